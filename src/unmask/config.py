@@ -1,0 +1,151 @@
+"""Config: a frozen dataclass that becomes JSON and comes back, with typed overrides and no silent field."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from unmask.errors import UnmaskError, unknown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Base of every configuration. Subclasses are frozen, keyword-only dataclasses whose fields are plain
+    values (bool, int, float, str, tuples of them, None) or other configs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, nested configs as dictionaries."""
+        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with typed changes: strings are parsed to the field's type, dictionaries go into nested configs.
+
+        Raises UnmaskError for a field that does not exist (naming the nearest) or a value of the wrong type.
+        """
+        hints = typing.get_type_hints(type(self))
+        for name, value in changes.items():
+            if name not in hints:
+                raise unknown(f"field of {type(self).__name__}", name, hints)
+            current = getattr(self, name)
+            if isinstance(current, Config) and isinstance(value, Mapping):
+                changes[name] = current.replace(**value)
+            else:
+                changes[name] = _typed(value, hints[name], f"{type(self).__name__}.{name}")
+        return dataclasses.replace(self, **changes)
+
+    def override(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with changes named as on the command line: `steps` where one field bears that name, else dotted
+        (`train.steps`); `-` and `_` are the same."""
+        places = self.places()
+        nested: dict[str, Any] = {}
+        for name, value in changes.items():
+            key = name.replace("-", "_")
+            found = [p for p in places if p == key] or [p for p in places if p.split(".")[-1] == key]
+            if not found:
+                raise unknown("field", key, {p.split(".")[-1] for p in places} | {p for p in places if "." in key})
+            if len(found) > 1:
+                raise UnmaskError(f"'{name}' names several fields; say which: {', '.join(found)}.")
+            *path, last = found[0].split(".")
+            level = nested
+            for part in path:
+                level = level.setdefault(part, {})
+            level[last] = value
+        return self.replace(**nested)
+
+    def places(self) -> dict[str, Any]:
+        """Dotted name -> value of every leaf field."""
+        flat: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Config):
+                flat.update({f"{f.name}.{k}": v for k, v in value.places().items()})
+            else:
+                flat[f.name] = value
+        return flat
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The config that `to_dict` described. Fields that are absent keep their defaults; unknown ones raise."""
+        return cls().replace(**values)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a JSON file. Raises UnmaskError where it is missing, damaged or has unknown fields."""
+        return cls.from_dict(read_json(path))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, or an UnmaskError that names the file and the place."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnmaskError(f"There is no file {path}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnmaskError(f"{path} cannot be read: {error}.") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UnmaskError(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise UnmaskError(f"{path} must hold a JSON object, not a {type(value).__name__}.")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the annotated type; command-line strings are parsed, JSON lists become tuples."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if type(None) in args and (value is None or value == "none"):
+            return None
+        for option in args:
+            if option is not type(None):
+                try:
+                    return _typed(value, option, where)
+                except UnmaskError:
+                    continue
+        raise UnmaskError(f"{where} must be {_name(hint)}, not {value!r}.")
+    if origin is typing.Literal:
+        if value in args:
+            return value
+        raise UnmaskError(f"{where} must be one of {', '.join(map(str, args))}, not {value!r}.")
+    if origin is tuple:
+        items = value.split(",") if isinstance(value, str) else value
+        if isinstance(items, (list, tuple)):
+            if len(args) == 2 and args[1] is Ellipsis:
+                return tuple(_typed(v, args[0], where) for v in items)
+            if len(items) == len(args):
+                return tuple(_typed(v, a, where) for v, a in zip(items, args, strict=True))
+    elif hint is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "yes", "1", "false", "no", "0"):
+            return value.lower() in ("true", "yes", "1")
+    elif hint in (int, float):
+        try:
+            if not isinstance(value, bool) and (hint is float or float(value) == int(float(value))):
+                return float(value) if hint is float else int(float(value)) if isinstance(value, str) else int(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    elif isinstance(hint, type) and isinstance(value, hint):
+        return value
+    elif hint is Path and isinstance(value, str):
+        return Path(value)
+    raise UnmaskError(f"{where} must be {_name(hint)}, not {value!r}.")
+
+
+def _name(hint: Any) -> str:
+    return getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")  # type: ignore[return-value]

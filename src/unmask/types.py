@@ -1,0 +1,120 @@
+"""The values that cross every boundary: Example (one sequence), Batch (rows of them), Target and Loss.
+
+Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are packed), M targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Example:
+    """One sequence, special tokens included, before it is packed or padded into rows.
+
+    tokens    [T] integer ids
+    segments  [T] integer ids, or None for all zero
+    targets   name -> (places [M] within this sequence, values [M] class ids or floats)
+    """
+
+    tokens: np.ndarray
+    segments: np.ndarray | None = None
+    targets: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be predicted, and where: the output layer runs at these places only.
+
+    places  [M] int64, ascending, into the rows flattened to [B * T]
+    values  [M] int64 class ids, or float32 for regression
+    """
+
+    places: Tensor
+    values: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of tokens: one sequence a row, padded, or several a row, packed.
+
+    tokens     [B, T] int64
+    documents  [B, T] int64: which sequence of its row a token belongs to, from 1; 0 is padding.
+               None means one sequence a row and no padding, which is the fastest case.
+    positions  [B, T] int64: place within its own sequence; None means 0 … T-1 in every row
+    segments   [B, T] int64; None means all zero
+    starts     [N] int64: where each sequence begins in the flattened rows, in the order of the examples
+    targets    name -> Target; every loss term is named after one of them
+    """
+
+    tokens: Tensor
+    documents: Tensor | None = None
+    positions: Tensor | None = None
+    segments: Tensor | None = None
+    starts: Tensor | None = None
+    targets: Mapping[str, Target] = field(default_factory=dict)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device, non_blocking=True)
+
+        targets = {k: Target(t.places.to(device), t.values.to(device)) for k, t in self.targets.items()}
+        return Batch(
+            self.tokens.to(device, non_blocking=True),
+            move(self.documents),
+            move(self.positions),
+            move(self.segments),
+            move(self.starts),
+            targets,
+        )
+
+    def rows(self, begin: int, end: int) -> Batch:
+        """Rows `begin` … `end - 1`, with the starts and targets that lie in them, moved to the new origin."""
+        width = self.tokens.shape[1]
+        low, high = begin * width, min(end, self.tokens.shape[0]) * width
+
+        def cut(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[begin:end]
+
+        def inside(target: Target) -> Target:
+            first, last = torch.searchsorted(target.places, torch.tensor([low, high])).tolist()
+            return Target(target.places[first:last] - low, target.values[first:last])
+
+        starts = None if self.starts is None else self.starts[(self.starts >= low) & (self.starts < high)] - low
+        targets = {k: inside(t) for k, t in self.targets.items()}
+        return Batch(self.tokens[begin:end], cut(self.documents), cut(self.positions), cut(self.segments), starts, targets)
+
+    def with_targets(self, **targets: Target) -> Batch:
+        """The same rows with these targets added or replaced."""
+        return replace(self, targets={**self.targets, **targets})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of targets of each loss term: the denominators, known before the forward pass."""
+        return {name: target.values.numel() for name, target in self.targets.items()}
+
+    @property
+    def real_tokens(self) -> int:
+        """Tokens that are not padding."""
+        return self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One loss term as a sum and a count, never a mean: sums add up over micro-batches and ranks, means do not.
+
+    sum      scalar tensor with the graph
+    count    number of targets summed over; equals `Batch.counts` of the same name
+    metrics  name -> sum over the same targets (a scalar without the graph), e.g. the number answered correctly
+    """
+
+    sum: Tensor
+    count: int
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
