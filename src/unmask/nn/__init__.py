@@ -1,0 +1,36 @@
+"""Parts: tensors in, tensors out; no text, no task, no name of a model."""
+
+from unmask.nn.attention import Attention, AttentionMap, Bias, Mask, record_attention
+from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
+from unmask.nn.embedding import Embedding, Segment, Token
+from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span
+from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, T5Bias, TransformerXL
+
+__all__ = [
+    "ALiBi",
+    "Attention",
+    "AttentionMap",
+    "Bias",
+    "Block",
+    "Classifier",
+    "Embedding",
+    "FeedForward",
+    "GatedFeedForward",
+    "LanguageModelHead",
+    "Learned",
+    "Mask",
+    "Pooler",
+    "Position",
+    "Projection",
+    "Residual",
+    "Rotary",
+    "ScalarMix",
+    "Segment",
+    "Sinusoidal",
+    "Span",
+    "Stack",
+    "T5Bias",
+    "Token",
+    "TransformerXL",
+    "record_attention",
+]

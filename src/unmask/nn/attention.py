@@ -1,0 +1,244 @@
+"""Attention (self, cross, grouped, causal, relative), masks as values, and a recorder of attention weights.
+
+Shapes: B rows, T queries, S keys, D width, H heads, N heads of the keys and values, K width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.nn.position import Position, distances
+
+Device = torch.device | str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bias:
+    """What is added to the attention scores, made once per forward and shared by all layers.
+
+    tensor  broadcastable to [B, H, T, S]: bool (True is visible) or float (added); None adds nothing
+    causal  the plain causal mask with T = S, and nothing else. It is kept as a word, not as a tensor, because
+            the fastest kernels know it by that word. Never set together with a tensor.
+    """
+
+    tensor: Tensor | None = None
+    causal: bool = False
+
+    def plus(self, added: Tensor | None) -> Bias:
+        """This bias and a float one, [H, T, S] or [B, H, T, S]."""
+        if added is None:
+            return self
+        visible = distances(added.shape[-2], added.shape[-1], added.device) <= 0 if self.causal else self.tensor
+        if visible is None:
+            return Bias(added)
+        if visible.dtype is torch.bool:
+            return Bias(torch.where(visible, added, -math.inf))
+        return Bias(visible + added)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """Which keys a query may see, as a value: `Mask(causal=True) & Mask(lengths=lengths)`.
+
+    The T queries are the last T of the S places, so T < S is a sequence continued from a cache.
+
+    causal     no key after the query
+    window     only keys less than this many places away, on either side
+    lengths    [B] int64: only the first `lengths[b]` keys of row b
+    documents  [B, S] int64, not negative: only keys of the query's own document. Padding is document 0 and
+               sees itself, which is finite and harmless.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    lengths: Tensor | None = None
+    documents: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise UnmaskError(f"A window of {self.window} sees nothing; it must be at least 1 (the token itself).")
+
+    def __and__(self, other: Mask) -> Mask:
+        """Visible where both masks say so."""
+        windows = [m.window for m in (self, other) if m.window is not None]
+        return Mask(
+            causal=self.causal or other.causal,
+            window=min(windows, default=None),
+            lengths=_both(self.lengths, other.lengths, torch.minimum),
+            documents=_both(self.documents, other.documents, lambda a, b: a * (b.max() + 1) + b),
+        )
+
+    def tensor(self, T: int, S: int, device: Device = None) -> Tensor | None:
+        """True where visible, [T, S] or [B, 1, T, S]; None where nothing is hidden."""
+        parts = []
+        if (self.causal and T > 1) or self.window is not None:
+            distance_TS = distances(T, S, device)
+            if self.causal:
+                parts.append(distance_TS <= 0)
+            if self.window is not None:
+                parts.append(distance_TS.abs() < self.window)
+        if self.lengths is not None:
+            parts.append((torch.arange(S, device=device) < self.lengths.to(device)[:, None])[:, None, None])
+        if self.documents is not None:
+            documents = self.documents.to(device)[:, None]
+            parts.append(documents[..., -T:, None] == documents[..., None, :])
+        visible = None
+        for part in parts:
+            visible = part if visible is None else visible & part
+        return visible if visible is None else visible.expand(*visible.shape[:-2], T, S)
+
+    def bias(self, T: int, S: int, device: Device = None) -> Bias:
+        """The same as a `Bias`; nothing hidden and plain causal stay recognisable for the fast kernels."""
+        if self.causal and T == S and self.window is None and self.lengths is None and self.documents is None:
+            return Bias(causal=True)
+        return Bias(self.tensor(T, S, device))
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
+
+    Self-attention passes x only; cross-attention passes the keys too; values default to the keys.
+
+    kv_heads              heads of keys and values, each read by heads / kv_heads query heads (Ainslie et al. 2023)
+    head_dim              width of a head, dim / heads by default
+    key_dim, value_dim    width of what keys and values are made from: dim and key_dim by default
+    position              a scheme that rotates or adds to the scores; one shared by all layers goes to the `Stack`
+    bias                  whether the four projections have one
+    scale                 of the scores, head_dim^-0.5 by default; 1 in T5
+    dropout               rate on the attention weights, while training
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        position: Position | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
+        self.head_dim = _divide(dim, heads, "width", "heads") if head_dim is None else head_dim
+        _divide(self.heads, self.kv_heads, "heads", "heads of keys and values")
+        key_dim = dim if key_dim is None else key_dim
+        value_dim = key_dim if value_dim is None else value_dim
+        self.query = nn.Linear(dim, self.heads * self.head_dim, bias)
+        self.key = nn.Linear(key_dim, self.kv_heads * self.head_dim, bias)
+        self.value = nn.Linear(value_dim, self.kv_heads * self.head_dim, bias)
+        self.output = nn.Linear(self.heads * self.head_dim, dim, bias)
+        self.position = (position or Position()).fits("an Attention", "rotate", "bias", "score")
+        self.scale = self.head_dim**-0.5 if scale is None else scale
+        self.dropout = dropout
+        self.recorder: Callable[[Tensor], None] | None = None  # set by record_attention alone
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        keys_BSD: Tensor | None = None,
+        values_BSD: Tensor | None = None,
+        *,
+        bias: Bias | None = None,
+        positions_BT: Tensor | None = None,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]. A query that may see no key at all gets the output projection of zero."""
+        keys_BSD = x_BTD if keys_BSD is None else keys_BSD
+        values_BSD = keys_BSD if values_BSD is None else values_BSD
+        q_BHTK = self._split(self.query(x_BTD), self.heads)
+        k_BNSK = self._split(self.key(keys_BSD), self.kv_heads)
+        v_BNSK = self._split(self.value(values_BSD), self.kv_heads)
+        q_BHTK, k_BNSK = self.position.rotate(q_BHTK, k_BNSK, positions_BT)
+        bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
+        bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
+        attend = self._fused if self.recorder is None else self._explicit
+        return self.output(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)
+
+    def _fused(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
+        added = bias.tensor
+        return F.scaled_dot_product_attention(
+            q_BHTK,
+            k_BNSK,
+            v_BNSK,
+            attn_mask=added.to(q_BHTK.dtype) if added is not None and added.is_floating_point() else added,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=bias.causal,
+            scale=self.scale,
+            enable_gqa=self.kv_heads != self.heads,
+        )
+
+    def _explicit(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
+        """The same, written out, so that the weights exist and can be looked at."""
+        group = self.heads // self.kv_heads
+        k_BHSK, v_BHSK = k_BNSK.repeat_interleave(group, 1), v_BNSK.repeat_interleave(group, 1)
+        scores_BHTS = bias.plus(self.scale * q_BHTK @ k_BHSK.transpose(-1, -2)).tensor
+        assert scores_BHTS is not None
+        blind_BHT1 = scores_BHTS.eq(-math.inf).all(-1, keepdim=True)  # no visible key: softmax alone would give NaN
+        weights_BHTS = scores_BHTS.masked_fill(blind_BHT1, 0.0).softmax(-1).masked_fill(blind_BHT1, 0.0)
+        if self.recorder is not None:
+            self.recorder(weights_BHTS)
+        return F.dropout(weights_BHTS, self.dropout, self.training) @ v_BHSK
+
+
+class AttentionMap(NamedTuple):
+    """The weights of one call of one `Attention`: its name in the model, and [B, H, T, S] before dropout."""
+
+    name: str
+    weights: Tensor
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
+    """Collect the attention weights of every forward inside the `with`, in the order of the calls.
+
+    Outputs stay the same. A block that runs twelve times is recorded twelve times. The weights keep their graph
+    (distillation needs it); look at a trained model under `torch.no_grad()`.
+
+    >>> attention = Attention(8, 2)
+    >>> with record_attention(attention) as maps:
+    ...     _ = attention(torch.zeros(1, 3, 8))
+    >>> maps[0].weights.shape
+    torch.Size([1, 2, 3, 3])
+    """
+    maps: list[AttentionMap] = []
+    parts = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
+    before = [part.recorder for _, part in parts]
+
+    def recorder(name: str) -> Callable[[Tensor], None]:
+        return lambda weights: maps.append(AttentionMap(name, weights))
+
+    for name, part in parts:
+        part.recorder = recorder(name)
+    try:
+        yield maps
+    finally:
+        for (_, part), old in zip(parts, before, strict=True):
+            part.recorder = old
+
+
+def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return combine(a, b)
+
+
+def _divide(whole: int, parts: int, whole_name: str, parts_name: str) -> int:
+    if parts < 1 or whole % parts:
+        raise UnmaskError(f"{parts} {parts_name} do not divide {whole} {whole_name} evenly; choose a divisor.")
+    return whole // parts

@@ -1,0 +1,145 @@
+"""Feed-forward, residual, block and stack: the frame that holds attention, with nothing to switch.
+
+Shapes: B rows, T tokens, S tokens of the memory, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.nn.attention import Bias, Mask
+from unmask.nn.position import Position
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class FeedForward(nn.Module):
+    """down(activation(up(x))), each token by itself (Vaswani et al. 2017, section 3.3).
+
+    dropout  rate on the hidden features; BERT has none there
+    """
+
+    def __init__(
+        self, dim: int, hidden: int, activation: Activation = F.gelu, *, bias: bool = True, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.up = nn.Linear(dim, hidden, bias)
+        self.down = nn.Linear(hidden, dim, bias)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.down(self.dropout(self.activation(self.up(x_BTD))))
+
+
+class GatedFeedForward(nn.Module):
+    """down(activation(gate(x)) * up(x)): GEGLU with `F.gelu`, SwiGLU with `F.silu` (Shazeer 2020, section 2)."""
+
+    def __init__(
+        self, dim: int, hidden: int, activation: Activation = F.gelu, *, bias: bool = True, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.gate = nn.Linear(dim, hidden, bias)
+        self.up = nn.Linear(dim, hidden, bias)
+        self.down = nn.Linear(hidden, dim, bias)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.down(self.dropout(self.activation(self.gate(x_BTD)) * self.up(x_BTD)))
+
+
+class Residual(nn.Module):
+    """after(x + dropout(f(before(x)))). Pre-norm fills `before`, post-norm fills `after`, a sandwich fills both."""
+
+    def __init__(
+        self, f: nn.Module, *, before: nn.Module | None = None, after: nn.Module | None = None, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.f = f
+        self.before, self.after = before or nn.Identity(), after or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """[B, T, D] -> [B, T, D]; further arguments go to `f` as they are."""
+        return self.after(x_BTD + self.dropout(self.f(self.before(x_BTD), *args, **kwargs)))
+
+
+class Block(nn.Module):
+    """One layer: self-attention, then attention to a memory where there is `cross`, then feed-forward."""
+
+    def __init__(self, attention: Residual, feedforward: Residual, cross: Residual | None = None):
+        super().__init__()
+        self.attention, self.cross, self.feedforward = attention, cross, feedforward
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        *,
+        bias: Bias | None = None,
+        memory_BSD: Tensor | None = None,
+        memory_bias: Bias | None = None,
+        positions_BT: Tensor | None = None,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        x_BTD = self.attention(x_BTD, bias=bias, positions_BT=positions_BT)
+        if self.cross is not None:
+            if memory_BSD is None:
+                raise UnmaskError("This block attends to a memory, but none was given; pass `memory`.")
+            x_BTD = self.cross(x_BTD, memory_BSD, bias=memory_bias)
+        return self.feedforward(x_BTD)
+
+
+class Stack(nn.Module):
+    """Blocks run one after the other.
+
+    order     which block runs when; ALBERT is `Stack([block], order=[0] * 12)`, its parameters stored once
+    position  a scheme whose bias all layers share (T5, ALiBi)
+    norm      what the last block's output goes through; pre-norm models need one
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        *,
+        order: Sequence[int] | None = None,
+        position: Position | None = None,
+        norm: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.order = list(range(len(blocks)) if order is None else order)
+        self.position = (position or Position()).fits("a Stack", "bias")
+        self.norm = norm or nn.Identity()
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        *,
+        mask: Mask | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Mask | None = None,
+        positions_BT: Tensor | None = None,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D].
+
+        mask           which tokens see which; None: all see all
+        memory         [B, S, D], what blocks with `cross` attend to
+        memory_mask    which of its tokens are seen
+        positions_BT   place of each token in its own sequence; None: 0 … T-1
+        """
+        T, device = x_BTD.shape[1], x_BTD.device
+        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device))
+        memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
+        for i in self.order:
+            x_BTD = self.blocks[i](
+                x_BTD, bias=bias, memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
+            )
+        return self.norm(x_BTD)

@@ -1,0 +1,70 @@
+"""Embeddings: token (plain or factorised), segment, and the input layer that adds them up.
+
+Shapes: B rows, T tokens, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from unmask.nn.position import Position
+
+
+class Token(nn.Embedding):
+    """One vector a token.
+
+    factor   width of the stored vectors, which a linear map without bias widens to `dim`: V * factor + factor * dim
+             parameters in place of V * dim (Lan et al. 2020, section 3.1)
+    padding  id whose vector starts at zero and gets no gradient from the input
+    """
+
+    def __init__(self, vocabulary: int, dim: int, *, factor: int | None = None, padding: int | None = None):
+        super().__init__(vocabulary, dim if factor is None else factor, padding_idx=padding)
+        self.project = nn.Identity() if factor is None else nn.Linear(factor, dim, bias=False)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """[B, T] int64 -> [B, T, D]."""
+        return self.project(super().forward(tokens_BT))
+
+
+class Segment(nn.Embedding):
+    """One vector a segment: which sentence of a pair a token belongs to (BERT, section 3)."""
+
+    def __init__(self, segments: int, dim: int):
+        super().__init__(segments, dim)
+
+    def forward(self, segments_BT: Tensor | None) -> Tensor:
+        """[B, T] int64 -> [B, T, D]; None, every token in segment 0 -> [D]."""
+        return self.weight[0] if segments_BT is None else super().forward(segments_BT)
+
+
+class Embedding(nn.Module):
+    """project(dropout(norm(token + segment + position))), each part but the token optional.
+
+    project  widens the sum to the width of the stack, as ALBERT and ELECTRA do
+    """
+
+    def __init__(
+        self,
+        token: nn.Module,
+        *,
+        segment: Segment | None = None,
+        position: Position | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        project: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.token, self.segment = token, segment
+        self.position = (position or Position()).fits("an Embedding", "embed")
+        self.norm, self.project = norm or nn.Identity(), project or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> Tensor:
+        """[B, T] int64 -> [B, T, D]. A model without segments reads none; positions None means 0 … T-1."""
+        x_BTD = self.token(tokens_BT)
+        if self.segment is not None:
+            x_BTD = x_BTD + self.segment(segments_BT)
+        return self.project(self.dropout(self.norm(self.position.embed(x_BTD, positions_BT))))

@@ -1,0 +1,105 @@
+"""Heads: vectors to answers. Language model (tied), pooler, classifier, span, projection, scalar mix.
+
+Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the stored token vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class LanguageModelHead(nn.Module):
+    """norm(activation(dense(x))) against every token vector, plus a bias for each token (BERT's masked-LM head).
+
+    The token vectors are borrowed: they are the parameters of `token`, not of the head, and so stored once.
+    """
+
+    def __init__(
+        self,
+        token: nn.Embedding,
+        dim: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.gelu,
+        eps: float = 1e-12,
+    ):
+        super().__init__()
+        self.dense = nn.Linear(dim, token.embedding_dim)
+        self.norm = nn.LayerNorm(token.embedding_dim, eps)
+        self.bias = nn.Parameter(torch.zeros(token.num_embeddings))
+        self.activation = activation
+        # Inside a tuple the module is not registered here a second time, yet it is looked up at every call, so the
+        # tie outlives copies, moves to a device, and parameters that are replaced.
+        self._borrowed = (token,)
+
+    @property
+    def token(self) -> nn.Embedding:
+        """Whose vectors the output is tied to."""
+        return self._borrowed[0]
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return F.linear(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
+
+
+class Pooler(nn.Module):
+    """tanh(dense(x)) of the first token of a sequence (BERT's sentence vector)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dense = nn.Linear(dim, dim)
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[M, D] -> [M, D]."""
+        return self.dense(x_MD).tanh()
+
+
+class Classifier(nn.Module):
+    """output(dropout(x)): sequences where x is pooled, words where it is not; one output is regression."""
+
+    def __init__(self, dim: int, outputs: int, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(dim, outputs)
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., outputs]."""
+        return self.output(self.dropout(x_MD))
+
+
+class Span(Classifier):
+    """How well each token begins, and ends, the answer (BERT, section 4.2)."""
+
+    def __init__(self, dim: int, dropout: float = 0.0):
+        super().__init__(dim, 2, dropout)
+
+
+class Projection(nn.Module):
+    """output(activation(dense(x))): into the space where vectors are compared (SimCLR, section 2.1)."""
+
+    def __init__(self, dim: int, hidden: int, outputs: int, activation: Callable[[Tensor], Tensor] = F.relu):
+        super().__init__()
+        self.dense = nn.Linear(dim, hidden)
+        self.output = nn.Linear(hidden, outputs)
+        self.activation = activation
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> [..., outputs]."""
+        return self.output(self.activation(self.dense(x_MD)))
+
+
+class ScalarMix(nn.Module):
+    """scale * sum of softmax(weight)[i] * layers[i], learned for each task (ELMo, Peters et al. 2018, equation 1)."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """One [..., D] a layer -> [..., D]."""
+        parts = zip(self.weight.softmax(0), layers, strict=True)
+        return self.scale * torch.stack([share * layer for share, layer in parts]).sum(0)
