@@ -1,4 +1,4 @@
-"""The values that cross every boundary: Example (one sequence), Batch (rows of them), Target and Loss.
+"""The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss.
 
 Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are packed), M targets.
 """
@@ -11,6 +11,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document, or a piece of a long one, as an objective samples it.
+
+    sentences  integer ids of each sentence, without special tokens
+    index      number of the document in its corpus; pieces of one document share it
+    """
+
+    sentences: list[np.ndarray]
+    index: int
 
 
 @dataclass(slots=True)

@@ -1,0 +1,85 @@
+"""Model: an embedding, a stack of blocks and named heads; every encoder of the family is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.nn import Embedding, Mask, Pooler, Stack
+from unmask.types import Batch
+
+POOLED = frozenset({"nsp", "sop", "classification", "regression"})
+"""Heads that answer for a whole sequence, from the pooled vector of its first token."""
+
+
+class Model(nn.Module):
+    """Tokens in, hidden states out; `answer` runs a head at the places that need one.
+
+    config     the page's config, which built this model and can build it again
+    embedding  tokens, segments and positions -> vectors
+    stack      the blocks
+    pooler     dense + tanh over the first token, or None where no head needs it
+    heads      name -> module from vectors [M, D] to answers [M, C]
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        embedding: Embedding,
+        stack: Stack,
+        *,
+        pooler: Pooler | None = None,
+        heads: Mapping[str, nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.embedding, self.stack, self.pooler = config, embedding, stack, pooler
+        self.heads = nn.ModuleDict(dict(heads or {}))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, T, D] of the last block. Raises UnmaskError for rows longer than the positions."""
+        longest = getattr(self.config, "length", None)
+        if longest is not None and batch.positions is None and batch.tokens.shape[1] > longest:
+            raise UnmaskError(
+                f"A sequence of {batch.tokens.shape[1]} tokens does not fit this model, which has {longest} positions. "
+                f"Shorten it, or set --length {longest} or less."
+            )
+        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions)
+        mask = Mask(documents=batch.documents) if batch.documents is not None else None
+        hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
+        return hidden_BTD
+
+    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
+        """Answers [M, C] of the head `name` at places of the flattened rows.
+
+        Only these places are computed: masked-language modelling needs the output layer at 15 % of them.
+        """
+        x_MD = hidden_BTD.flatten(0, 1)[places_M]
+        if name in POOLED and self.pooler is not None:
+            x_MD = self.pooler(x_MD)
+        answers_MC: Tensor = self.heads[name](x_MD)
+        return answers_MC
+
+    @property
+    def parameters_total(self) -> int:
+        """Number of parameters, tied ones once."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+
+def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
+    """BERT's initialisation: weights from a normal of `std` cut at two of them, biases 0, norms 1 and 0."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,40 @@
+"""Table: the names that one model's parameters and fields bear in Hugging Face folders, read in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from unmask.config import Config
+
+Names = tuple[tuple[str, str], ...]
+"""(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for a layer's number."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """How one page reads and writes a family of Hugging Face folders.
+
+    model_type     as in config.json
+    config         the page's config class
+    prefix         what stands before the trunk's names where a head is saved beside it
+    fields         theirs -> ours, for config.json
+    fixed          theirs -> the only value of config.json that this page implements
+    trunk, pooler  names with the prefix
+    heads          head -> names
+    architectures  class name in config.json -> the heads it has
+    copies         theirs -> theirs: tied parameters that older folders store twice
+    shift          theirs -> by how much their number is larger than ours
+    """
+
+    model_type: str
+    config: type[Config]
+    prefix: str
+    fields: Mapping[str, str]
+    fixed: Mapping[str, object]
+    trunk: Names
+    pooler: Names
+    heads: Mapping[str, Names]
+    architectures: Mapping[str, frozenset[str]]
+    copies: Mapping[str, str] = field(default_factory=dict)
+    shift: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,135 @@
+"""Masked language modelling: hide some of the words and guess them from the others (Devlin et al. 2018, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import torch
+
+from unmask.objectives.objective import Join, Objective
+from unmask.types import Batch, Document, Example, Target
+
+
+class MaskedLM(Objective):
+    """Choose 15 % of the tokens of each sequence; of those, 80 % become [MASK], 10 % a random token, 10 % stay.
+
+    Masks are drawn anew each time a sequence is seen (dynamic masking, Liu et al. 2019). Special tokens and
+    padding are never chosen and never drawn as the random token.
+
+    mask, specials, vocabulary  ids of the tokenizer
+    join          frames a run of ids with special tokens; needed only where this objective samples the text itself
+    continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
+    """
+
+    name = "mlm"
+    heads = {"mlm": 0}
+
+    def __init__(
+        self,
+        *,
+        mask: int,
+        specials: Collection[int],
+        vocabulary: int,
+        rate: float = 0.15,
+        join: Join | None = None,
+        continuation: np.ndarray | None = None,
+    ) -> None:
+        self.mask, self.rate, self.join, self.continuation = mask, rate, join, continuation
+        self.special = np.zeros(vocabulary, dtype=bool)
+        self.special[list(specials)] = True
+        self.ordinary = np.flatnonzero(~self.special)
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        """Runs of consecutive sentences that fill up to `length` tokens and never cross a document's end."""
+        assert self.join is not None, "MaskedLM samples text only where it was given `join`"
+        examples = []
+        for document in documents:
+            for run in runs(document.sentences, length - 2):
+                tokens, segments = self.join(run, None, length)
+                examples.append(Example(tokens, segments))
+        return examples
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        tokens = batch.tokens.numpy().reshape(-1)
+        places = self.choose(tokens, _sequence_of_token(batch), rng)
+        values = tokens[places]
+        kind = rng.random(len(places))
+        corrupted = tokens.copy()
+        corrupted[places[kind < 0.8]] = self.mask
+        random = places[(kind >= 0.8) & (kind < 0.9)]
+        corrupted[random] = self.ordinary[rng.integers(len(self.ordinary), size=len(random))]
+        target = Target(torch.from_numpy(places), torch.from_numpy(values.astype(np.int64)))
+        changed = batch.with_targets(mlm=target)
+        return Batch(
+            torch.from_numpy(corrupted.reshape(batch.tokens.shape)),
+            changed.documents,
+            changed.positions,
+            changed.segments,
+            changed.starts,
+            changed.targets,
+        )
+
+    def choose(self, tokens: np.ndarray, sequence: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Ascending places of the targets in flattened rows.
+
+        tokens    [B * T] ids
+        sequence  [B * T] number of the sequence each belongs to, ascending; -1 is padding
+
+        Each sequence gets `rate` of its ordinary tokens, rounded at random so that the expected share is exactly
+        `rate` for any length, and at least one.
+        """
+        candidates = np.flatnonzero((sequence >= 0) & ~self.special[tokens])
+        if not len(candidates):
+            return candidates
+        owner = sequence[candidates]
+        # A unit is what is hidden together: a token, or a whole word.
+        opens = np.ones(len(candidates), dtype=bool)
+        if self.continuation is not None:
+            follows = (np.diff(candidates, prepend=-2) == 1) & (np.diff(owner, prepend=-1) == 0)
+            opens = ~(self.continuation[tokens[candidates]] & follows)
+        first = np.flatnonzero(opens)
+        size = np.diff(first, append=len(candidates))
+        owner_of_unit = owner[first]
+        # Shuffle the units within each sequence, then take them until the budget of the sequence is spent.
+        order = np.lexsort((rng.random(len(first)), owner_of_unit))
+        ordered_owner, ordered_size = owner_of_unit[order], size[order]
+        begins = np.flatnonzero(np.diff(ordered_owner, prepend=-1))
+        group = np.cumsum(np.diff(ordered_owner, prepend=-1) != 0) - 1
+        spent = np.cumsum(ordered_size) - ordered_size
+        spent -= spent[begins][group]
+        budget = np.maximum(np.add.reduceat(ordered_size, begins) * self.rate, 1.0)[group]
+        # The unit that straddles the budget is taken with the probability that makes the expectation exact.
+        chosen = np.zeros(len(first), dtype=bool)
+        chosen[order] = spent + rng.random(len(first)) * ordered_size < budget
+        return candidates[np.repeat(chosen, size)]
+
+
+def runs(sentences: Sequence[np.ndarray], length: int) -> list[np.ndarray]:
+    """Consecutive sentences joined into arrays of at most `length` tokens; a longer sentence is cut, not dropped."""
+    out: list[np.ndarray] = []
+    current: list[np.ndarray] = []
+    total = 0
+    for sentence in sentences:
+        if current and total + len(sentence) > length:
+            out.append(np.concatenate(current))
+            current, total = [], 0
+        while len(sentence) > length:
+            out.append(sentence[:length])
+            sentence = sentence[length:]
+        if len(sentence):
+            current.append(sentence)
+            total += len(sentence)
+    if current:
+        out.append(np.concatenate(current))
+    return out
+
+
+def _sequence_of_token(batch: Batch) -> np.ndarray:
+    """[B * T] a number for the sequence that each token belongs to, ascending along the rows; -1 for padding."""
+    rows, width = batch.tokens.shape
+    row = np.repeat(np.arange(rows), width)
+    if batch.documents is None:
+        return row
+    documents = batch.documents.numpy().reshape(-1)
+    return np.where(documents > 0, row * (width + 1) + documents, -1)

@@ -1,0 +1,91 @@
+"""Objective: what the data must look like and what is minimised. It owns no parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask.models.model import Model
+from unmask.types import Batch, Document, Example, Loss
+
+
+class Join(Protocol):
+    """How a tokenizer frames one or two runs of ids with its special tokens: `Tokenizer.join`."""
+
+    def __call__(
+        self, first: np.ndarray, second: np.ndarray | None = None, length: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+class Objective:
+    """One thing to learn: how it samples sequences, chooses its targets, and scores the answers.
+
+    name   of its loss term, of its target in `Batch.targets`, and of the head that answers it
+    heads  what it needs of the model: head -> number of outputs (0 where the vocabulary decides)
+    """
+
+    name: str
+    heads: Mapping[str, int]
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Loss term -> weight in the total."""
+        return {self.name: 1.0}
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        """Sequences of at most `length` tokens out of some documents, before they are packed into rows."""
+        raise NotImplementedError(f"{type(self).__name__} chooses targets only; join it with one that samples text")
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """Choose targets in packed rows, and change the input where the objective asks for it."""
+        return batch
+
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        """Cross-entropy of the head's answers at the targets of `batch`, in nats, with the number right."""
+        return cross_entropy(model, self.name, hidden_BTD, batch)
+
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
+        """One Loss for each term, after one pass through the model."""
+        return {self.name: self.score(model, model(batch), batch)}
+
+
+class Joint(Objective):
+    """Several objectives on the same sequences, with one pass through the trunk.
+
+    The first one samples, each chooses its targets in turn. BERT is `Joint(NextSentence(join), MaskedLM(...))`.
+    """
+
+    def __init__(self, *parts: Objective, weights: Mapping[str, float] | None = None) -> None:
+        self.parts = parts
+        self.name = "+".join(part.name for part in parts)
+        self.heads = {head: outputs for part in parts for head, outputs in part.heads.items()}
+        self._weights = {name: w for part in parts for name, w in part.weights.items()} | dict(weights or {})
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return self._weights
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        return self.parts[0].sample(documents, length, rng)
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        for part in self.parts:
+            batch = part.corrupt(batch, rng)
+        return batch
+
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
+        hidden_BTD = model(batch)
+        return {part.name: part.score(model, hidden_BTD, batch) for part in self.parts}
+
+
+def cross_entropy(model: Model, name: str, hidden_BTD: Tensor, batch: Batch) -> Loss:
+    """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where the argmax is right."""
+    target = batch.targets[name]
+    logits_MC = model.answer(name, hidden_BTD, target.places)
+    total = F.cross_entropy(logits_MC.float(), target.values, reduction="sum")
+    correct = (logits_MC.detach().argmax(-1) == target.values).sum()
+    return Loss(total, target.values.numel(), {"correct": correct})
