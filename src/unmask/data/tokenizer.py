@@ -1,0 +1,315 @@
+"""WordPiece tokenizers: train, load and save, encode with offsets, join with special tokens, decode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import normalizers, pre_tokenizers
+
+from unmask.data import tokenizer_files as files
+from unmask.data.vocabulary import PREFIX, clean, learn
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Pieces of one text, or of a sequence of words, without special tokens around them.
+
+    ids      [T] int32
+    offsets  [T, 2] int32: begin and end in characters of the raw string (of its own word, for `encode_words`)
+    words    [T] int32: index of the word that the piece belongs to
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokenizer:
+    """A trained tokenizer: text to ids and back.
+
+    `ids` and `encode_words` take the text as plain characters, so that no text in a corpus or among labels can
+    bring in a special token; `encode` reads a literal `[MASK]` as the mask. `special=` turns this round.
+
+    Train one with `train`, open one with `load`; `raw` is the underlying `tokenizers.Tokenizer`.
+    """
+
+    size: int  # V: the number of ids
+    pad: int
+    unknown: int
+    cls: int
+    sep: int
+    mask: int
+    specials: frozenset[int]
+    cased: bool
+
+    def __init__(self, raw: RawTokenizer, roles: dict[str, str] | None = None) -> None:
+        """Wrap a tokenizer; `roles` names its special tokens (pad, unk, cls, sep, mask) where they are unusual.
+
+        Raises UnmaskError where one of them is not in the vocabulary.
+        """
+        raw.no_truncation()
+        raw.no_padding()
+        self.raw = raw
+        self._names = files.complete_roles(raw, roles or {})
+        files.mark_special(raw, list(self._names.values()))
+        vocabulary = raw.get_vocab()
+        self.pad, self.unknown, self.cls, self.sep, self.mask = (vocabulary[name] for name in self._names.values())
+        self.specials = frozenset(i for i, token in raw.get_added_tokens_decoder().items() if token.special)
+        self.size = max(vocabulary.values()) + 1
+        if raw.post_processor is None:
+            raw.post_processor = files.bert_template(raw, self._names["cls"], self._names["sep"])
+        self.cased = not files.lowercases(self._facts["normalizer"])
+        # Two views of one vocabulary: the flag belongs to the object, and changing it per call is not thread-safe.
+        self._plain = RawTokenizer.from_str(raw.to_str())
+        self._plain.encode_special_tokens = True
+        self._templates = (files.template(raw, 1), files.template(raw, 2))
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        size: int,
+        *,
+        cased: bool = False,
+        strip_accents: bool = False,
+        byte_budget: int = 200_000_000,
+    ) -> Self:
+        """Learn a WordPiece vocabulary of at most `size` pieces; the same texts always give the same one.
+
+        texts          read once; at most about `byte_budget` bytes of them are held (`vocabulary.sample`)
+        cased          keep capitals, else lower them
+        strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+
+        [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4. Raises UnmaskError for a text without words.
+        """
+        normalizer: normalizers.Normalizer = normalizers.BertNormalizer(
+            clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=not cased
+        )
+        if strip_accents:  # stripping decomposes; composing again puts Hangul syllables back together
+            normalizer = normalizers.Sequence([normalizer, normalizers.NFC()])
+        words = pre_tokenizers.BertPreTokenizer()
+        vocabulary = learn(texts, size, normalizer=normalizer, pre_tokenizer=words, byte_budget=byte_budget)
+        return cls(files.wordpiece(vocabulary, normalizer))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Open a folder (tokenizer.json, else vocab.txt with tokenizer_config.json), a tokenizer.json or a vocab.txt.
+
+        Byte-level BPE of the RoBERTa kind is read from its tokenizer.json. Truncation and padding that the file
+        may ask for are switched off. Raises UnmaskError where a file is missing or damaged.
+        """
+        path = Path(path)
+        folder = path if path.is_dir() else path.parent
+        config = files.optional_json(folder / "tokenizer_config.json")
+        if path.is_dir():
+            path = next((p for p in (path / "tokenizer.json", path / "vocab.txt") if p.is_file()), path)
+        if path.is_dir() or not path.is_file():
+            raise UnmaskError(f"There is no tokenizer.json or vocab.txt in {folder}.")
+        roles = files.named_roles(config, files.optional_json(folder / "special_tokens_map.json"))
+        raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
+        try:
+            return cls(raw, roles)
+        except UnmaskError as error:
+            raise UnmaskError(f"{path} cannot be used: {error}") from None
+
+    def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:
+        """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt; returns their names.
+
+        `length` is the greatest number of tokens that the model takes, noted for readers of the folder.
+        """
+        folder = Path(folder)
+        contents = {"tokenizer.json": self.raw.to_str(pretty=True)}
+        contents["tokenizer_config.json"] = json.dumps(self._config(length), indent=2, ensure_ascii=False) + "\n"
+        pieces = self.pieces(range(self.size))
+        if self._facts["model"]["type"] == "WordPiece" and not any("\n" in piece or not piece for piece in pieces):
+            contents["vocab.txt"] = "".join(f"{piece}\n" for piece in pieces)
+        for name, content in contents.items():
+            write_text(folder / name, content)
+        return list(contents)
+
+    def ids(self, texts: Sequence[str], *, special: bool = False) -> list[np.ndarray]:
+        """Ids of each text, [T] int32, without special tokens around them and without truncation."""
+        view = self.raw if special else self._plain
+        encodings = _encode_batch(view, texts)
+        return [self._guard(np.array(e.ids, dtype=np.int32), special) for e in encodings]
+
+    def encode(self, text: str, *, special: bool = True) -> Encoding:
+        """Pieces of a text with their offsets; words are the pre-tokens (runs between whitespace and punctuation)."""
+        view = self.raw if special else self._plain
+        raw = view.encode(clean(text), add_special_tokens=False)
+        ids = self._guard(np.array(raw.ids, dtype=np.int32), special)
+        words = np.array([-1 if w is None else w for w in raw.word_ids], dtype=np.int32)
+        return Encoding(ids, np.array(raw.offsets, dtype=np.int32).reshape(-1, 2), words)
+
+    def encode_words(self, words: Sequence[str], *, special: bool = False) -> Encoding:
+        """Pieces of a sequence of words, as tagging needs them: `words[i]` is the word of piece i.
+
+        Every word has at least one piece: one of which nothing is left, such as the empty word, becomes [UNK].
+        """
+        view = self.raw if special else self._plain
+        shift = 1 if self._spaced else 0  # a byte-level vocabulary marks a word by the space before it
+        texts = [" " * shift * (i > 0) + clean(word) for i, word in enumerate(words)]
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        owners: list[int] = []
+        for i, encoding in enumerate(view.encode_batch(texts, add_special_tokens=False)):
+            lead = shift if i else 0
+            ids += encoding.ids or [self.unknown]
+            offsets += [(max(b - lead, 0), max(e - lead, 0)) for b, e in encoding.offsets] or [(0, len(words[i]))]
+            owners += [i] * max(len(encoding.ids), 1)
+        return Encoding(
+            self._guard(np.array(ids, dtype=np.int32), special),
+            np.array(offsets, dtype=np.int32).reshape(-1, 2),
+            np.array(owners, dtype=np.int32),
+        )
+
+    def join(
+        self, first: np.ndarray, second: np.ndarray | None = None, length: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]: tokens [T] and segments [T], both int64.
+
+        Where T would exceed `length`, the longer sequence is cut from its end, one piece at a time (the second
+        where both are equally long). Raises UnmaskError where `length` cannot hold the special tokens.
+        """
+        template = self._templates[second is not None]
+        parts = [np.asarray(part, dtype=np.int64) for part in (first, second) if part is not None]
+        if length is not None:
+            room = length - template.cost
+            if room < 0:
+                raise UnmaskError(f"A length of {length} cannot hold the {template.cost} special tokens.")
+            parts = [part[:n] for part, n in zip(parts, shorten([len(p) for p in parts], room), strict=True)]
+        tokens, segments = [_row(template.gaps[0])], [_row(template.segments[0])]
+        for i, part in enumerate(parts):
+            tokens += [part, _row(template.gaps[i + 1])]
+            segments += [np.full(len(part), template.inside[i]), _row(template.segments[i + 1])]
+        return np.concatenate(tokens), np.concatenate(segments)
+
+    def decode(self, ids: Sequence[int] | np.ndarray, *, special: bool = False) -> str:
+        """Text of the ids; special tokens are left out unless `special`."""
+        return self.raw.decode([int(i) for i in ids], skip_special_tokens=not special)
+
+    def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
+        """The piece of each id, as it stands in the vocabulary."""
+        return [self.raw.id_to_token(int(i)) or "" for i in ids]
+
+    @cached_property
+    def continuation(self) -> np.ndarray:
+        """[V] bool: pieces that continue a word (`##` in WordPiece; no leading space in byte-level BPE)."""
+        pieces = self.pieces(range(self.size))
+        if self._spaced:
+            flags = [not piece.startswith("Ġ") for piece in pieces]
+        else:
+            prefix = self._facts["model"].get("continuing_subword_prefix") or PREFIX
+            flags = [piece.startswith(prefix) and len(piece) > len(prefix) for piece in pieces]
+        flags = [flag and i not in self.specials for i, flag in enumerate(flags)]
+        return np.array(flags, dtype=bool)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the vocabulary, merges, normaliser, pre-tokenizer and special tokens."""
+        facts = {key: self._facts[key] for key in ("normalizer", "pre_tokenizer")}
+        facts["vocabulary"] = sorted(self.raw.get_vocab().items(), key=lambda item: (item[1], item[0]))
+        facts["merges"] = self._facts["model"].get("merges")
+        facts["specials"] = sorted(self.specials)
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self._facts['model']['type']}, {self.size} pieces, {'cased' if self.cased else 'uncased'})"
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        """The tokenizer.json, without its vocabulary."""
+        facts = json.loads(self.raw.to_str())
+        facts["model"].pop("vocab", None)
+        facts["model"].setdefault("type", "BPE" if "merges" in facts["model"] else "WordPiece")
+        return facts
+
+    @property
+    def _spaced(self) -> bool:
+        return self._facts["model"]["type"] == "BPE"
+
+    def _guard(self, ids: np.ndarray, special: bool) -> np.ndarray:
+        """Plain text never yields a special token, even where the model itself knows one as an ordinary word."""
+        if not special:
+            forbidden = self._forbidden[ids]
+            if forbidden.any():
+                ids[forbidden] = self.unknown
+        return ids
+
+    @cached_property
+    def _forbidden(self) -> np.ndarray:
+        flags = np.zeros(self.size, dtype=bool)
+        flags[list(self.specials)] = True
+        return flags
+
+    def _config(self, length: int | None) -> dict[str, Any]:
+        """What tokenizer_config.json must say for `transformers` to give the same ids."""
+        config: dict[str, Any] = {"model_max_length": length} if length is not None else {}
+        config |= {f"{role}_token": name for role, name in self._names.items()}
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+        pairs = any(self._templates[1].inside)
+        config["model_input_names"] = inputs if pairs else [inputs[0], inputs[2]]
+        normalizer = self._facts["normalizer"] or {}
+        if not self._is_bert:
+            return config | {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": not self.cased}
+        return config | {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": normalizer["lowercase"],
+            "strip_accents": normalizer["strip_accents"],
+            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+        }
+
+    @property
+    def _is_bert(self) -> bool:
+        """Whether the vocabulary and four settings describe this tokenizer completely."""
+        model, normalizer = self._facts["model"], self._facts["normalizer"] or {}
+        return (
+            model["type"] == "WordPiece"
+            and model["continuing_subword_prefix"] == PREFIX
+            and model["max_input_chars_per_word"] == 100
+            and normalizer.get("type") == "BertNormalizer"
+            and normalizer["clean_text"]
+            and (self._facts["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+        )
+
+
+def _row(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def _encode_batch(view: RawTokenizer, texts: Sequence[str]) -> list[Any]:
+    """Encodings without offsets; texts are cleaned only where the library refuses one, which is rare."""
+    try:
+        return view.encode_batch_fast(list(texts), add_special_tokens=False)
+    except TypeError:
+        return view.encode_batch_fast([clean(text) for text in texts], add_special_tokens=False)
+
+
+def shorten(lengths: Sequence[int], room: int) -> list[int]:
+    """Lengths of at most two sequences after cutting the longer one, piece by piece, until they fit the room."""
+    if sum(lengths) <= room:
+        return list(lengths)
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    if first < second:
+        kept = min(first, (room + 1) // 2)
+        return [kept, room - kept]
+    kept = min(second, room // 2)
+    return [room - kept, kept]

@@ -1,0 +1,167 @@
+"""Tokenizer files: vocab.txt, tokenizer.json and their configuration, read into a `tokenizers.Tokenizer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from unmask.config import read_json
+from unmask.data.vocabulary import PREFIX
+from unmask.errors import UnmaskError
+
+# Role -> names under which published vocabularies hold it, tried where no configuration says.
+ROLES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Special tokens around one sequence or two.
+
+    gaps      ids of the special tokens before the first sequence, after it, and so on
+    segments  their segment ids
+    inside    segment id of each sequence
+    """
+
+    gaps: tuple[tuple[int, ...], ...]
+    segments: tuple[tuple[int, ...], ...]
+    inside: tuple[int, ...]
+
+    @property
+    def cost(self) -> int:
+        """Number of special tokens."""
+        return sum(map(len, self.gaps))
+
+
+def template(raw: Tokenizer, sequences: int) -> Template:
+    """The template that the tokenizer's own post-processor applies, read off an example."""
+    joined = raw.encode("a", "b" if sequences == 2 else None)
+    gaps: list[list[int]] = [[]]
+    segments: list[list[int]] = [[]]
+    inside: list[int] = []
+    for id_, segment, owner in zip(joined.ids, joined.type_ids, joined.sequence_ids, strict=True):
+        if owner is None:
+            gaps[-1].append(id_)
+            segments[-1].append(segment)
+        elif owner == len(inside):
+            inside.append(segment)
+            gaps.append([])
+            segments.append([])
+    if len(inside) != sequences:
+        raise UnmaskError("its post-processor does not keep both sequences.")
+    return Template(tuple(map(tuple, gaps)), tuple(map(tuple, segments)), tuple(inside))
+
+
+def wordpiece(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer, unknown: str = "[UNK]") -> Tokenizer:
+    """BERT's tokenizer over a vocabulary: words between whitespace and punctuation, longest piece first."""
+    raw = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=unknown, max_input_chars_per_word=100))
+    raw.normalizer = normalizer
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.decoder = decoders.WordPiece(prefix=PREFIX)
+    return raw
+
+
+def read_vocabulary(path: Path, config: Mapping[str, Any], roles: Mapping[str, str]) -> Tokenizer:
+    """A vocab.txt (one piece a line, the line number is its id), with the published settings of BERT where the
+    configuration is silent: lower case, accents stripped if lower case. Raises UnmaskError where it is damaged."""
+    try:
+        lines = path.read_bytes().decode("utf-8").removeprefix("\ufeff").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnmaskError(f"{path} cannot be read: {error}.") from None
+    lines = [line.removesuffix("\r") for line in (lines[:-1] if not lines[-1] else lines)]
+    vocabulary: dict[str, int] = {}
+    for number, piece in enumerate(lines):
+        if not piece or piece in vocabulary:
+            what = f"repeats line {vocabulary[piece] + 1}" if piece else "is empty"
+            raise UnmaskError(
+                f"{path} is not a vocabulary: line {number + 1} {what}; each line must hold one new piece."
+            )
+        vocabulary[piece] = number
+    unknown = roles.get("unk", "[UNK]")
+    if unknown not in vocabulary:
+        raise UnmaskError(f"{path} is not a WordPiece vocabulary: it has no line '{unknown}'.")
+    settings = {
+        "lowercase": config.get("do_lower_case", True),
+        "strip_accents": config.get("strip_accents"),
+        "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+    }
+    try:
+        normalizer = normalizers.BertNormalizer(clean_text=True, **settings)
+    except TypeError:
+        raise UnmaskError(f"The tokenizer_config.json beside {path} must hold true or false for {settings}.") from None
+    return wordpiece(vocabulary, normalizer, unknown)
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another."""
+    try:
+        raw = Tokenizer.from_buffer(path.read_bytes())
+    except OSError as error:
+        raise UnmaskError(f"{path} cannot be read: {error}.") from None
+    except Exception as error:  # the library raises bare Exception for every kind of damage
+        raise UnmaskError(f"{path} is damaged or not a tokenizer: {error}.") from None
+    if not isinstance(raw.model, (models.WordPiece, models.BPE)):
+        kind = type(raw.model).__name__
+        raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
+    return raw
+
+
+def optional_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, empty where there is no file. Raises UnmaskError where it is damaged."""
+    return read_json(path) if path.is_file() else {}
+
+
+def named_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
+    """Role -> name of its special token, as the configuration files say; earlier files win."""
+    roles: dict[str, str] = {}
+    for role in ROLES:
+        for config in configs:
+            token = config.get(f"{role}_token")
+            token = token.get("content") if isinstance(token, Mapping) else token
+            if isinstance(token, str) and token:
+                roles.setdefault(role, token)
+    return roles
+
+
+def complete_roles(raw: Tokenizer, named: Mapping[str, str]) -> dict[str, str]:
+    """Role -> name for all roles. Raises UnmaskError where the vocabulary lacks one of them."""
+    roles = {}
+    for role, usual in ROLES.items():
+        candidates = (named[role],) if role in named else usual
+        found = [name for name in candidates if raw.token_to_id(name) is not None]
+        if not found:
+            raise UnmaskError(f"the vocabulary has no token for '{role}' (looked for {' and '.join(candidates)}).")
+        roles[role] = found[0]
+    return roles
+
+
+def mark_special(raw: Tokenizer, names: list[str]) -> None:
+    """Have the tokenizer know these pieces of its vocabulary as special tokens."""
+    known = {token.content for token in raw.get_added_tokens_decoder().values() if token.special}
+    raw.add_special_tokens([AddedToken(n, normalized=False, special=True) for n in names if n not in known])
+
+
+def bert_template(raw: Tokenizer, cls: str, sep: str) -> processors.TemplateProcessing:
+    """[CLS] a [SEP] and [CLS] a [SEP] b [SEP], the latter with segments 0 and 1."""
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(name, raw.token_to_id(name)) for name in (cls, sep)],
+    )
+
+
+def lowercases(normalizer: Mapping[str, Any] | None) -> bool:
+    """Whether a normaliser, as its JSON describes it, lowers capitals."""
+    if not normalizer:
+        return False
+    inner = normalizer.get("normalizers") or []
+    return bool(normalizer.get("lowercase")) or normalizer["type"] == "Lowercase" or any(map(lowercases, inner))

@@ -1,0 +1,117 @@
+"""WordPiece vocabularies trained on text: a bounded sample, an alphabet, merges; the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from unmask.errors import UnmaskError
+
+PREFIX = "##"
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
+_LARGEST = 1 << 64
+
+
+def learn(
+    texts: Iterable[str],
+    size: int,
+    *,
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    byte_budget: int,
+) -> dict[str, int]:
+    """Piece -> id of a WordPiece vocabulary of at most `size` pieces, special tokens first.
+
+    Merges follow the count of the pair, as in `tokenizers`; pieces that are seen once are not kept, so a small
+    text gives a smaller vocabulary. The alphabet holds the commonest characters and at most half of the pieces.
+
+    Raises UnmaskError where the size is too small or the text holds no words.
+    """
+    if size < len(SPECIALS) + 4:
+        raise UnmaskError(f"A vocabulary of {size} is too small: ask for at least {len(SPECIALS) + 4} pieces.")
+    passages = sample(texts, byte_budget)
+    worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    worker.normalizer, worker.pre_tokenizer = normalizer, pre_tokenizer
+    letters = _alphabet(worker, passages, _letters(size))
+    if not letters:
+        raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
+    # The trainer numbers unseen '##' letters in the order of a randomly seeded hash map, and breaks ties between
+    # pairs by these numbers. Naming all letters beforehand makes its result a function of the text alone.
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*SPECIALS, *letters],
+        limit_alphabet=len(letters),
+        initial_alphabet=[letter for letter in letters if len(letter) == 1],
+        continuing_subword_prefix=PREFIX,
+    )
+    worker.train_from_iterator(passages, trainer)
+    return worker.get_vocab(with_added_tokens=False)
+
+
+def sample(texts: Iterable[str], byte_budget: int) -> list[str]:
+    """Passages of the texts, in order, whose UTF-8 is at most about `byte_budget` bytes together.
+
+    A passage is kept if and only if the 64-bit BLAKE2b hash of its number and content lies below a rate, which
+    starts at 1 and halves whenever the kept passages exceed the budget: what is kept is spread evenly over the
+    whole input, does not depend on chance, and no more than the budget is ever held.
+    """
+    rate = _LARGEST
+    kept: list[tuple[int, int, str]] = []
+    held = 0
+    for index, passage in enumerate(passage for text in texts for passage in _passages(text)):
+        content = passage.encode("utf-8", "replace")
+        key = int.from_bytes(hashlib.blake2b(b"%d\0" % index + content, digest_size=8).digest(), "big")
+        if key >= rate:
+            continue
+        kept.append((key, len(content), passage))
+        held += len(content)
+        while held > byte_budget and len(kept) > 1:
+            rate //= 2
+            kept = [entry for entry in kept if entry[0] < rate] or [min(kept)]
+            held = sum(entry[1] for entry in kept)
+    return [passage for _, _, passage in kept]
+
+
+def _passages(text: str) -> Iterator[str]:
+    """The text in cuts of at most PASSAGE characters, at whitespace where there is any."""
+    begin = 0
+    while len(text) - begin > PASSAGE:
+        end = max(text.rfind(" ", begin + 1, begin + PASSAGE), text.rfind("\n", begin + 1, begin + PASSAGE))
+        end = end if end > begin else begin + PASSAGE
+        yield clean(text[begin:end])
+        begin = end
+    yield clean(text[begin:])
+
+
+def clean(text: str) -> str:
+    """The text with each lone surrogate, which UTF-8 cannot hold, replaced by U+FFFD: the length stays the same."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text
+
+
+def _letters(size: int) -> int:
+    """How many different characters the alphabet may hold: each costs up to two pieces (`a` and `##a`)."""
+    return max(size // 4, min(100, (size - len(SPECIALS)) // 2))
+
+
+def _alphabet(worker: Tokenizer, passages: list[str], limit: int) -> list[str]:
+    """The `limit` commonest characters as they begin words (`a`), then as they continue them (`##a`), sorted."""
+    worker.train_from_iterator(passages, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
+    found = worker.get_vocab(with_added_tokens=False)
+    letters = {piece for piece in found if len(piece) == 1}
+    if len(letters) > limit:
+        assert worker.normalizer is not None
+        counts: Counter[str] = Counter()
+        for passage in passages:
+            counts.update(worker.normalizer.normalize_str(passage))
+        letters = set(sorted(letters, key=lambda letter: (-counts[letter], letter))[:limit])
+    return sorted(letters) + sorted(PREFIX + letter for letter in letters if PREFIX + letter in found)
