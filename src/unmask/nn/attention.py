@@ -33,6 +33,16 @@ class Bias:
     tensor: Tensor | None = None
     causal: bool = False
 
+    def __post_init__(self) -> None:
+        if self.causal and self.tensor is not None:
+            raise UnmaskError("A plain causal bias has no tensor; use Mask(causal=True) & … to combine the two.")
+
+    def to(self, dtype: torch.dtype) -> Bias:
+        """The same with a float tensor in `dtype`; the kernels want that of the queries."""
+        if self.tensor is None or self.tensor.dtype is torch.bool:
+            return self
+        return Bias(self.tensor.to(dtype))
+
     def plus(self, added: Tensor | None) -> Bias:
         """This bias and a float one, [H, T, S] or [B, H, T, S]."""
         if added is None:
@@ -171,12 +181,11 @@ class Attention(nn.Module):
         return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)
 
     def _fused(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
-        added = bias.tensor
         return F.scaled_dot_product_attention(
             q_BHTK,
             k_BNSK,
             v_BNSK,
-            attn_mask=added.to(q_BHTK.dtype) if added is not None and added.is_floating_point() else added,
+            attn_mask=bias.to(q_BHTK.dtype).tensor,
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=bias.causal,
             scale=self.scale,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -136,10 +137,16 @@ class Stack(nn.Module):
         positions_BT   place of each token in its own sequence; None: 0 … T-1
         """
         T, device = x_BTD.shape[1], x_BTD.device
-        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device))
+        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(_working_dtype(x_BTD))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
             x_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
             )
         return self.norm(x_BTD)
+
+
+def _working_dtype(x: Tensor) -> torch.dtype:
+    """That of the queries that will be made from x: a bias is converted to it once, not once a layer."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from unmask.errors import UnmaskError
 from unmask.nn.position import Position
 
 
@@ -23,8 +24,8 @@ class Token(nn.Embedding):
         self.project = nn.Identity() if factor is None else nn.Linear(factor, dim, bias=False)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """[B, T] int64 -> [B, T, D]."""
-        return self.project(super().forward(tokens_BT))
+        """[B, T] int64 -> [B, T, D]. Raises `UnmaskError` for an id beyond the vocabulary (not checked on a GPU)."""
+        return self.project(_look_up(self, tokens_BT, "Token"))
 
 
 class Segment(nn.Embedding):
@@ -35,7 +36,7 @@ class Segment(nn.Embedding):
 
     def forward(self, segments_BT: Tensor | None) -> Tensor:
         """[B, T] int64 -> [B, T, D]; None, every token in segment 0 -> [D]."""
-        return self.weight[0] if segments_BT is None else super().forward(segments_BT)
+        return self.weight[0] if segments_BT is None else _look_up(self, segments_BT, "Segment")
 
 
 class Embedding(nn.Module):
@@ -68,3 +69,15 @@ class Embedding(nn.Module):
         if self.segment is not None:
             x_BTD = x_BTD + self.segment(segments_BT)
         return self.project(self.dropout(self.norm(self.position.embed(x_BTD, positions_BT))))
+
+
+def _look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
+    try:
+        return nn.Embedding.forward(table, ids)
+    except IndexError:
+        low, high = int(ids.min()), int(ids.max())
+        wrong = low if low < 0 else high
+        raise UnmaskError(
+            f"{what} id {wrong} does not exist in this model, which has {table.num_embeddings} of them "
+            f"(0 to {table.num_embeddings - 1}); was the text encoded with this model's tokenizer?"
+        ) from None

@@ -101,7 +101,9 @@ class Rotary(Position):
         self.head_dim, self.base = _even(head_dim, "width of a head"), base
 
     def rotate(self, q_BHTK: Tensor, k_BNSK: Tensor, positions_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        T, S = q_BHTK.shape[-2], k_BNSK.shape[-2]
+        T, S, width = q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.shape[-1]
+        if width != self.head_dim:
+            raise UnmaskError(f"Rotary was made for heads {self.head_dim} wide, but these are {width} wide.")
         place = torch.arange(S, device=k_BNSK.device)[None] if positions_BS is None else positions_BS
         angle = _angles(place, self.head_dim, self.base, q_BHTK.dtype)[:, None]
         cos, sin = angle.cos().to(q_BHTK.dtype), angle.sin().to(q_BHTK.dtype)
@@ -111,13 +113,18 @@ class Rotary(Position):
 class T5Bias(Position):
     """A learned number for each head and bucket of distances (Raffel et al. 2020, section 2.1).
 
-    buckets   half of them (all, if causal) are shared between the two directions; half of a direction's are exact
+    buckets   half of them for each direction, or all for the past if causal; half of those hold one distance each
     furthest  distances from here on share the last bucket
     causal    keys after the query share bucket 0, as in T5's decoder
     """
 
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, causal: bool = False):
         super().__init__()
+        exact = buckets // (2 if causal else 4)
+        if not 0 < exact < furthest:
+            raise UnmaskError(
+                f"{buckets} buckets cannot reach {furthest} places; take 4 or more, and further than {exact}."
+            )
         self.buckets, self.furthest, self.causal = buckets, furthest, causal
         self.table = nn.Embedding(buckets, heads)
 
@@ -132,8 +139,9 @@ class T5Bias(Position):
             buckets = self.buckets // 2
             first, far = (distance > 0) * buckets, distance.abs()
         exact = buckets // 2
-        octave = torch.log(far.clamp(min=exact).float() / exact) / math.log(self.furthest / exact)
-        wide = (exact + (octave * (buckets - exact)).long()).clamp(max=buckets - 1)
+        # The order of these operations is T5's own: another one rounds a few distances into the next bucket.
+        share = torch.log(far.clamp(min=exact).float() / exact) / math.log(self.furthest / exact)
+        wide = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
         return first + torch.where(far < exact, far, wide)
 
 
