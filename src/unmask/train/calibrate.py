@@ -1,0 +1,149 @@
+"""Measures a step on the real model and data, leaving no trace: how many steps fit, and what a run will take."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask.train import checkpoint, distributed
+from unmask.train.engine import Engine
+from unmask.train.metrics import Meter
+
+WARMUP, MEASURED = 3, 10  # steps
+LARGEST_SHARE = 0.05  # of the time budget that the measured steps may take
+DISK_BYTES_PER_SECOND = 200e6  # a plain disk, checksums and flushing included
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a step and of a checkpoint, real tokens of a step, and the memory that steps add, in bytes."""
+
+    step: float
+    saving: float
+    tokens: int
+    memory: int
+
+
+def calibrate(engine: Engine, batches: Iterator, totals: Callable, budget: float | None) -> Pace:
+    """Time a few steps: the median of ten after a warm-up.
+
+    batches  the run's own micro-batches
+    totals   micro-batches -> (targets of each loss term, real tokens, ...)
+    budget   seconds of the whole run, of which the measurement takes a small share
+
+    Model, optimizer and random state are afterwards exactly as they were before.
+    """
+    tensors = {name: x.clone() for name, x in engine.tensors().items()}
+    random = checkpoint.random_state(engine.device)
+    before = _memory(engine.device, reset=True)
+    times, tokens = _timed_steps(engine, batches, totals, budget)
+    memory = max(0, _memory(engine.device) - before)
+    engine.load(tensors)
+    checkpoint.restore_random_state(random, engine.device)
+    if hasattr(batches, "close"):
+        batches.close()
+    saving = checkpoint_bytes(engine) / DISK_BYTES_PER_SECOND
+    return Pace(statistics.median(times), saving, tokens, memory)
+
+
+def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, budget: float | None) -> tuple[list[float], int]:
+    """Seconds of each step after the warm-up, and the real tokens of the last one."""
+    limit = float("inf") if budget is None else LARGEST_SHARE * budget
+    began = time.perf_counter()
+    times: list[float] = []
+    tokens = 0
+    for _ in range(WARMUP + MEASURED):
+        start = time.perf_counter()
+        batch = next(batches, None)
+        if batch is None:
+            break
+        counts, tokens, _ = totals(batch[0])
+        meter = Meter()
+        engine.step(batch[0], counts, 0.0, meter)
+        meter.drain()  # waits for the device
+        times.append(time.perf_counter() - start)
+        if distributed.from_main(time.perf_counter() - began) > limit:
+            break
+    return times[WARMUP:] or times[-1:] or [0.0], tokens
+
+
+def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, float | None]]) -> int:
+    """How many steps of `step` seconds fit, at least one, beside what comes at intervals.
+
+    costs  (seconds, interval) of each: in steps, as a fraction of the run below 1, or None for once at the end
+    """
+    each, fixed = step, 0.0
+    for cost, interval in costs:
+        if interval is None or interval <= 0:
+            fixed += cost
+        elif interval < 1:
+            fixed += cost * round(1 / interval)
+        else:
+            each += cost / interval
+            fixed += cost
+    return max(1, int((seconds - fixed) / max(each, 1e-9)))
+
+
+def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any]:
+    """What a run will take, from its measured pace."""
+    parameters = dict(engine.model.named_parameters())
+    trainable = [p for p in parameters.values() if p.requires_grad]
+    parts: dict[str, int] = {}
+    for name, p in parameters.items():
+        part = name.split(".")[0]
+        parts[part] = parts.get(part, 0) + p.numel()
+    weights = sum(p.numel() * p.element_size() for p in parameters.values())
+    gradients = sum(p.numel() * p.element_size() for p in trainable)
+    activations = max(0, pace.memory - 3 * gradients)
+    memory = {"weights": weights, "gradients": gradients, "optimizer": 2 * gradients, "activations": activations}
+    return {
+        "parameters": sum(parts.values()),
+        "trainable": sum(p.numel() for p in trainable),
+        "parts": parts,
+        "device": str(engine.device),
+        "precision": "bf16" if engine.bf16 else "fp32",
+        "ranks": distributed.ranks(),
+        "steps": steps,
+        "tokens_per_step": pace.tokens,
+        "seconds_per_step": pace.step,
+        "seconds": steps * pace.step,
+        "memory_bytes": {**memory, "total": sum(memory.values())},
+        "disk_bytes": (keep + 1) * checkpoint_bytes(engine),
+    }
+
+
+def checkpoint_bytes(engine: Engine) -> int:
+    """Size of a checkpoint: weights and two moments, and the model's own file."""
+    whole = sum(p.numel() * p.element_size() for p in engine.model.parameters())
+    moments = 2 * sum(p.numel() * p.element_size() for p in engine.model.parameters() if p.requires_grad)
+    return 2 * whole + moments
+
+
+def _memory(device: torch.device, reset: bool = False) -> int:
+    """Peak memory so far in bytes, of the device, or of this process on a CPU; `reset` starts the peak anew."""
+    if device.type == "cuda":
+        if reset:
+            torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")
+    if status.exists():
+        if reset:
+            with contextlib.suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")
+        lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        if lines:
+            return int(lines[0].split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,263 @@
+"""Checkpoints that are whole or absent: written beside, checksummed, renamed; read without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+
+MANIFEST, STATE, TENSORS = "manifest.json", "state.json", "optimizer.safetensors"
+_NAME = re.compile(r"step-(\d{8,})")
+_TEMPORARY = ".tmp-"
+
+
+class Checkpoint(NamedTuple):
+    """A verified checkpoint: its folder, its step, and its training state."""
+
+    folder: Path
+    step: int
+    state: dict[str, Any]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the training state, by name, on the CPU."""
+        return load_file(self.folder / TENSORS)
+
+
+def write(
+    folder: Path,
+    step: int,
+    *,
+    state: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    save: Callable[[Path], None] | None = None,
+    keep: int = 2,
+) -> Path:
+    """Write `folder/step-XXXXXXXX` and keep the `keep` newest.
+
+    state    JSON values, tensors: what training goes on from
+    save     writes the model's own files into the folder it is given
+
+    Everything goes to a temporary sibling that takes its name when the last byte is on the disk, so a crash at any
+    point leaves the previous checkpoints as they are. Raises UnmaskError where the disk is full or not writable.
+    """
+    target = folder / f"step-{step:08d}"
+    temporary = folder / f"{_TEMPORARY}{target.name}"
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        if save is not None:
+            save(temporary)
+        save_file({name: x.contiguous() for name, x in tensors.items()}, temporary / TENSORS)
+        (temporary / STATE).write_text(json.dumps({**state, "step": step}, indent=2) + "\n", encoding="utf-8")
+        seal(temporary)
+        _put_in_place(temporary, target)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        kept = steps(folder)
+        intact = f"the last good one, step {kept[-1]}, is intact" if kept else "there is no earlier one"
+        raise UnmaskError(
+            f"The checkpoint of step {step} could not be written to {folder}: {reason}; {intact}."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _prune(folder, keep, newest=step)
+    return target
+
+
+def seal(folder: Path) -> None:
+    """Flush every file of a folder to the disk and write its manifest, last."""
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        with path.open("rb+") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest}
+    with (folder / MANIFEST).open("wb") as file:
+        file.write(_manifest(files))
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def verify(folder: Path) -> None:
+    """Check every byte of a checkpoint against its manifest, the manifest's own included.
+
+    Raises UnmaskError that names the file that is missing or damaged.
+    """
+    path = folder / MANIFEST
+    files = read_json(path).get("files")
+    if not isinstance(files, dict) or path.read_bytes() != _manifest(files):
+        raise UnmaskError(f"{path} is damaged.")
+    for name, fact in files.items():
+        try:
+            with (folder / name).open("rb") as file:
+                sound = hashlib.file_digest(file, "sha256").hexdigest() == fact["sha256"]
+        except FileNotFoundError:
+            raise UnmaskError(f"{folder / name} is missing.") from None
+        except OSError as error:
+            raise UnmaskError(f"{folder / name} cannot be read: {error.strerror}.") from None
+        if not sound:
+            raise UnmaskError(f"{folder / name} is damaged: its checksum differs from the manifest's.")
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps of the checkpoints in a folder, ascending, whole or damaged."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(match[1]) for p in folder.iterdir() if (match := _NAME.fullmatch(p.name)))
+
+
+def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
+    """The newest checkpoint whose every byte is as it was written; None where there is none at all.
+
+    `say` is told about each damaged one that is passed over. Raises UnmaskError where all are damaged.
+    """
+    found = steps(folder)
+    for step in reversed(found):
+        path = folder / f"step-{step:08d}"
+        try:
+            verify(path)
+            return Checkpoint(path, step, read_json(path / STATE))
+        except UnmaskError as error:
+            if say is not None:
+                say(f"{error} Falling back to the checkpoint before step {step}.")
+    if found:
+        raise UnmaskError(f"No checkpoint in {folder} is sound; delete the folder to start again.")
+    return None
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a process that died while saving left behind. Call it while holding the run's `Lock`."""
+    for path in folder.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Lock:
+    """One process per run folder: an advisory lock that the system frees when its holder ends, however it ends.
+
+    Raises UnmaskError on `acquire` where another process holds it, or where the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / ".lock"
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UnmaskError(f"The folder {self.path.parent} cannot be written: {error.strerror}.") from None
+        if not _locked(descriptor):
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise UnmaskError(f"Another run (process {holder}) is writing to {self.path.parent}; use another folder.")
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._descriptor = descriptor
+        if hasattr(os, "register_at_fork"):  # a forked worker that outlives its parent must not go on holding it
+            reference = weakref.WeakMethod(self.release)
+            os.register_at_fork(after_in_child=lambda: (release := reference()) and release())
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock without waiting; True also where the file system or platform has none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return True
+    return True
+
+
+def _manifest(files: Mapping[str, Any]) -> bytes:
+    """The manifest's bytes; it carries its own checksum and has one spelling only."""
+    listing = json.dumps(files, sort_keys=True)
+    whole = {"files": files, "sha256": hashlib.sha256(listing.encode()).hexdigest()}
+    return (json.dumps(whole, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    """Rename, after moving an older folder of that name aside (a run that went on from before it)."""
+    old = target.with_name(f"{_TEMPORARY}old-{target.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    temporary.rename(target)
+    _sync_folder(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _prune(folder: Path, keep: int, newest: int) -> None:
+    """Keep the last `keep` up to `newest`; later ones belong to a future that was given up (a damaged file)."""
+    found = steps(folder)
+    kept = [s for s in found if s <= newest][-max(1, keep) :]
+    for step in found:
+        if step not in kept:
+            path = folder / f"step-{step:08d}"
+            doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")
+            try:  # renamed first, so that no half-deleted checkpoint bears a good name
+                path.rename(doomed)
+            except OSError:
+                continue
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable, where the system can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """State of torch's global generators, which drive dropout: "cpu", and "cuda" where the device is one."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Put the global generators back to what `random_state` gave."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

@@ -1,0 +1,189 @@
+"""Many processes as one: ranks, sums over them, and gradients averaged (DDP) or sharded (FSDP2)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+
+
+def init(device: str = "auto") -> torch.device:
+    """Join the processes that `torchrun` started, if it did, and choose this one's device.
+
+    `auto` is the CUDA device of this process's local rank, else the CPU. Tensors on the CPU travel over gloo, those
+    on a GPU over NCCL. Calling it again is harmless.
+    """
+    chosen = _device(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        if "RANK" not in os.environ:
+            raise UnmaskError("WORLD_SIZE is set but RANK is not; start several processes with torchrun.")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+    return chosen
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UnmaskError(f"There is no device '{name}'; use auto, cpu, cuda, cuda:0 or mps.") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise UnmaskError("There is no CUDA device here; use --device cpu.")
+        index = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
+        if index >= torch.cuda.device_count():
+            raise UnmaskError(f"There is no CUDA device {index}: this machine has {torch.cuda.device_count()}.")
+        return torch.device("cuda", index)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UnmaskError("There is no MPS device here; use --device cpu.")
+    return device
+
+
+def finish() -> None:
+    """Leave the group of processes, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """Number of this process, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def ranks() -> int:
+    """Number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    """True in the one process that writes files and prints."""
+    return rank() == 0
+
+
+def barrier() -> None:
+    """Wait until every process is here."""
+    if ranks() > 1:
+        dist.barrier()
+
+
+def sum_over_ranks(x: Tensor) -> Tensor:
+    """`x` summed over all processes, in place."""
+    if ranks() > 1:
+        dist.all_reduce(x)
+    return x
+
+
+def from_main(value: float) -> float:
+    """The main process's number, in every process."""
+    if ranks() == 1:
+        return value
+    x = torch.tensor([value], dtype=torch.float64)
+    dist.broadcast(x, 0)
+    return x.item()
+
+
+def gather(x: Tensor) -> list[Tensor]:
+    """The one-dimensional CPU tensor of every process, by rank; lengths may differ."""
+    if ranks() == 1:
+        return [x]
+    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(ranks())]
+    dist.all_gather(lengths, torch.tensor([x.numel()]))
+    padded = x.new_zeros(int(max(lengths)))
+    padded[: x.numel()] = x
+    parts = [torch.zeros_like(padded) for _ in range(ranks())]
+    dist.all_gather(parts, padded)
+    return [part[: int(n)] for part, n in zip(parts, lengths, strict=True)]
+
+
+def gather_json(value: Any) -> list[Any]:
+    """The JSON value of every process, by rank."""
+    if ranks() == 1:
+        return [value]
+    text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
+    return [json.loads(bytes(part.tolist())) for part in gather(text)]
+
+
+def wrap(module: nn.Module, sharding: str = "none") -> nn.Module:
+    """`module` with its gradients averaged over the processes after backward.
+
+    "none"  every process holds the whole model (DDP)
+    "full"  parameters, gradients and optimizer state are split over the processes (FSDP2), block by block
+    """
+    if ranks() == 1:
+        return module
+    if sharding == "none":
+        # A term without a target leaves its head out of the graph: such parameters must not stall the others.
+        return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True, gradient_as_bucket_view=True)
+    from torch.distributed.fsdp import fully_shard
+
+    for block in blocks(module):
+        fully_shard(block)
+    fully_shard(module)
+    return module
+
+
+def blocks(module: nn.Module) -> list[nn.Module]:
+    """The repeated blocks of a model: the members of its outermost module lists, each once."""
+    found: dict[int, nn.Module] = {}
+
+    def visit(part: nn.Module) -> None:
+        for child in part.children():
+            if isinstance(part, nn.ModuleList):
+                found[id(child)] = child
+            else:
+                visit(child)
+
+    visit(module)
+    return list(found.values())
+
+
+def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
+    """Context of one micro-batch: gradients travel after the last one only."""
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        return nullcontext() if last else module.no_sync()
+    if hasattr(module, "set_requires_gradient_sync"):
+        module.set_requires_gradient_sync(last)
+    return nullcontext()
+
+
+@contextmanager
+def whole(module: nn.Module) -> Iterator[None]:
+    """Within it, every process sees the parameters of a sharded module in full; a no-op for the others."""
+    sharded: list[Any] = [m for m in module.modules() if hasattr(m, "unshard") and hasattr(m, "reshard")]
+    for part in sharded:
+        part.set_reshard_after_forward(False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in sharded:
+            part.reshard()
+            part.set_reshard_after_forward(part is not module)
+
+
+def whole_tensor(x: Tensor) -> Tensor:
+    """A sharded tensor in full, on every process; others as they are."""
+    from torch.distributed.tensor import DTensor
+
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+def like(whole: Tensor, model: Tensor) -> Tensor:
+    """`whole` laid out as `model` is: on its device, and split as it is split."""
+    whole = whole.to(model.device)
+    if not hasattr(model, "device_mesh"):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(whole, model.device_mesh, model.placements)  # type: ignore[attr-defined]

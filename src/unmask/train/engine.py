@@ -1,0 +1,178 @@
+"""One optimiser step: micro-batches in, sums of losses out, and the weights moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from unmask.errors import UnmaskError
+from unmask.train import distributed
+from unmask.train.metrics import Meter
+from unmask.train.optim import Optimizer, gradient_norm, update
+from unmask.types import Batch, Loss
+
+
+class Minimised(Protocol):
+    """What training needs of an objective."""
+
+    weights: dict[str, float]
+
+    def loss(self, model: Any, batch: Batch) -> dict[str, Loss]: ...
+
+
+class Losses(nn.Module):
+    """The model and its objective as one module, so that heads run inside the forward that DDP and FSDP watch."""
+
+    def __init__(self, model: nn.Module, objective: Minimised) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, batch: Batch, scales: Mapping[str, float]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar to minimise, and sums by name without a graph: `loss/<term>` and `<term>/<metric>`."""
+        total = torch.zeros((), device=batch.tokens.device)
+        counts = batch.counts
+        sums: dict[str, Tensor] = {}
+        for name, loss in self.objective.loss(self.model, batch).items():
+            if name not in scales:
+                raise UnmaskError(f"The objective gives no weight for its loss term '{name}'; add it to its weights.")
+            if loss.count != counts.get(name):
+                raise UnmaskError(
+                    f"The loss '{name}' sums over {loss.count} targets; its batch has {counts.get(name)}."
+                )
+            total = total + loss.sum.float() * scales[name]
+            sums[f"loss/{name}"] = loss.sum.detach()
+            sums.update({f"{name}/{metric}": x.detach() for metric, x in loss.metrics.items()})
+        if not total.requires_grad:  # no target in this micro-batch; the other ranks still wait for its gradients
+            total = total + 0.0 * next(p for p in self.model.parameters() if p.requires_grad).sum()
+        return total, sums
+
+
+class Engine:
+    """A model under training: forward in the given precision, backward, clip, AdamW. Weights stay in float32."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Minimised,
+        optimizer: Optimizer,
+        *,
+        device: torch.device,
+        precision: str = "auto",
+        sharding: str = "none",
+        compile: bool = False,
+        recompute: bool = False,
+    ) -> None:
+        self.model = model.to(device)
+        self.objective = objective
+        self.device = device
+        self.config = optimizer
+        self.bf16 = use_bf16(precision, device)
+        if recompute:
+            recompute_blocks(model)
+        if compile:
+            model.compile()
+        self.module = distributed.wrap(Losses(model, objective), sharding)
+        self.optimizer = optimizer.build(model, fused=None if sharding == "none" else False)
+
+    def autocast(self) -> torch.autocast:
+        """The context that every forward of this run is computed in."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+    def step(self, batches: Sequence[Batch], totals: Mapping[str, int], lr: float, meter: Meter) -> None:
+        """One update of the weights at the learning rate `lr`.
+
+        batches  micro-batches of this rank
+        totals   loss term -> number of its targets over all micro-batches and ranks: what its sum is divided by
+        meter    receives the sums of this step
+
+        A loss or gradient that is not finite leaves the weights as they are and is marked so in the meter.
+        """
+        # DDP and FSDP average the gradients of the ranks, and ours are to be added up.
+        scales = {name: w * distributed.ranks() / max(1, totals[name]) for name, w in self.objective.weights.items()}
+        loss = torch.zeros((), device=self.device)
+        sums: dict[str, Tensor] = {}
+        for i, batch in enumerate(batches):
+            with distributed.synchronised(self.module, last=i == len(batches) - 1):
+                with self.autocast():
+                    total, values = self.module(batch.to(self.device), scales)
+                total.backward()
+            loss += total.detach()
+            for name, value in values.items():
+                sums[name] = sums[name] + value if name in sums else value
+        norm = gradient_norm(self.model.parameters())
+        skip = 1 - torch.isfinite(norm + distributed.sum_over_ranks(loss)).float()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        update(self.optimizer, norm, self.config.clip, skip)
+        self.optimizer.zero_grad(set_to_none=True)
+        known = {"steps": 1, **{f"count/{name}": totals[name] for name in scales}}
+        values = torch.stack([v.float() for v in (*sums.values(), norm, skip)])
+        meter.add([*sums, "gradient_norm"], values, known)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, buffers and optimizer state by name, whole and on the CPU; every rank must call it."""
+        found = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        persistent = self.model.state_dict().keys()
+        found.update({f"model.{name}": b for name, b in self.model.named_buffers() if name in persistent})
+        for name, p in self.model.named_parameters():
+            for key, value in self.optimizer.state.get(p, {}).items():
+                found[f"{key}.{name}"] = value
+        return {name: distributed.whole_tensor(x).cpu() for name, x in found.items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` gave, exactly. Raises UnmaskError where it belongs to another model."""
+        own = {f"model.{k}": v for k, v in [*self.model.named_parameters(), *self.model.named_buffers()]}
+        for name, x in tensors.items():
+            if name.startswith("model.") and (name not in own or own[name].shape != x.shape):
+                raise UnmaskError(
+                    f"The checkpoint is of another model: {name[6:]} does not fit; use the same settings."
+                )
+        self.optimizer.state.clear()
+        with torch.no_grad():
+            for name, p in self.model.named_parameters():
+                if f"model.{name}" not in tensors:
+                    raise UnmaskError(f"The checkpoint is of another model: it lacks {name}; use the same settings.")
+                p.copy_(distributed.like(tensors[f"model.{name}"], p))
+                if f"step.{name}" in tensors:
+                    self.optimizer.state[p] = self._moments(tensors, name, p)
+            for name, b in self.model.named_buffers():
+                if f"model.{name}" in tensors:
+                    b.copy_(tensors[f"model.{name}"])
+
+    def _moments(self, tensors: Mapping[str, Tensor], name: str, p: Tensor) -> dict[str, Tensor]:
+        on_device = self.optimizer.defaults["fused"]  # the fused kernel wants its step count beside the parameter
+        state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in ("exp_avg", "exp_avg_sq")}
+        return {"step": tensors[f"step.{name}"].to(p.device if on_device else "cpu"), **state}
+
+
+def use_bf16(precision: str, device: torch.device) -> bool:
+    """Whether forward runs in bfloat16: as told, or where the device computes it natively ("auto")."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        capabilities: Callable[[], dict] | None = getattr(torch.cpu, "get_capabilities", None)
+        return capabilities is not None and bool(capabilities().get("amx_bf16", False))
+    return False
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Activation checkpointing (Chen et al., 2016): keep only the input of each block and compute it again."""
+    for block in distributed.blocks(model):
+        block.forward = _Recomputed(block.forward)
+
+
+class _Recomputed:
+    def __init__(self, forward: Any) -> None:
+        self.forward = forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return self.forward(*args, **kwargs)
+        return checkpoint(self.forward, *args, use_reentrant=False, **kwargs)

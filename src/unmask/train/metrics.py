@@ -1,0 +1,208 @@
+"""Metrics of a run: sums gathered step by step, and the file metrics.jsonl that they end up in."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.train import distributed
+
+
+class Meter:
+    """Sums and counts since the last `read`, over micro-batches, steps and ranks.
+
+    The values of a step stay on the device until `drain`, so that the host need not wait for it. They are added one
+    step after the other in float64, so the result does not depend on when that happens.
+    """
+
+    def __init__(self) -> None:
+        self.pending: list[tuple[tuple[str, ...], Tensor, Mapping[str, float]]] = []
+        self.sums: dict[str, float] = {}
+        self.skipped = 0
+        self.skipped_in_a_row = 0
+
+    def add(self, names: Sequence[str], values: Tensor, known: Mapping[str, float]) -> None:
+        """One step.
+
+        values  [len(names) + 1], on the device: sums by name, and 1 at the end if the step was skipped
+        known   sums that the host knows, alike on every rank
+        """
+        self.pending.append((tuple(names), values, known))
+
+    def drain(self) -> None:
+        """Bring the pending steps to the host; those that were skipped are counted and leave no trace in the sums."""
+        pending, self.pending = self.pending, []
+        same = len({names for names, _, _ in pending}) == 1
+        rows = torch.stack([v for _, v, _ in pending]).tolist() if same else [v.tolist() for _, v, _ in pending]
+        for (names, _, known), (*values, skip) in zip(pending, rows, strict=True):
+            if skip:
+                self.skipped += 1
+                self.skipped_in_a_row += 1
+                continue
+            self.skipped_in_a_row = 0
+            for name, value in [*zip(names, values, strict=True), *known.items()]:
+                self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def read(self) -> dict[str, float]:
+        """Means since the last read: `loss/<term>`, `<term>/<metric>`, `gradient_norm`, and `skipped` since the start.
+
+        `loss/<term>` and `<term>/<metric>` are divided by `count/<term>`, names without a slash by `steps`.
+        """
+        sums = self.whole()
+        self.sums = {}
+        means = {}
+        for name, value in sums.items():
+            kind, _, rest = name.partition("/")
+            if kind == "count" or name == "steps":
+                continue
+            count = f"count/{rest if kind == 'loss' else kind}" if rest else "steps"
+            if sums.get(count):
+                means[name] = value / sums[count]
+        return {**means, "skipped": self.skipped}
+
+    def whole(self) -> dict[str, float]:
+        """The sums over all ranks; every rank must call it."""
+        self.drain()
+        first, *others = distributed.gather_json(self.sums)
+        for other in others:
+            for name, value in other.items():
+                first[name] = first.get(name, 0.0) + value if _own(name) else value
+        return first
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run goes on from; every rank must call it."""
+        return {"sums": self.whole(), "skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state`; what the ranks hold a share of goes to the main one."""
+        self.sums = {k: v for k, v in state["sums"].items() if distributed.is_main() or not _own(k)}
+        self.skipped, self.skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
+
+
+def _own(name: str) -> bool:
+    """Whether a sum is this rank's share, not known alike on every rank."""
+    return "/" in name and not name.startswith("count/")
+
+
+class Clock:
+    """Time of a run, and of its steps alone for tokens per second.
+
+    earlier  seconds of the parts that a resumed run goes on from
+    """
+
+    def __init__(self, earlier: float = 0.0) -> None:
+        self.began, self.earlier = time.monotonic(), earlier
+        self.start()
+
+    def start(self) -> None:
+        """Begin to measure the rate of tokens anew."""
+        self.tokens, self.since = 0, time.monotonic()
+
+    def seconds(self) -> float:
+        """Time of the whole run so far."""
+        return self.earlier + self.spent()
+
+    def spent(self) -> float:
+        """Seconds since this process took up the run."""
+        return time.monotonic() - self.began
+
+    def tokens_per_second(self) -> float:
+        """Rate since the last call."""
+        rate = self.tokens / max(1e-9, time.monotonic() - self.since)
+        self.start()
+        return rate
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens within it does not count in the rate of tokens."""
+        began = time.monotonic()
+        yield
+        self.since += time.monotonic() - began
+
+
+class Writer:
+    """Appends rows to metrics.jsonl, each flushed as it comes, and to TensorBoard on request.
+
+    Rows beyond `step` (written after the checkpoint that the run goes on from) are dropped, and so is a last line
+    that was torn by a crash.
+    """
+
+    def __init__(self, folder: Path, step: int = 0, *, tensorboard: bool = False) -> None:
+        self.path = folder / "metrics.jsonl"
+        self.board = _board(folder) if tensorboard else None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = [row for row in read(self.path) if row.get("step", 0) <= step] if step else []
+            temporary = self.path.with_name(".tmp-metrics.jsonl")
+            temporary.write_text("".join(map(_line, kept)), encoding="utf-8")
+            os.replace(temporary, self.path)
+            self.file = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise UnmaskError(f"{self.path} cannot be written: {error.strerror}.") from None
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """One row: `step`, `seconds`, `split`, and numbers by name."""
+        try:
+            self.file.write(_line(row))
+            self.file.flush()
+        except OSError as error:
+            raise UnmaskError(f"{self.path} cannot be written: {error.strerror}.") from None
+        if self.board is not None:
+            for name, value in row.items():
+                if isinstance(value, (int, float)) and name not in ("step", "seconds"):
+                    self.board.add_scalar(f"{row.get('split', 'train')}/{name}", value, row["step"])
+
+    def close(self) -> None:
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+
+def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl, of one split or all; a torn last line is left out, a missing file has no rows.
+
+    Raises UnmaskError that names the line where the file is damaged elsewhere.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UnmaskError(f"{path} cannot be read: {error.strerror}.") from None
+    rows = []
+    for number, line in enumerate(lines[:-1], 1):  # what follows the last newline is empty or torn
+        try:
+            row = json.loads(line)
+        except ValueError:
+            if number == len(lines) - 1:
+                continue
+            raise UnmaskError(f"{path}, line {number} is not valid JSON; remove that line.") from None
+        if not isinstance(row, dict):
+            raise UnmaskError(f"{path}, line {number} must hold a JSON object; remove that line.")
+        if split is None or row.get("split") == split:
+            rows.append(row)
+    return rows
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """JSON knows no NaN or infinity: they become null."""
+    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    return json.dumps(plain, ensure_ascii=False) + "\n"
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UnmaskError("TensorBoard is not installed; run: pip install 'unmask[tensorboard]'.") from None
+    return SummaryWriter(folder / "tensorboard")

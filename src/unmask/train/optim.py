@@ -1,0 +1,113 @@
+"""AdamW as published for BERT, its parameter groups, clipping, and the learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.train import distributed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer(Config):
+    """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2).
+
+    lr            peak learning rate
+    betas, eps    decay rates of the two moments, and what keeps the division finite
+    weight_decay  decoupled decay of matrices and embeddings; biases and normalisation weights have none
+    clip          largest global gradient norm; None does not clip
+    """
+
+    lr: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    clip: float | None = 1.0
+
+    def build(self, model: nn.Module, *, fused: bool | None = None) -> torch.optim.AdamW:
+        """AdamW over the trainable parameters of `model`, each once however often it is shared.
+
+        `fused` None: one kernel for the whole update wherever every parameter's device has one.
+        """
+        if not self.lr > 0:
+            raise UnmaskError(f"The learning rate must be above 0, not {self.lr}.")
+        if self.clip is not None and not self.clip > 0:
+            raise UnmaskError(f"The clipping norm must be above 0, or none to switch it off, not {self.clip}.")
+        groups = parameter_groups(model, self.weight_decay)
+        if not groups:
+            raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
+        if fused is None:
+            fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for g in groups for p in g["params"])
+        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Config):
+    """Learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, or a constant.
+
+    warmup  fraction of all steps where below 1, else a number of steps
+    floor   what the decay ends at, as a fraction of the peak
+    """
+
+    warmup: int | float = 0.1
+    shape: Literal["linear", "cosine", "constant"] = "linear"
+    floor: float = 0.0
+
+    def at(self, step: int, total: int) -> float:
+        """Factor on the peak learning rate for the update number `step` (from 0) of `total`.
+
+        No update is wasted on a rate of 0: the first one has 1 / warmup, the last one is one notch above the floor.
+        """
+        warmup = round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
+        if step < warmup:
+            return (step + 1) / warmup
+        done = min(1.0, (step - warmup) / max(1, total - warmup))
+        if self.shape == "constant":
+            return 1.0
+        left = 1 - done if self.shape == "linear" else (1 + math.cos(math.pi * done)) / 2
+        return self.floor + (1 - self.floor) * left
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Two groups of trainable parameters: matrices and embeddings with decay; biases and normalisation weights
+    (one dimension) without, as in BERT's `AdamWeightDecayOptimizer`."""
+    parameters = [p for p in model.parameters() if p.requires_grad]  # .parameters() yields a shared one once
+    decayed = {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay}
+    plain = {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}
+    return [group for group in (decayed, plain) if group["params"]]
+
+
+def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """Global 2-norm of all gradients, a scalar on their device."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    return distributed.whole_tensor(norm)
+
+
+def update(optimizer: torch.optim.AdamW, norm: Tensor, clip: float | None, skip: Tensor) -> None:
+    """One update with the gradients scaled to a norm of at most `clip`; nothing changes where `skip` is 1.
+
+    norm  scalar: the global gradient norm
+    skip  scalar, 0.0 or 1.0
+
+    The fused kernel scales and skips by itself, so the host does not wait for the device; these two attributes are
+    what `torch.amp.GradScaler` hands to the optimizers that support it.
+    """
+    if optimizer.defaults["fused"]:
+        scale = (norm / clip).clamp(min=1.0) if clip is not None else torch.ones_like(norm)
+        optimizer.grad_scale, optimizer.found_inf = scale.float(), skip.float()  # type: ignore[attr-defined]
+        optimizer.step()
+        return
+    if skip.item():
+        return
+    if clip is not None:
+        factor = clip / max(clip, norm.item())
+        torch._foreach_mul_([p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None], factor)
+    optimizer.step()

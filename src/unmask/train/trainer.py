@@ -1,0 +1,361 @@
+"""The training loop: accumulate sums, divide once, step, log, evaluate, save; resume exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.train import checkpoint, distributed
+from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps
+from unmask.train.engine import Engine, Minimised
+from unmask.train.interrupt import Interrupt
+from unmask.train.metrics import Clock, Meter, Writer
+from unmask.train.optim import Optimizer, Schedule
+from unmask.types import Batch
+
+MOST_SKIPPED = 20  # steps in a row without a finite loss and gradient, after which a run is given up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Config):
+    """How a model is trained.
+
+    steps, minutes  length of the run; where both are given, whichever ends first
+    precision       of the forward pass: "auto" is bf16 where the device computes it natively; weights stay in fp32
+    log_every       steps
+    evaluate_every  steps, or a fraction of all steps below 1, and before the first; None is only after the last
+    save_every      likewise, without the first
+    keep            number of checkpoints
+    compile         torch.compile the model
+    recompute       compute activations again in backward instead of keeping them: less memory, about a third slower
+    sharding        "full" splits a model that does not fit over the processes (FSDP2)
+    """
+
+    steps: int | None = None
+    minutes: float | None = None
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    seed: int = 0
+    device: str = "auto"
+    log_every: int = 10
+    evaluate_every: int | float | None = 0.1
+    save_every: int | float | None = 0.1
+    keep: int = 2
+    compile: bool = False
+    recompute: bool = False
+    sharding: Literal["none", "full"] = "none"
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    step, total  optimiser steps done, and planned
+    seconds      time of training, calibration and earlier parts of a resumed run included
+    stopped      why it ended before its last step, else None
+    heldout      the last evaluation
+    """
+
+    step: int
+    total: int
+    seconds: float
+    stopped: str | None
+    heldout: dict[str, float]
+
+
+class Data(Protocol):
+    """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
+
+    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
+
+
+class Display(Protocol):
+    """Who is told about the run."""
+
+    def start(self, step: int, total: int) -> None: ...
+    def show(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Silent:
+    """The display that shows nothing."""
+
+    def start(self, step: int, total: int) -> None: ...
+    def show(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Trainer:
+    """Trains `model` on `data` towards `objective`; metrics and checkpoints go to the folder `out`.
+
+    evaluate  (model, step) -> numbers by name; called on every rank in eval mode without gradients; rank 0's count
+    save      writes the model's own files into a folder; they become part of every checkpoint
+    resume    go on from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
+
+    Nothing is written before `train`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Minimised,
+        data: Data,
+        config: Training,
+        out: Path | str,
+        *,
+        evaluate: Callable[[nn.Module, int], dict[str, float]] | None = None,
+        save: Callable[[Path], None] | None = None,
+        display: Display | None = None,
+        resume: bool = False,
+    ) -> None:
+        if config.steps is None and config.minutes is None:
+            raise UnmaskError("Say how long to train: a number of steps, or of minutes.")
+        if (config.steps is not None and config.steps < 1) or (config.minutes is not None and config.minutes <= 0):
+            raise UnmaskError("The number of steps and of minutes must be above 0.")
+        self.model, self.data, self.config, self.out = model, data, config, Path(out)
+        self.evaluate, self.save, self.resume = evaluate, save, resume
+        self.device = distributed.init(config.device)
+        self.display: Display = display if display is not None and distributed.is_main() else Silent()
+        torch.manual_seed(config.seed + distributed.rank())
+        self.engine = Engine(
+            model,
+            objective,
+            config.optimizer,
+            device=self.device,
+            precision=config.precision,
+            sharding=config.sharding,
+            compile=config.compile,
+            recompute=config.recompute,
+        )
+        self.terms = sorted(objective.weights)
+        self.meter, self.clock = Meter(), Clock()
+        self.writer: Writer | None = None
+        self.step = self.total = 0
+        self.position: dict[str, Any] | None = None
+        self.heldout: dict[str, float] = {}
+        self.stopped: str | None = None
+        self._saved = -1
+
+    def train(self) -> Result:
+        """Run to the last step, or until a signal or `stop`. Every way out leaves a sound checkpoint."""
+        self.clock = Clock()
+        with ExitStack() as stack:
+            if distributed.is_main():
+                stack.enter_context(checkpoint.Lock(self.out))
+            interrupt = stack.enter_context(Interrupt())
+            stack.callback(self.display.close)
+            self._begin(stack)
+            self.display.start(self.step, self.total)
+            self._loop(interrupt)
+        return Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
+
+    def stop(self, reason: str) -> None:
+        """End the run here, with a checkpoint: for `evaluate` to call when there is nothing more to gain."""
+        self.stopped = reason
+
+    def plan(self) -> dict[str, Any]:
+        """A dry run: what the run will take, measured on a few steps that leave no trace and write nothing.
+
+        Keys: parameters, trainable, parts (by name), device, precision, ranks, steps, tokens_per_step,
+        seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer, activations, total) and disk_bytes.
+        """
+        pace = self._pace()
+        steps = self._length(pace, 0.0, 0.0)
+        return describe(self.engine, pace, steps, self.config.keep)
+
+    # Before the first step
+
+    def _begin(self, stack: ExitStack) -> None:
+        """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
+        config = self.config
+        found = self._found()
+        known = found is not None and (found.state["steps"], found.state["minutes"]) == (config.steps, config.minutes)
+        pace = self._pace() if config.minutes is not None and not known else None
+        if found is not None:
+            self._load(found)
+        if distributed.is_main():
+            self.writer = Writer(self.out, self.step, tensorboard=config.tensorboard)
+            stack.callback(self.writer.close)
+        evaluation = 0.0
+        if self.evaluate is not None and config.evaluate_every is not None and self.step == 0:
+            began = time.monotonic()
+            self._note_evaluation()
+            evaluation = time.monotonic() - began
+        self.total = (
+            found.state["total"] if known and found is not None else self._length(pace, evaluation, self.clock.spent())
+        )
+
+    def _found(self) -> checkpoint.Checkpoint | None:
+        folder = self.out / "checkpoints"
+        if not self.resume:
+            if checkpoint.steps(folder):
+                raise UnmaskError(f"{self.out} holds a run already; resume it, or choose another folder.")
+            return None
+        if distributed.is_main():
+            checkpoint.tidy(folder)
+        distributed.barrier()
+        found = checkpoint.latest(folder, self.display.note)
+        if found is None:
+            self.display.note(f"There is no checkpoint in {self.out} yet; starting from the beginning.")
+        return found
+
+    def _pace(self) -> Pace:
+        """Time and memory of a step."""
+        budget = None if self.config.minutes is None else 60 * self.config.minutes
+        return calibrate(self.engine, self.data.batches(None), self._totals, budget)
+
+    def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
+        """Number of steps of the whole run, the same on every rank; times in seconds."""
+        config = self.config
+        if config.minutes is None or pace is None:
+            assert config.steps is not None
+            return config.steps
+        costs = [(evaluation, config.evaluate_every), (pace.saving, config.save_every)]
+        fitting = fitting_steps(60 * config.minutes - spent, pace.step, costs)
+        steps = self.step + int(distributed.from_main(fitting))
+        return steps if config.steps is None else min(steps, config.steps)
+
+    def _load(self, found: checkpoint.Checkpoint) -> None:
+        state, tensors = found.state, found.tensors()
+        self.engine.load(tensors)
+        self.meter.load(state["meter"])
+        self.step, self.position, self.heldout = found.step, state["position"], state["heldout"]
+        self.clock.earlier = state["seconds"]
+        self._saved = self.step
+        if state["ranks"] == distributed.ranks():
+            kinds = checkpoint.random_state(self.device)
+            random = {kind: tensors.get(f"random.{distributed.rank()}.{kind}", kinds[kind]) for kind in kinds}
+            checkpoint.restore_random_state(random, self.device)
+        else:
+            torch.manual_seed(self.config.seed + self.step * distributed.ranks() + distributed.rank())
+            self.display.note(f"The run had {state['ranks']} processes and goes on with {distributed.ranks()}.")
+        self.display.note(f"Resuming from step {self.step}.")
+
+    # The loop
+
+    def _loop(self, interrupt: Interrupt) -> None:
+        config = self.config
+        evaluate_every, save_every = (_every(n, self.total) for n in (config.evaluate_every, config.save_every))
+        check_every = 1 if self.device.type == "cpu" else min(config.log_every, MOST_SKIPPED)  # each waits for the GPU
+        batches = self.data.batches(self.position)
+        self.clock.start()
+        while self.step < self.total and self.stopped is None:
+            interrupted = self._one_step(batches, interrupt)
+            last = self.step == self.total
+            if last or self.step % check_every == 0:
+                self._give_up_if_stuck()
+            if last or self.step % config.log_every == 0:
+                self._log()
+            with self.clock.paused():
+                if self.evaluate is not None and (last or self.step % evaluate_every == 0) and not interrupted:
+                    self._note_evaluation()
+                if last or interrupted or self.stopped is not None or self.step % save_every == 0:
+                    self._save()
+
+    def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
+        """One update; True if a signal asks to leave."""
+        try:
+            micro, position = next(batches)
+        except StopIteration:
+            raise UnmaskError(f"The data ended at step {self.step} of {self.total}.") from None
+        totals, tokens, signals = self._totals(micro, interrupt.name is not None)
+        self.engine.step(micro, totals, self._lr(self.step), self.meter)
+        self.step, self.position = self.step + 1, position
+        self.clock.tokens += tokens
+        if signals:
+            self.stopped = interrupt.name or "a signal to another process"
+        return signals > 0
+
+    def _totals(self, batches: list[Batch], signal: bool = False) -> tuple[dict[str, int], int, int]:
+        """Over all micro-batches and ranks: targets of each loss term, real tokens, and ranks that got a signal."""
+        counts = [b.counts for b in batches]
+        numbers = [sum(c.get(name, 0) for c in counts) for name in self.terms]
+        numbers += [sum(b.real_tokens for b in batches), int(signal)]
+        if distributed.ranks() > 1:
+            numbers = distributed.sum_over_ranks(torch.tensor(numbers)).tolist()
+        *found, tokens, signals = numbers
+        return dict(zip(self.terms, found, strict=True)), tokens, signals
+
+    def _lr(self, step: int) -> float:
+        return self.config.optimizer.lr * self.config.schedule.at(step, self.total)
+
+    def _give_up_if_stuck(self) -> None:
+        self.meter.drain()
+        row = self.meter.skipped_in_a_row
+        if row >= MOST_SKIPPED:
+            kept = checkpoint.steps(self.out / "checkpoints")
+            intact = f"the checkpoint of step {kept[-1]} is intact" if kept else "there is no checkpoint yet"
+            raise UnmaskError(
+                f"The loss or its gradient was not finite for {row} steps in a row, up to step {self.step}; "
+                f"lower the learning rate or lengthen the warm-up ({intact})."
+            )
+
+    # What is written
+
+    def _log(self) -> None:
+        row = self.meter.read()
+        self._write(
+            "train", {**row, "lr": self._lr(self.step - 1), "tokens_per_second": self.clock.tokens_per_second()}
+        )
+
+    def _note_evaluation(self) -> None:
+        """The caller's numbers; neither the model's mode nor the random state is changed by it."""
+        assert self.evaluate is not None
+        random, training = checkpoint.random_state(self.device), self.model.training
+        self.model.eval()
+        with torch.no_grad(), self.engine.autocast(), distributed.whole(self.engine.module):
+            self.heldout = dict(self.evaluate(self.model, self.step))
+        self.model.train(training)
+        checkpoint.restore_random_state(random, self.device)
+        if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
+            self.stopped = "another process"
+        self._write("heldout", self.heldout)
+
+    def _write(self, split: str, numbers: dict[str, float]) -> None:
+        row = {"step": self.step, "seconds": round(self.clock.seconds(), 3), "split": split, **numbers}
+        if self.writer is not None:
+            self.writer.write(row)
+            self.display.show(row)
+
+    def _save(self) -> None:
+        if self._saved == self.step:
+            return
+        state = {
+            "total": self.total,
+            "steps": self.config.steps,
+            "minutes": self.config.minutes,
+            "seconds": self.clock.seconds(),
+            "position": self.position,
+            "ranks": distributed.ranks(),
+            "heldout": self.heldout,
+            "meter": self.meter.state(),
+        }
+        tensors = self.engine.tensors()
+        for kind, x in checkpoint.random_state(self.device).items():
+            tensors.update({f"random.{rank}.{kind}": part for rank, part in enumerate(distributed.gather(x))})
+        with distributed.whole(self.engine.module):
+            if distributed.is_main():
+                folder = self.out / "checkpoints"
+                checkpoint.write(folder, self.step, state=state, tensors=tensors, save=self.save, keep=self.config.keep)
+        distributed.barrier()
+        self._saved = self.step
+
+
+def _every(interval: int | float | None, total: int) -> int:
+    """An interval in steps: as given, or a fraction of the whole run; None is never before the end."""
+    if interval is None or interval <= 0:
+        return total + 1
+    return max(1, round(interval * total)) if interval < 1 else int(interval)
