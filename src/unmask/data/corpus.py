@@ -1,0 +1,300 @@
+"""Corpus: a folder of token shards with a checksummed manifest; build one from documents, open it, read from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.config import read_json
+from unmask.data.building import (
+    HELDOUT,
+    TRAIN,
+    Encode,
+    Encoded,
+    Tally,
+    batches,
+    deal,
+    describe,
+    entropy,
+    refuse_single_pass,
+    sources_by_size,
+    workspace,
+)
+from unmask.data.parallel import ordered
+from unmask.data.shards import UNIT, Shard, Writer
+from unmask.data.text import TextDocument
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError, unknown
+from unmask.files import MANIFEST, sha256, write_text
+from unmask.types import Document
+
+FORMAT, VERSION = "unmask-corpus", 1
+VERIFY_BELOW = 1 << 30  # bytes: checksums of a smaller corpus are compared whenever it is opened
+Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
+Progress = Callable[[str, int, int | None], None]
+
+
+class Corpus:
+    """An opened corpus. `Corpus(folder).split("train").units(4096)` is the way in.
+
+    manifest   what manifest.json says: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
+    """
+
+    def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
+        """Open a folder that `build` wrote.
+
+        verify  compare every checksum and every id: always, never, or (None) where the corpus is below 1 GB;
+                sizes are always compared
+
+        Raises UnmaskError naming the file that is missing, damaged or does not fit.
+        """
+        self.folder = Path(folder)
+        self.manifest = _read_manifest(self.folder)
+        if verify is None:
+            verify = sum(fact["bytes"] for fact in self.manifest["files"].values()) < VERIFY_BELOW
+        self._check_files(checksums=verify)
+        self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
+        if verify:
+            for split in self._splits.values():
+                split.check_ids()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the ids. Raises UnmaskError where it is not the one that the corpus was built with."""
+        tokenizer = Tokenizer.load(self.folder)
+        if tokenizer.fingerprint != self.manifest["fingerprint"] or tokenizer.size != self.manifest["vocabulary"]:
+            raise UnmaskError(
+                f"The tokenizer in {self.folder} is not the one that the corpus was built with; build it again."
+            )
+        return tokenizer
+
+    def split(self, name: str) -> Split:
+        """The part "train" or "heldout"."""
+        if name not in self._splits:
+            raise unknown(f"split of {self.folder}", name, self._splits)
+        return self._splits[name]
+
+    def _check_files(self, *, checksums: bool) -> None:
+        for name, fact in self.manifest["files"].items():
+            path = self.folder / name
+            if Path(name).name != name or not path.is_file():
+                raise UnmaskError(f"{path} is missing, although {MANIFEST} lists it; build the corpus again.")
+            if path.stat().st_size != fact["bytes"]:
+                raise UnmaskError(
+                    f"{path} has {path.stat().st_size:,} bytes instead of {fact['bytes']:,}: "
+                    "it is damaged or cut short; build the corpus again."
+                )
+            if checksums and sha256(path) != fact["sha256"]:
+                raise UnmaskError(f"{path} does not match its checksum: it is damaged; build the corpus again.")
+
+
+class Split:
+    """One part of a corpus: "train" or "heldout". It is mapped, not read, and cheap to send to another process.
+
+    documents, sentences, tokens   counts
+    vocabulary, fingerprint        of the tokenizer
+    """
+
+    def __init__(self, folder: Path, name: str, manifest: dict[str, Any]) -> None:
+        facts = manifest["splits"][name]
+        self.folder, self.name = folder, name
+        self.documents: int = facts["documents"]
+        self.sentences: int = facts["sentences"]
+        self.tokens: int = facts["tokens"]
+        self.vocabulary: int = manifest["vocabulary"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.pad: int = manifest["pad"]
+        self._shards = [Shard(folder, shard["name"], self.vocabulary) for shard in facts["shards"]]
+        self._origins = list(accumulate((len(shard.documents) for shard in self._shards), initial=0))
+
+    def units(self, limit: int) -> np.ndarray:
+        """[U] UNIT: the documents in order, those of more than `limit` tokens cut at sentence bounds.
+
+        The pieces of a long document are about equally long; a sentence of more than `limit` tokens is cut within.
+        """
+        if limit < 1:
+            raise UnmaskError(f"Pieces of documents need at least one token, not {limit}.")
+        parts = [shard.units(limit, origin) for shard, origin in zip(self._shards, self._origins, strict=False)]
+        return np.concatenate(parts) if parts else np.empty(0, UNIT)
+
+    def read(self, unit: Sequence[int]) -> Document:
+        """The piece that one row of `units` describes; its sentences are read-only views [T] of uint16 or uint32."""
+        document, first, end, begin, tokens = map(int, unit)
+        shard = self._shards[bisect_right(self._origins, document) - 1]
+        return shard.read(document, first, end, begin, tokens)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Every document, whole, in order."""
+        for unit in self.units(np.iinfo(np.int64).max).tolist():
+            yield self.read(unit)
+
+    def check_ids(self) -> None:
+        """Raises UnmaskError naming the first file with an id beyond the vocabulary."""
+        for shard in self._shards:
+            largest = int(shard.tokens.max())
+            if largest >= self.vocabulary:
+                raise UnmaskError(
+                    f"{shard.path} holds the id {largest}, but the vocabulary has {self.vocabulary}; build it again."
+                )
+
+    def __reduce__(self) -> tuple[Callable[[Path, str], Split], tuple[Path, str]]:
+        return _reopen, (self.folder, self.name)
+
+
+def build(
+    documents: Documents,
+    out: Path | str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    vocabulary_size: int = 8192,
+    cased: bool = False,
+    strip_accents: bool = False,
+    heldout: float = 0.02,
+    workers: int = 1,
+    shard_tokens: int = 50_000_000,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Write a corpus folder from documents: learn the vocabulary, then turn sentences into ids.
+
+    documents      read twice (once, with a tokenizer): a list, or a function that returns a fresh iterator
+    out            the folder; it appears when all is written, and must not hold anything yet
+    tokenizer      use this one instead of learning one of `vocabulary_size` pieces
+    heldout        share of whole documents, chosen by the hash of their text, that goes to the split "heldout";
+                   the vocabulary is not learned from them
+    workers        processes that encode; 1 encodes in a background thread, with the tokenizer's own threads
+    shard_tokens   about this many tokens a file
+    progress       called with (what is done, number done, number in all or None)
+
+    Exact copies of documents are dropped. Memory is bounded but for 16 bytes a document and 4 bytes a sentence of
+    the open shard. Raises UnmaskError where there is no text or `out` cannot be written.
+    """
+    out = Path(out).absolute()
+    if not 0 <= heldout < 1:
+        raise UnmaskError(f"The share of held-out documents must be at least 0 and below 1, not {heldout}.")
+    if tokenizer is None:
+        refuse_single_pass(documents)
+    report = progress or _silent
+    options = {
+        "tokenizer": "learned" if tokenizer is None else "given",
+        "vocabulary_size": vocabulary_size if tokenizer is None else tokenizer.size,
+        "cased": cased if tokenizer is None else tokenizer.cased,
+        "strip_accents": strip_accents if tokenizer is None else None,
+        "heldout": heldout,
+        "shard_tokens": shard_tokens,
+    }
+    with workspace(out) as folder:
+        total = None
+        if tokenizer is None:
+            texts = _Texts(deal(_fresh(documents), heldout, Tally()), report)
+            tokenizer = Tokenizer.train(texts, vocabulary_size, cased=cased, strip_accents=strip_accents)
+            total = texts.read
+        names = tokenizer.save(folder)
+        tally = Tally()
+        encoded = ordered(Encode(folder), batches(deal(_fresh(documents), heldout, tally)), _pool_size(workers))
+        facts = _write(encoded, folder, tokenizer, shard_tokens, lambda done: report("documents", done, total))
+        facts["files"] |= {name: describe(folder / name) for name in names}
+        _seal(folder, {**facts, **asdict(tally), "options": options})
+    return Corpus(out)
+
+
+class _Texts:
+    """The texts that the vocabulary is learned from, once; `read` counts all documents, held out or not."""
+
+    def __init__(self, dealt: Iterator[tuple[TextDocument, str]], report: Progress) -> None:
+        self.dealt, self.report, self.read = dealt, report, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for document, split in self.dealt:
+            self.read += 1
+            if self.read % 1_000 == 0:
+                self.report("vocabulary", self.read, None)
+            if split == TRAIN:
+                yield document.text
+
+
+def _write(
+    encoded: Iterable[Encoded], folder: Path, tokenizer: Tokenizer, limit: int, report: Callable[[int], None]
+) -> dict[str, Any]:
+    """Write the shards; returns what the manifest says of them."""
+    writers = {name: Writer(folder, name, tokenizer.size, limit) for name in (TRAIN, HELDOUT)}
+    counts = np.zeros(tokenizer.size, np.int64)  # of the training tokens
+    sources: Counter[str] = Counter()
+    done = 0
+    try:
+        for batch in encoded:
+            for split, source, tokens, lengths in batch:
+                writers[split].add(tokens, lengths)
+                sources[source] += 1
+                if split == TRAIN:
+                    counts += np.bincount(tokens, minlength=tokenizer.size)
+            done += len(batch.splits)
+            report(done)
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    if not counts.any():
+        raise UnmaskError("There is no text to build a corpus from: every document is empty.")
+    return {
+        "vocabulary": tokenizer.size,
+        "fingerprint": tokenizer.fingerprint,
+        "pad": tokenizer.pad,
+        "splits": {name: writer.facts() for name, writer in writers.items()},
+        "unknown_rate": counts[tokenizer.unknown] / counts.sum(),
+        "unigram_entropy": entropy(counts),
+        "sources": sources_by_size(sources),
+        "files": {name: fact for writer in writers.values() for name, fact in writer.files.items()},
+    }
+
+
+def _seal(folder: Path, facts: dict[str, Any]) -> None:
+    """Write the manifest; its last field is the checksum of all others."""
+    manifest = {"format": FORMAT, "version": VERSION, **facts}
+    write_text(folder / MANIFEST, json.dumps(manifest | {"checksum": _checksum(manifest)}, indent=2) + "\n")
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UnmaskError(f"{folder} is not a corpus: it has no {MANIFEST}. Make one with `unmask corpus build`.")
+    manifest = read_json(path)
+    if manifest.get("format") != FORMAT:
+        raise UnmaskError(f"{path} does not describe a corpus of unmask; make one with `unmask corpus build`.")
+    if manifest.get("version") != VERSION:
+        raise UnmaskError(
+            f"{path} is of version {manifest.get('version')}, and this program reads {VERSION}; build the corpus again."
+        )
+    if manifest.pop("checksum", None) != _checksum(manifest):
+        raise UnmaskError(f"{path} does not match its own checksum: it is damaged; build the corpus again.")
+    return manifest
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _reopen(folder: Path, name: str) -> Split:
+    return Split(folder, name, _read_manifest(folder))
+
+
+def _fresh(documents: Documents) -> Iterable[TextDocument]:
+    return documents() if callable(documents) else documents
+
+
+def _pool_size(workers: int) -> int:
+    return workers if workers > 1 else 0
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    pass

@@ -1,0 +1,63 @@
+"""Results in order from a background thread or a pool of processes, with bounded look-ahead."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from unmask.errors import UnmaskError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ordered(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, ahead: int = 1
+) -> Iterator[Result]:
+    """`function(item)` of each item, in order.
+
+    workers  0: one background thread of this process; N: a pool of N fresh processes. The function is sent to each
+             of them once; like the items and the results it must be picklable
+    ahead    results that are prepared, beyond one for each worker, while the consumer is busy
+
+    Raises what the function raises, and UnmaskError where a worker process dies.
+    """
+    pool, call = _pool(function, workers)
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(call, item))
+            if len(pending) >= max(workers, 1) + ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        raise UnmaskError(
+            "A worker process ended unexpectedly, most likely for want of memory; use fewer workers, or 0."
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(function: Callable[[Item], Result], workers: int) -> tuple[Executor, Callable[[Item], Result]]:
+    if workers == 0:
+        return ThreadPoolExecutor(1), function
+    # Fresh processes, not forks: a fork of a process with threads (torch, tokenizers) can hang.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, context, _begin, (function,)), _call
+
+
+_function: Callable[[Any], Any]  # of this worker process
+
+
+def _begin(function: Callable[[Any], Any]) -> None:
+    global _function
+    _function = function
+
+
+def _call(item: Any) -> Any:
+    return _function(item)

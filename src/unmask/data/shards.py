@@ -1,0 +1,209 @@
+"""Token shards: three raw arrays a shard, written as a stream, read as memory maps, cut into pieces of documents.
+
+NAME.tokens     little-endian uint16 (uint32 for more than 65,536 pieces): ids without special tokens
+NAME.sentences  little-endian uint32: where each sentence ends, in tokens of this shard
+NAME.documents  little-endian uint32: where each document ends, in sentences of this shard
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from unmask.errors import UnmaskError
+from unmask.types import Document
+
+BOUND = np.dtype("<u4")
+
+# A document, or a piece of one: `document` is its number in the split, the rest counts within its shard.
+# Sentences first … end - 1, of which `tokens` tokens from token `begin`.
+UNIT = np.dtype([(name, "<u4") for name in ("document", "first", "end", "begin", "tokens")])
+
+
+def token_type(vocabulary: int) -> np.dtype:
+    """The smaller of uint16 and uint32 that holds the ids of a vocabulary of this size."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+class Shard:
+    """One shard, mapped, not read.
+
+    tokens     [T] ids
+    sentences  [S] uint32 ends in tokens
+    documents  [D] uint32 ends in sentences
+    """
+
+    def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
+        """Raises UnmaskError naming the file that is missing or does not fit the others."""
+        self.path = folder / f"{name}.tokens"
+        self.tokens = _map(self.path, token_type(vocabulary))
+        self.sentences = _map(folder / f"{name}.sentences", BOUND)
+        self.documents = _map(folder / f"{name}.documents", BOUND)
+        if self.documents[-1] != len(self.sentences) or self.sentences[-1] != len(self.tokens):
+            raise UnmaskError(f"{self.path} does not fit its sentence and document bounds; build the corpus again.")
+
+    def read(self, document: int, first: int, end: int, begin: int, tokens: int) -> Document:
+        """The piece of a document that one entry of `units` describes; its sentences are views of the map."""
+        bounds = self.sentences[first:end].tolist()
+        bounds[-1] = begin + tokens
+        ids, sentences = self.tokens, []
+        for bound in bounds:
+            sentences.append(ids[begin:bound])
+            begin = bound
+        return Document(sentences, document)
+
+    def units(self, limit: int, origin: int) -> np.ndarray:
+        """All documents as UNITs of at most `limit` tokens, in order; `origin` is the number of the first one."""
+        ends = self.documents.astype(np.int64)
+        firsts = np.concatenate([[0], ends[:-1]])
+        stops = self.sentences[ends - 1].astype(np.int64)
+        begins = np.concatenate([[0], stops[:-1]])
+        numbers = origin + np.arange(len(ends))
+        fits = stops - begins <= limit
+        columns = [np.stack([numbers, firsts, ends, begins, stops - begins], axis=1)[fits]]
+        for i in np.flatnonzero(~fits).tolist():
+            pieces = _cut(self.sentences[firsts[i] : ends[i]].astype(np.int64), int(begins[i]), limit)
+            rows = [
+                (numbers[i], firsts[i] + first, firsts[i] + end, begin, tokens) for first, end, begin, tokens in pieces
+            ]
+            columns.append(np.array(rows))
+        table = np.concatenate(columns)
+        table = table[np.argsort(table[:, 3], kind="stable")].astype(BOUND)
+        return np.ascontiguousarray(table).view(UNIT).reshape(-1)
+
+
+class Writer:
+    """Writes documents of one split into shards of about `limit` tokens, checksummed as they are written.
+
+    shards  facts of each finished shard; files: name -> bytes and sha256 of each finished file
+    """
+
+    def __init__(self, folder: Path, split: str, vocabulary: int, limit: int) -> None:
+        self.folder, self.split, self.limit = folder, split, limit
+        self.dtype = token_type(vocabulary)
+        self.shards: list[dict[str, Any]] = []
+        self.files: dict[str, dict[str, Any]] = {}
+        self._file: _Checked | None = None
+        self._lengths: list[np.ndarray] = []  # tokens of each sentence, by document
+        self._tokens = 0
+
+    def add(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
+        """One document: ids [T] of all its sentences, and the number of tokens of each sentence, none of it 0."""
+        if self._file is not None and self._tokens + len(tokens) > self.limit:
+            self.close()
+        if len(tokens) > np.iinfo(BOUND).max:
+            raise UnmaskError(f"A document of {len(tokens):,} tokens is too long for a corpus; cut it into several.")
+        if self._file is None:
+            self._file = self._open("tokens")
+        self._file.write(tokens.astype(self.dtype))
+        self._lengths.append(lengths)
+        self._tokens += len(tokens)
+
+    def close(self) -> None:
+        """Finish the shard that is open, if one is."""
+        if self._file is None:
+            return
+        sentences = np.cumsum(np.concatenate(self._lengths))
+        documents = np.cumsum([len(lengths) for lengths in self._lengths])
+        self._close(self._file)
+        for kind, bounds in (("sentences", sentences), ("documents", documents)):
+            file = self._open(kind)
+            file.write(bounds.astype(BOUND))
+            self._close(file)
+        facts = {"documents": len(documents), "sentences": len(sentences), "tokens": self._tokens}
+        self.shards.append({"name": self._name, **facts})
+        self._file, self._lengths, self._tokens = None, [], 0
+
+    def facts(self) -> dict[str, Any]:
+        """Counts of the split and of each of its shards."""
+        sums = {kind: sum(shard[kind] for shard in self.shards) for kind in ("documents", "sentences", "tokens")}
+        return {**sums, "shards": self.shards}
+
+    def abandon(self) -> None:
+        """Let go of the open file, whatever its state."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.file.close()
+
+    @property
+    def _name(self) -> str:
+        return f"{self.split}-{len(self.shards):05d}"
+
+    def _open(self, kind: str) -> _Checked:
+        return _Checked(self.folder / f"{self._name}.{kind}")
+
+    def _close(self, file: _Checked) -> None:
+        self.files[file.path.name] = file.close()
+
+
+class _Checked:
+    """A file that is being written, with its checksum so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.digest = hashlib.sha256()
+        self.size = 0
+        with writing(path):
+            self.file: IO[bytes] = open(path, "wb", buffering=1 << 20)  # noqa: SIM115
+
+    def write(self, array: np.ndarray) -> None:
+        content = array.tobytes()
+        self.digest.update(content)
+        self.size += len(content)
+        with writing(self.path):
+            self.file.write(content)
+
+    def close(self) -> dict[str, Any]:
+        with writing(self.path), self.file:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        return {"bytes": self.size, "sha256": self.digest.hexdigest()}
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a full disk or a folder that cannot be written into an UnmaskError."""
+    try:
+        yield
+    except OSError as error:
+        raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
+
+
+def _map(path: Path, dtype: np.dtype) -> np.ndarray:
+    """A read-only map of a file as a plain array: slices of `np.memmap` itself cost ten times as much."""
+    try:
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)
+    except (OSError, ValueError) as error:
+        raise UnmaskError(f"{path} cannot be read: {error}. Build the corpus again.") from None
+
+
+def _cut(bounds: np.ndarray, begin: int, limit: int) -> list[tuple[int, int, int, int]]:
+    """(first sentence, end sentence, first token, tokens) of pieces of at most `limit` tokens of a long document.
+
+    Pieces end with a sentence and are about equally long; a sentence longer than `limit` is cut within.
+
+    bounds  [S] where each sentence of the document ends
+    begin   where the first one begins
+    """
+    pieces, first, stop = [], 0, int(bounds[-1])
+    while begin < stop:
+        rest = stop - begin
+        aim = -(-rest // -(-rest // limit))
+        end = int(np.searchsorted(bounds, begin + aim)) + 1  # up to the sentence that reaches the aim, if it fits,
+        if bounds[end - 1] > begin + limit:  # else up to the last one that does
+            end = int(np.searchsorted(bounds, begin + limit, side="right"))
+        if end > first:
+            reach = int(bounds[end - 1])
+            pieces.append((first, end, begin, reach - begin))
+            first = end
+        else:
+            reach = begin + limit
+            pieces.append((first, first + 1, begin, limit))
+        begin = reach
+    return pieces
