@@ -153,7 +153,7 @@ def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return nullcontext() if last else module.no_sync()
     if hasattr(module, "set_requires_gradient_sync"):
-        module.set_requires_gradient_sync(last)
+        module.set_requires_gradient_sync(last)  # type: ignore[operator]
     return nullcontext()
 
 

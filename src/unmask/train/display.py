@@ -1,0 +1,251 @@
+"""What a person sees of a run: a live terminal display, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
+
+
+class Terminal:
+    """The display of a training run on standard output: live where that is a terminal, else lines."""
+
+    def __init__(self) -> None:
+        self._inner: Live | Lines = Live() if sys.stdout.isatty() else Lines()
+
+    def start(self, step: int, total: int) -> None:
+        """The run begins at `step` of `total`."""
+        self._inner.start(step, total)
+
+    def show(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics, as it goes to metrics.jsonl."""
+        self._inner.show(row)
+
+    def note(self, text: str) -> None:
+        """A sentence about the run."""
+        self._inner.note(text)
+
+    def close(self) -> None:
+        """The run has ended, one way or another."""
+        self._inner.close()
+
+
+class Lines:
+    """One line for each row of metrics, at most one in five seconds for those of training."""
+
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self._write = write or (lambda line: print(line, flush=True))
+        self._left = TimeLeft()
+        self._last = float("-inf")
+
+    def start(self, step: int, total: int) -> None:
+        self._left.start(step, total)
+        self._write(f"Training {total:,} steps." if step == 0 else f"Training on from step {step:,} to {total:,}.")
+
+    def show(self, row: Mapping[str, Any]) -> None:
+        training = row.get("split") == "train"
+        left = self._left.at(row["step"])
+        if training:
+            now = time.monotonic()
+            if now - self._last < SECONDS_BETWEEN_LINES and row["step"] != self._left.total:
+                return
+            self._last = now
+        total = self._left.total
+        place = f"step {row['step']:,}" + (f" of {total:,}" if total else "")
+        parts = [f"{name} {value}" for name, value in readable(row)]
+        head = place if training else f"{place}  held out:"
+        self._write("  ".join([head, *parts, *([f"{duration(left)} left"] if training and left is not None else [])]))
+
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class Live:
+    """A progress bar and a small table of the newest numbers, redrawn in place; notes scroll away above it."""
+
+    def __init__(self, console: Any = None) -> None:
+        from rich.console import Console
+
+        self.console = console or Console(highlight=False)
+        self._live: Any = None
+        self._left = TimeLeft()
+        self._rows: dict[str, Mapping[str, Any]] = {}
+
+    def start(self, step: int, total: int) -> None:
+        from rich.live import Live as RichLive
+
+        self._left.start(step, total)
+        self._live = RichLive(self._picture(step), console=self.console, refresh_per_second=4)
+        self._live.start()
+
+    def show(self, row: Mapping[str, Any]) -> None:
+        self._rows[row["split"]] = row
+        if self._live is not None:
+            self._live.update(self._picture(row["step"]))
+
+    def note(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _picture(self, step: int) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        total, left = self._left.total, self._left.at(step)
+        bar = Table.grid(padding=(0, 1))
+        share = f"{100 * step / max(1, total):.0f} %"
+        remaining = "" if left is None else f"{duration(left)} left"
+        bar.add_row(ProgressBar(total=total, completed=step, width=30), f"step {step:,} of {total:,}", share, remaining)
+        numbers = Table.grid(padding=(0, 3))
+        for column in ("left", "right", "right"):
+            numbers.add_column(justify=column)
+        splits = [dict(readable(self._rows.get(split, {}))) for split in ("train", "heldout")]
+        numbers.add_row("", "training", "held out" if splits[1] else "", style="dim")
+        for name in dict.fromkeys([*splits[0], *splits[1]]):
+            numbers.add_row(name, *(split.get(name, "") for split in splits))
+        return Group(bar, numbers)
+
+
+class TimeLeft:
+    """Seconds that the rest of a run will take, from the steps done since `start`."""
+
+    def __init__(self) -> None:
+        self.first = self.total = 0
+        self.began = time.monotonic()
+
+    def start(self, step: int, total: int) -> None:
+        self.first, self.total, self.began = step, total, time.monotonic()
+
+    def at(self, step: int) -> float | None:
+        """None before the first step is done."""
+        done = step - self.first
+        return None if done <= 0 else (time.monotonic() - self.began) / done * (self.total - step)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A function to call with (what is done, number done, number in all or None): a bar for each, or plain lines."""
+    if not sys.stdout.isatty():
+        yield _Steps()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
+
+
+class _Steps:
+    """Progress as plain lines: when something begins, every five seconds, and when it is complete."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, float] = {}
+        self._complete: set[str] = set()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        complete = total is not None and done >= total
+        if what in self._complete or (not complete and now - self._printed.get(what, -1e9) < SECONDS_BETWEEN_LINES):
+            return
+        self._printed[what] = now
+        if complete:
+            self._complete.add(what)
+        print(f"{what}: {done:,}" + (f" of {total:,}" if total is not None else ""), flush=True)
+
+
+def render_plan(plan: Mapping[str, Any]) -> str:
+    """The dry run of `Trainer.plan` as lines for a person."""
+    memory = plan["memory_bytes"]
+    parts = ", ".join(f"{name} {count(n)}" for name, n in plan["parts"].items())
+    kinds = ", ".join(f"{name} {size(n)}" for name, n in memory.items() if name != "total")
+    ranks = f" on {plan['ranks']} processes" if plan["ranks"] > 1 else ""
+    frozen = plan["parameters"] - plan["trainable"]
+    lines = {
+        "parameters": f"{plan['parameters']:,} ({parts})" + (f", {frozen:,} of them frozen" if frozen else ""),
+        "device": f"{plan['device']}, {plan['precision']}{ranks}",
+        "steps": f"{plan['steps']:,}",
+        "tokens": f"{plan['tokens_per_step']:,} a step, {count(plan['tokens_per_step'] * plan['steps'])} in all",
+        "memory": f"about {size(memory['total'])} ({kinds})",
+        "disk": f"up to {size(plan['disk_bytes'])} for checkpoints",
+        "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all",
+    }
+    return "\n".join(f"{name:11} {text}" for name, text in lines.items())
+
+
+def readable(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values of a row of metrics as a person reads them, losses first; bookkeeping is left out."""
+    found = []
+    for name, value in row.items():
+        if name in ("step", "seconds", "split") or isinstance(value, (list, dict)) or (name == "skipped" and not value):
+            continue
+        found.append((_name(name), _value(name, value)))
+    return found
+
+
+def _name(name: str) -> str:
+    words = {"tokens_per_second": "tokens/s", "gradient_norm": "gradient norm", "skipped": "skipped steps"}
+    return words.get(name) or " ".join(reversed(name.split("/")) if name.startswith("loss/") else name.split("/"))
+
+
+def _value(name: str, value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return "–" if value is None else value
+    if name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy"):
+        return f"{100 * value:.1f} %"
+    if name == "lr":
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if abs(value) >= 1000 or isinstance(value, int) else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(3723), duration(59.7)
+    ('1:02:03', '1:00')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def size(number: float) -> str:
+    """
+    >>> size(1234), size(440_000_000)
+    ('1.2 kB', '440 MB')
+    """
+    return f"{_scaled(number)}B"
+
+
+def count(number: float) -> str:
+    """
+    >>> count(110_000_000), count(1234), count(7)
+    ('110 M', '1.2 k', '7')
+    """
+    return _scaled(number).strip()
+
+
+def _scaled(number: float) -> str:
+    units = ["", "k", "M", "G", "T"]
+    while abs(number) >= 999.5 and len(units) > 1:
+        number /= 1000
+        units.pop(0)
+    unit = units[0]
+    return f"{number:.0f} {unit}" if number >= 100 or not unit else f"{number:.1f} {unit}"

@@ -1,0 +1,233 @@
+"""report.html: one self-contained page made of values; no network, no script, readable in the dark and on a phone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from unmask.errors import UnmaskError
+from unmask.train.chart import Bars, Chart, Series, number
+
+__all__ = ["Bars", "Chart", "Facts", "Sample", "Samples", "Section", "Series", "Table", "Text", "render", "write"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs. `kind` "warning" sets them off, for what a reader must not miss."""
+
+    paragraphs: Sequence[str]
+    title: str = ""
+    kind: str = ""
+
+    def html(self) -> str:
+        body = "".join(f"<p>{escape(p)}</p>" for p in self.paragraphs)
+        return f'<section class="text {escape(self.kind)}">{_heading(self.title)}{body}</section>'
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns. Numbers are aligned to the right; `best` names columns whose largest is set bold."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+    best: Sequence[str] = ()
+
+    def html(self) -> str:
+        top = {
+            i: max((r[i] for r in self.rows if _is_number(r[i])), default=None)
+            for i in map(self.columns.index, self.best)
+        }
+        head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)
+        body = "".join(
+            f"<tr>{''.join(_cell(v, _is_number(v) and top.get(i) == v) for i, v in enumerate(row))}</tr>"
+            for row in self.rows
+        )
+        note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""
+        table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        return f"<section>{_heading(self.title)}{table}{note}</section>"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, e.g. a configuration or the facts of a corpus; `folded` ones open on a click."""
+
+    title: str
+    values: Mapping[str, Any]
+    folded: bool = False
+
+    def html(self) -> str:
+        rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(_shown(v))}</td></tr>" for k, v in self.values.items())
+        table = f'<div class="scroll"><table class="facts"><tbody>{rows}</tbody></table></div>'
+        if self.folded:
+            return f"<section><details><summary>{escape(self.title)}</summary>{table}</details></section>"
+        return f"<section>{_heading(self.title)}{table}</section>"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A prompt and the answers to it, as training went on: (when, [(answer, probability)])."""
+
+    prompt: str
+    answers: Sequence[tuple[str, Sequence[tuple[str, float]]]]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Prompts and how their answers changed; `expected` marks the ones that a reader would give."""
+
+    title: str
+    samples: Sequence[Sample]
+    expected: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    note: str = ""
+
+    def html(self) -> str:
+        parts = []
+        for sample in self.samples:
+            good = {e.lower() for e in self.expected.get(sample.prompt, ())}
+            rows = ""
+            for when, answers in sample.answers:
+                row = "".join(_answer(answer, p, answer.lower() in good) for answer, p in answers)
+                rows += f"<tr><th>{escape(when)}</th><td>{row}</td></tr>"
+            parts.append(
+                f'<div class="sample"><p class="prompt">{escape(sample.prompt)}</p><table>{rows}</table></div>'
+            )
+        note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""
+        return f"<section>{_heading(self.title)}{''.join(parts)}{note}</section>"
+
+
+Section = Text | Table | Facts | Samples | Chart | Bars
+
+
+def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
+    """The page. Neighbouring charts stand side by side where there is room."""
+    parts: list[str] = []
+    charts: list[str] = []
+    for section in [*sections, None]:
+        if isinstance(section, (Chart, Bars)):
+            charts.append(section.html())
+            continue
+        if charts:
+            parts.append(f'<div class="charts">{"".join(charts)}</div>')
+            charts = []
+        if section is not None:
+            parts.append(section.html())
+    below = f'<p class="subtitle">{escape(subtitle)}</p>' if subtitle else ""
+    return PAGE.format(title=escape(title), style=STYLE, subtitle=below, body="\n".join(parts))
+
+
+def write(folder: Path, title: str, sections: Sequence[Section], *, subtitle: str = "") -> Path:
+    """Write `folder/report.html`, whole or not at all. Raises UnmaskError where that is not possible."""
+    path = folder / "report.html"
+    temporary = path.with_name(".tmp-report.html")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(render(title, sections, subtitle=subtitle), encoding="utf-8", errors="replace")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UnmaskError(f"{path} cannot be written: {error.strerror}.") from None
+    return path
+
+
+def _heading(title: str) -> str:
+    return f"<h2>{escape(title)}</h2>" if title else ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return number(value)
+    return ", ".join(map(_shown, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _cell(value: Any, best: bool) -> str:
+    kind = ' class="number"' if _is_number(value) else ""
+    text = escape(_shown(value))
+    return f"<td{kind}>{f'<b>{text}</b>' if best else text}</td>"
+
+
+def _answer(answer: str, probability: float, good: bool) -> str:
+    kind = "answer good" if good else "answer"
+    return f'<span class="{kind}">{escape(answer)} <small>{100 * probability:.0f} %</small></span>'
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{subtitle}
+{body}
+</main>
+</body>
+</html>
+"""
+
+# The series have the colours of Okabe & Ito (2008), which colour-blind readers tell apart, lighter in the dark.
+STYLE = """
+:root { --back: #fff; --card: #f7f7f8; --ink: #1c1d21; --soft: #5d6068; --rule: #dcdde1; --warn: #fff3d6;
+  --s0: #0072b2; --s1: #d55e00; --s2: #007d5c; --s3: #b0588c; --s4: #9a6a00; --s5: #3a8fc4; --good: #d8f0e6; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #15161a; --card: #1e2026; --ink: #e8e9ed; --soft: #a3a7b3; --rule: #363943; --warn: #43361a;
+    --s0: #56b4e9; --s1: #ff8a3d; --s2: #2fc79b; --s3: #e09ac4; --s4: #e6b422; --s5: #9ad0f5; --good: #1d4a3b; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 1060px; margin: 0 auto; padding: 24px 16px 64px; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 4px; }
+h2 { font-size: 1.15rem; margin: 32px 0 8px; }
+p { margin: 0 0 10px; max-width: 75ch; overflow-wrap: anywhere; }
+.subtitle, .note, .empty { color: var(--soft); }
+.note { font-size: .875rem; margin-top: 6px; }
+.charts { display: grid; gap: 16px; margin: 20px 0;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
+figure { margin: 0; padding: 12px 12px 8px; background: var(--card); border-radius: 8px;
+  max-width: 640px; min-width: 0; }
+figcaption { font-weight: 600; }
+.legend { display: flex; flex-wrap: wrap; gap: 0 14px; font-size: .8125rem; color: var(--soft); }
+.chart { width: 100%; height: auto; display: block; }
+.chart text { font-size: 13px; fill: var(--soft); }
+.grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.floor { fill: none; stroke: var(--soft); stroke-width: 1.5; }
+.spread { stroke-width: 1.5; opacity: .6; }
+.s0 { stroke: var(--s0); } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); }
+.s3 { stroke: var(--s3); } .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); }
+.dot { stroke: none; } .spot { fill: transparent; stroke: none; } .bar { stroke: none; }
+.dot.s0, .bar.s0 { fill: var(--s0); } .dot.s1, .bar.s1 { fill: var(--s1); } .dot.s2, .bar.s2 { fill: var(--s2); }
+.dot.s3, .bar.s3 { fill: var(--s3); } .dot.s4, .bar.s4 { fill: var(--s4); } .dot.s5, .bar.s5 { fill: var(--s5); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9375rem; }
+th, td { text-align: left; vertical-align: top; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); }
+th { font-weight: 600; } .facts th, .sample th { font-weight: 400; color: var(--soft); white-space: nowrap; }
+td { overflow-wrap: anywhere; min-width: 4ch; } td.number { font-variant-numeric: tabular-nums; text-align: right; }
+.warning { background: var(--warn); border-radius: 8px; padding: 10px 14px 2px; margin: 16px 0; }
+.warning h2 { margin-top: 0; }
+.sample { margin: 0 0 18px; } .sample th, .sample td { border: 0; padding-top: 2px; padding-bottom: 2px; }
+.prompt { font-weight: 600; margin-bottom: 2px; }
+.answer { display: inline-block; margin: 0 10px 2px 0; padding: 0 5px; border-radius: 4px; }
+.good { background: var(--good); } small { color: var(--soft); }
+summary { cursor: pointer; font-weight: 600; font-size: 1.15rem; margin: 32px 0 8px; }
+"""
