@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn import (
+    ALiBi,
     Attention,
     Block,
     FeedForward,
@@ -29,12 +31,8 @@ from unmask.nn import Embedding as InputLayer
 
 B, T, S, D, H, K, HIDDEN = 3, 7, 5, 16, 4, 4, 24
 LENGTHS = torch.tensor([7, 4, 1])
-Pairs = list[tuple[str, str, object]]
-
-
-def rows(begin: int, end: int) -> slice:
-    """Part of a fused projection: rows `begin` … `end - 1` of it, in units of D."""
-    return slice(begin * D, end * D)
+View = Callable[[Tensor], Tensor]
+Rules = list[tuple[str, str, View]]
 
 
 def whole(x: Tensor) -> Tensor:
@@ -43,6 +41,11 @@ def whole(x: Tensor) -> Tensor:
 
 def transposed(x: Tensor) -> Tensor:
     return x.mT if x.ndim == 2 else x
+
+
+def third(i: int, view: View = whole) -> View:
+    """Query, key or value of a projection that holds the three one after the other."""
+    return lambda x: view(x)[i * D : (i + 1) * D]
 
 
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -54,26 +57,23 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     return module
 
 
-def rules(*triples: tuple[str, str] | tuple[str, str, object]) -> Pairs:
-    return [(t[0], t[1], t[2] if len(t) == 3 else whole) for t in triples]
+def rules(*rows: tuple[str, str] | tuple[str, str, View]) -> Rules:
+    """(our name, their name, which view of theirs), of a module or of a single parameter."""
+    return [(row[0], row[1], row[2] if len(row) == 3 else whole) for row in rows]
 
 
-def adopt(ours: nn.Module, theirs: nn.Module, names: Pairs) -> list[tuple[str, Tensor, object]]:
-    """Copy every parameter; returns (name, ours, how to find its gradient in theirs). None may be left over."""
+def adopt(ours: nn.Module, theirs: nn.Module, names: Rules) -> list[tuple[str, Tensor, Callable[[], Tensor]]]:
+    """Copy every parameter; returns (name, ours, a function that gives its gradient in theirs)."""
     source, mine = dict(theirs.named_parameters()), dict(ours.named_parameters())
-    found, used = [], set()
-    for our_name, their_name, view in names:
-        for suffix in ("", ".weight", ".bias", "_weight", "_bias"):
-            target = mine.get(our_name + suffix.replace("_", "."))
-            parameter = source.get(their_name + suffix)
-            if target is None or parameter is None or (suffix == "" and target.ndim == 0):
-                continue
-            take = (lambda x, view=view: x[view]) if isinstance(view, slice) else view
-            with torch.no_grad():
-                target.copy_(take(parameter))
-            found.append((our_name + suffix, target, lambda p=parameter, take=take: take(p.grad)))
-            used.add(our_name + suffix.replace("_", "."))
-    assert used == set(mine), set(mine) - used
+    found = []
+    for name, their_name, view in names:
+        for suffix in ("", ".weight", ".bias"):
+            if name + suffix in mine and their_name + suffix in source:
+                target, parameter = mine.pop(name + suffix), source[their_name + suffix]
+                with torch.no_grad():
+                    target.copy_(view(parameter))
+                found.append((name + suffix, target, lambda p=parameter, view=view: view(p.grad)))
+    assert not mine, f"no rule fills {sorted(mine)}"
     return found
 
 
@@ -83,7 +83,9 @@ def same(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
-def same_gradients(found: list, ours: Tensor, theirs: Tensor, tolerance: float) -> None:
+def same_gradients(
+    found: list[tuple[str, Tensor, Callable[[], Tensor]]], ours: Tensor, theirs: Tensor, tolerance: float
+) -> None:
     """Gradients of a loss that weighs every output differently."""
     weight = torch.linspace(-1, 1, ours.numel(), dtype=ours.dtype).reshape(ours.shape).cos()
     (ours * weight).sum().backward()
@@ -111,9 +113,12 @@ def single(*shape: int, seed: int = 1) -> Tensor:
 # ------------------------------------------------------------------------------------------------ torch.nn
 
 MHA = rules(
-    ("query", "in_proj", rows(0, 1)),
-    ("key", "in_proj", rows(1, 2)),
-    ("value", "in_proj", rows(2, 3)),
+    ("query.weight", "in_proj_weight", third(0)),
+    ("key.weight", "in_proj_weight", third(1)),
+    ("value.weight", "in_proj_weight", third(2)),
+    ("query.bias", "in_proj_bias", third(0)),
+    ("key.bias", "in_proj_bias", third(1)),
+    ("value.bias", "in_proj_bias", third(2)),
     ("output", "out_proj"),
 )
 
@@ -160,15 +165,12 @@ def test_cross_attention_is_torchs_with_widths_of_their_own(mode):
     found = adopt(
         ours,
         theirs,
-        [
-            ("query.weight", "q_proj_weight", whole),
-            ("key.weight", "k_proj_weight", whole),
-            ("value.weight", "v_proj_weight", whole),
-            ("query.bias", "in_proj_bias", rows(0, 1)),
-            ("key.bias", "in_proj_bias", rows(1, 2)),
-            ("value.bias", "in_proj_bias", rows(2, 3)),
-            ("output", "out_proj", whole),
-        ],
+        rules(
+            ("query.weight", "q_proj_weight"),
+            ("key.weight", "k_proj_weight"),
+            ("value.weight", "v_proj_weight"),
+            *MHA[3:],
+        ),
     )
     getattr(ours, mode)(), getattr(theirs, mode)()
     x, keys, values = double(B, T, D), double(B, S, 6, seed=2), double(B, S, 10, seed=3)
@@ -179,7 +181,7 @@ def test_cross_attention_is_torchs_with_widths_of_their_own(mode):
     same_gradients(found, y, expected, 1e-11)
 
 
-def torch_rules(prefix_norm: str, cross: bool) -> Pairs:
+def torch_rules(prefix_norm: str, cross: bool) -> Rules:
     last = 3 if cross else 2
     names = [("attention.f." + a, "self_attn." + b, c) for a, b, c in MHA]
     names += rules(
@@ -521,16 +523,14 @@ def test_gpt2(mode):
     embedding = InputLayer(Token(31, D), position=Learned(T, D))
     ours = nn.ModuleDict({"embedding": embedding, "stack": stack}).double()
 
-    def column(i: int):  # GPT-2 stores its projections transposed, the three of attention side by side
-        return lambda x: transposed(x)[rows(i, i + 1)]
-
+    # GPT-2 stores its projections transposed, the three of attention side by side.
     names = rules(("embedding.token", "wte"), ("embedding.position.table", "wpe"), ("stack.norm", "ln_f"))
     for i in range(2):
         block = f"stack.blocks.{i}."
         names += [
-            (block + "attention.f.query", f"h.{i}.attn.c_attn", column(0)),
-            (block + "attention.f.key", f"h.{i}.attn.c_attn", column(1)),
-            (block + "attention.f.value", f"h.{i}.attn.c_attn", column(2)),
+            (block + "attention.f.query", f"h.{i}.attn.c_attn", third(0, transposed)),
+            (block + "attention.f.key", f"h.{i}.attn.c_attn", third(1, transposed)),
+            (block + "attention.f.value", f"h.{i}.attn.c_attn", third(2, transposed)),
             (block + "attention.f.output", f"h.{i}.attn.c_proj", transposed),
             (block + "attention.before", f"h.{i}.ln_1", whole),
             (block + "feedforward.f.up", f"h.{i}.mlp.c_fc", transposed),
@@ -548,8 +548,6 @@ def test_gpt2(mode):
 
 def test_alibi_slopes_are_blooms():
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-
-    from unmask.nn import ALiBi
 
     for heads in (1, 2, 6, 8, 12, 16):
         expected = build_alibi_tensor(torch.ones(1, 9), heads, torch.float32).reshape(heads, 9)

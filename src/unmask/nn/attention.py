@@ -202,7 +202,7 @@ class Attention(nn.Module):
         weights_BHTS = scores_BHTS.masked_fill(blind_BHT1, 0.0).softmax(-1).masked_fill(blind_BHT1, 0.0)
         if self.recorder is not None:
             self.recorder(weights_BHTS)
-        return F.dropout(weights_BHTS, self.dropout, self.training) @ v_BHSK
+        return F.dropout(weights_BHTS, self.dropout, self.training).to(v_BHSK.dtype) @ v_BHSK
 
 
 class AttentionMap(NamedTuple):

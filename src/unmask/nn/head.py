@@ -15,7 +15,8 @@ from torch import Tensor, nn
 class LanguageModelHead(nn.Module):
     """norm(activation(dense(x))) against every token vector, plus a bias for each token (BERT's masked-LM head).
 
-    The token vectors are borrowed: they are the parameters of `token`, not of the head, and so stored once.
+    The token vectors are borrowed: they are the parameters of `token`, not of the head, so they are stored once
+    and move with the model that owns them.
     """
 
     def __init__(
