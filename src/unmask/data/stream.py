@@ -84,7 +84,7 @@ class Stream:
         taken = 0  # rows of this step so far, of all ranks
         for place, batch in self._built(epoch, block):
             rows = len(batch.tokens)
-            if row > rows:
+            if row > rows or (row and place != (epoch, block)):
                 raise UnmaskError(
                     f"The position {dict(position or {})} does not belong to this corpus and its settings."
                 )
