@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 480, 300
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 54, 26, 28, 46
 MOST_POINTS = 240  # of a line; longer ones are averaged
+MOST_PLACES = 7  # of a logarithmic x axis that are labelled themselves
 MOST_DOTS = 40  # lines with more points are drawn without dots
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 4")  # a second cue beside the colour
 COLOURS = len(DASHES)
@@ -60,6 +61,9 @@ class Chart:
                 pairs = [(y, d) for (_, y), d in zip(s.points, s.spread, strict=True) if y is not None]
                 heights += [y + d for y, d in pairs] + [y - d for y, d in pairs if not self.log_y or y > d]
         across = Axis.fit([x for x, _ in points], LEFT, WIDTH - RIGHT, log=self.log_x)
+        places = sorted({x for x, _ in points})
+        if self.log_x and len(places) <= MOST_PLACES:
+            across = across._replace(ticks=tuple(places))
         return across, Axis.fit(heights, HEIGHT - BOTTOM, TOP, log=self.log_y)
 
 
@@ -94,7 +98,7 @@ class Bars:
                         f'<rect class="bar s{j % COLOURS}" x="{left:.1f}" y="{top:.1f}" width="{0.92 * width:.1f}" '
                         f'height="{max(0.5, bottom - top):.1f}"><title>{escape(title)}</title></rect>'
                     )
-        swatches = [_swatch(name, f"s{j % COLOURS}", "") for j, name in enumerate(self.values)]
+        swatches = [_swatch(name, f"block s{j % COLOURS}", "") for j, name in enumerate(self.values)]
         return _figure(self.title, "".join(swatches), _svg(self.title, marks), self.note)
 
 
@@ -115,6 +119,8 @@ class Axis(NamedTuple):
         if log:
             if low == high:
                 low, high = low / 2, high * 2
+            if begin > end:
+                low, high = _rounded(low, math.floor), _rounded(high, math.ceil)
             ticks = _log_ticks(low, high)
         else:
             if low == high:
@@ -134,7 +140,7 @@ def number(value: float) -> str:
     """A number for a label: few digits, thousands as k, M.
 
     >>> number(0.25), number(1500), number(2_000_000), number(0.00001)
-    ('0.25', '1,500', '2M', '1e-05')
+    ('0.25', '1,500', '2M', '1e-5')
     """
     if value == 0:
         return "0"
@@ -142,6 +148,8 @@ def number(value: float) -> str:
         for unit, divisor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
             if abs(value) >= divisor:
                 return f"{value / divisor:.4g}{unit}"
+    if abs(value) < 0.001:
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -164,6 +172,15 @@ def _log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) >= 3:
             return ticks
     return _ticks(low, high)
+
+
+def _rounded(value: float, towards: Callable[[float], int]) -> float:
+    """The next 1, 2 or 5 times a power of ten below (math.floor) or above (math.ceil)."""
+    power = 10.0 ** math.floor(math.log10(value))
+    marks = [m * power for m in (1, 2, 5, 10)]
+    if towards is math.floor:
+        return max(m for m in marks if m <= value * (1 + 1e-9))
+    return min(m for m in marks if m >= value * (1 - 1e-9))
 
 
 def _drawable(value: float | None, log: bool) -> bool:
@@ -235,8 +252,7 @@ def _grid(across: Axis | None, up: Axis, x: str, y: str) -> str:
             marks.append(_text(at, HEIGHT - BOTTOM + 18, number(tick), "middle"))
     marks.append(f'<path class="axis" d="M{LEFT} {HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
     marks.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x, "middle"))
-    turned = f"translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"
-    marks.append(f'<text transform="{turned}" text-anchor="middle">{escape(y)}</text>')
+    marks.append(_text(4, 12, y, "start"))
     return "".join(marks)
 
 

@@ -39,15 +39,11 @@ class Table:
     best: Sequence[str] = ()
 
     def html(self) -> str:
-        top = {
-            i: max((r[i] for r in self.rows if _is_number(r[i])), default=None)
-            for i in map(self.columns.index, self.best)
-        }
-        head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            f"<tr>{''.join(_cell(v, _is_number(v) and top.get(i) == v) for i, v in enumerate(row))}</tr>"
-            for row in self.rows
-        )
+        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
+        cells = [_cells(column, name in self.best) for name, column in zip(self.columns, columns, strict=True)]
+        kinds = [' class="number"' if any(map(_is_number, column)) else "" for column in columns]
+        head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, self.columns, strict=True))
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
         note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""
         table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         return f"<section>{_heading(self.title)}{table}{note}</section>"
@@ -155,10 +151,18 @@ def _shown(value: Any) -> str:
     return ", ".join(map(_shown, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _cell(value: Any, best: bool) -> str:
-    kind = ' class="number"' if _is_number(value) else ""
-    text = escape(_shown(value))
-    return f"<td{kind}>{f'<b>{text}</b>' if best else text}</td>"
+def _cells(column: Sequence[Any], bold: bool) -> list[str]:
+    """The cells of a column; fractions in it have the same number of decimals."""
+    fractions = [v for v in column if isinstance(v, float) and 0.001 <= abs(v) < 1000]
+    decimals = max((len(number(round(v, 4)).partition(".")[2]) for v in fractions), default=0)
+    largest = max(filter(_is_number, column), default=None)
+    cells = []
+    for value in column:
+        aligned = isinstance(value, float) and (value == 0 or 0.001 <= abs(value) < 1000)
+        text = escape(f"{value:.{decimals}f}" if aligned else _shown(value))
+        kind = ' class="number"' if _is_number(value) else ""
+        cells.append(f"<td{kind}>{f'<b>{text}</b>' if bold and value == largest else text}</td>")
+    return cells
 
 
 def _answer(answer: str, probability: float, good: bool) -> str:
@@ -209,6 +213,7 @@ figcaption { font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 14px; font-size: .8125rem; color: var(--soft); }
 .chart { width: 100%; height: auto; display: block; }
 .chart text { font-size: 13px; fill: var(--soft); }
+@media (max-width: 500px) { .chart text { font-size: 16px; } }
 .grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .floor { fill: none; stroke: var(--soft); stroke-width: 1.5; }
@@ -222,7 +227,8 @@ figcaption { font-weight: 600; }
 table { border-collapse: collapse; font-size: .9375rem; }
 th, td { text-align: left; vertical-align: top; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } .facts th, .sample th { font-weight: 400; color: var(--soft); white-space: nowrap; }
-td { overflow-wrap: anywhere; min-width: 4ch; } td.number { font-variant-numeric: tabular-nums; text-align: right; }
+td { overflow-wrap: anywhere; min-width: 4ch; } .number { font-variant-numeric: tabular-nums; text-align: right; }
+.block { stroke-width: 9; }
 .warning { background: var(--warn); border-radius: 8px; padding: 10px 14px 2px; margin: 16px 0; }
 .warning h2 { margin-top: 0; }
 .sample { margin: 0 0 18px; } .sample th, .sample td { border: 0; padding-top: 2px; padding-bottom: 2px; }
