@@ -138,6 +138,13 @@ class Split:
         for unit in self.units(np.iinfo(np.int64).max).tolist():
             yield self.read(unit)
 
+    def unigrams(self) -> np.ndarray:
+        """[V] int64: how often each id occurs."""
+        counts = np.zeros(self.vocabulary, dtype=np.int64)
+        for shard in self._shards:
+            counts += np.bincount(shard.tokens, minlength=self.vocabulary)
+        return counts
+
     def check_ids(self) -> None:
         """Raises UnmaskError naming the first file with an id beyond the vocabulary."""
         for shard in self._shards:
@@ -220,6 +227,7 @@ class _Texts:
                 self.report("vocabulary", self.read, None)
             if split == TRAIN:
                 yield document.text
+        self.report("vocabulary", self.read, self.read)
 
 
 def _write(

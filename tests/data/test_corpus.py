@@ -1,0 +1,438 @@
+"""Corpora: built whole or not at all, read back as written, damage always noticed; and the check of raw text."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.data import building, inspect, shards, text
+from unmask.data.corpus import Corpus, Split, build
+from unmask.data.shards import Shard, Writer, token_type
+from unmask.data.text import TextDocument
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+
+TEXT = "the quick brown fox jumps over a lazy dog while seven wizards mix odd potions near the bank"
+WORDS = TEXT.split()
+
+
+def documents(count: int = 120, seed: int = 0) -> list[TextDocument]:
+    """Different documents of 1 to 8 sentences of 3 to 12 words."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(count):
+        sentences = [" ".join(rng.choice(WORDS, rng.integers(3, 13))) for _ in range(rng.integers(1, 9))]
+        found.append(
+            TextDocument(" ".join(f"{s.capitalize()}." for s in sentences) + f" Number {i}.", f"f{i % 3}.txt:{i}")
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of several shards."""
+    folder = tmp_path_factory.mktemp("corpora") / "built"
+    build(documents(), folder, vocabulary_size=200, heldout=0.1, shard_tokens=1_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(built: Path) -> Tokenizer:
+    return Corpus(built).tokenizer
+
+
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
+    """A corpus that a test may damage."""
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def rewrite_manifest(folder: Path, change: Callable[[dict], None]) -> None:
+    """Change a manifest so that its own checksum is right again."""
+    from unmask.data.corpus import _checksum
+
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["checksum"]
+    change(manifest)
+    manifest["checksum"] = _checksum(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_what_is_read_is_what_was_written(built: Path) -> None:
+    corpus = Corpus(built)
+    expected = {}
+    for document in documents():
+        ids = [x.tolist() for x in corpus.tokenizer.ids(text.sentences(document.text))]
+        expected[json.dumps(ids)] = document
+    found = []
+    for name in ("train", "heldout"):
+        split = corpus.split(name)
+        read = list(split)
+        assert [document.index for document in read] == list(range(split.documents))
+        assert sum(len(d.sentences) for d in read) == split.sentences
+        assert sum(len(s) for d in read for s in d.sentences) == split.tokens
+        found += [json.dumps([s.tolist() for s in d.sentences]) for d in read]
+    assert sorted(found) == sorted(expected)
+    assert len(corpus.manifest["splits"]["train"]["shards"]) > 2
+
+
+def test_the_manifest_states_the_facts(built: Path) -> None:
+    from scipy.stats import entropy
+
+    corpus = Corpus(built)
+    manifest = corpus.manifest
+    tokens = np.concatenate([s for d in corpus.split("train") for s in d.sentences])
+    assert manifest["unigram_entropy"] == pytest.approx(entropy(np.bincount(tokens)))
+    assert manifest["unknown_rate"] == pytest.approx((tokens == corpus.tokenizer.unknown).mean())
+    assert manifest["fingerprint"] == corpus.tokenizer.fingerprint
+    assert manifest["sources"] == {"f0.txt": 40, "f1.txt": 40, "f2.txt": 40}
+    assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in built.iterdir()}
+    assert manifest["options"]["vocabulary_size"] == 200
+    size = sum(path.stat().st_size for path in built.glob("*.tokens"))
+    assert size == 2 * (corpus.split("train").tokens + corpus.split("heldout").tokens)
+
+
+def test_ids_are_uint16_until_the_vocabulary_is_too_large(tmp_path: Path) -> None:
+    assert token_type(65_536) == np.uint16
+    assert token_type(65_537) == np.uint32
+    writer = Writer(tmp_path, "train", 70_000, 10)
+    writer.add(np.array([1, 69_999, 3]), np.array([1, 2]))
+    writer.close()
+    shard = Shard(tmp_path, "train-00000", 70_000)
+    assert [s.tolist() for s in shard.read(0, 0, 2, 0, 3).sentences] == [[1], [69_999, 3]]
+    assert not shard.tokens.flags.writeable
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=12),
+    st.integers(1, 50),
+    st.integers(1, 200),
+)
+@settings(max_examples=40, deadline=None)
+def test_units_cover_every_token_once_and_are_cut_at_sentences(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[list[int]], limit: int, shard_limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("units")
+    writer = Writer(folder, "train", 65_536, shard_limit)
+    token = 0
+    for document in lengths:
+        writer.add(np.arange(token, token + sum(document)), np.array(document))
+        token += sum(document)
+    writer.close()
+    manifest = {"splits": {"train": writer.facts()}, "vocabulary": 65_536, "fingerprint": "", "pad": 0}
+    split = Split(folder, "train", manifest)
+    units = split.units(limit)
+    assert units["tokens"].max() <= limit
+    pieces = [split.read(unit) for unit in units]
+    tokens = [s.tolist() for piece in pieces for s in piece.sentences]
+    assert [x for s in tokens for x in s] == list(range(token)), "every token once, in order"
+    assert all(tokens)
+    ends = np.cumsum([n for document in lengths for n in document])
+    owner = np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])
+    for unit, piece in zip(units, pieces, strict=True):
+        flat = np.concatenate(piece.sentences)
+        assert len(flat) == unit["tokens"]
+        assert {piece.index} == set(owner[flat].tolist()), "a piece is of one document"
+        inner = [s[-1] + 1 for s in piece.sentences[:-1]]
+        assert set(inner) <= set(ends.tolist())
+        last = int(flat[-1]) + 1
+        if last not in ends:  # cut within a sentence: only where that one alone is too long
+            sentence = int(np.searchsorted(ends, last))
+            assert ends[sentence] - (ends[sentence - 1] if sentence else 0) > limit
+    for i, document in enumerate(lengths):
+        mine = units[units["document"] == i]["tokens"]
+        assert len(mine) == 1 or sum(document) > limit
+
+
+def test_long_documents_are_cut_into_even_pieces(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "train", 100, 10_000)
+    writer.add(np.zeros(1010), np.full(101, 10))
+    writer.close()
+    units = Shard(tmp_path, "train-00000", 100).units(1_000, 0)
+    assert units["tokens"].tolist() == [510, 500]
+
+
+def test_copies_and_empty_documents_are_dropped(tmp_path: Path) -> None:
+    twice = [*documents(20), TextDocument(" \n\t", "empty"), *documents(20)]
+    twice.append(TextDocument(documents(20)[0].text.upper().replace(" ", "\n"), "shouted"))
+    corpus = build(twice, tmp_path / "c", vocabulary_size=150)
+    assert sum(corpus.split(name).documents for name in ("train", "heldout")) == 20
+    assert (corpus.manifest["duplicates"], corpus.manifest["empty"]) == (21, 1)
+
+
+def test_the_same_document_is_held_out_in_every_corpus(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    def held(some: list[TextDocument], name: str) -> set[str]:
+        corpus = build(some, tmp_path / name, tokenizer=tokenizer, heldout=0.2)
+        return {tokenizer.decode(np.concatenate(d.sentences)) for d in corpus.split("heldout")}
+
+    some, all_ = held(documents(60), "some"), held(documents(120)[::-1], "all")
+    assert 8 <= len(some) <= 20
+    assert some < all_
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 0), (2, 1), (7, 1), (8, 2), (20, 2)])
+def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, count: int, expected: int) -> None:
+    corpus = build(documents(count), tmp_path / "c", tokenizer=tokenizer, heldout=1e-9)
+    assert corpus.split("heldout").documents == expected
+    assert corpus.split("train").documents == count - expected
+    assert build(documents(count), tmp_path / "n", tokenizer=tokenizer, heldout=0).split("heldout").documents == 0
+
+
+def test_the_vocabulary_is_learned_from_the_training_part_alone(tmp_path: Path) -> None:
+    some = [TextDocument(f"{'abcdefghij'[i % 10] * 4} {chr(0xAC00 + i)}{i}.", "x") for i in range(60)]
+    corpus = build(some, tmp_path / "c", vocabulary_size=2_000, heldout=0.3)
+    known = set(corpus.tokenizer.raw.get_vocab())
+    held = [i for i in range(60) if any(chr(0xAC00 + i) in piece for piece in known)]
+    assert len(held) == corpus.split("train").documents < 60
+
+
+def test_processes_write_the_same_files(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "BATCH_CHARACTERS", 1_000)
+    one = build(documents(), tmp_path / "one", tokenizer=tokenizer)
+    two = build(documents(), tmp_path / "two", tokenizer=tokenizer, workers=2)
+    assert one.manifest == two.manifest
+
+
+def test_documents_that_can_be_read_once_need_a_tokenizer(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(UnmaskError, match="reads its documents twice"):
+        build(iter(documents(5)), tmp_path / "c")
+    assert build(iter(documents(5)), tmp_path / "c", tokenizer=tokenizer).split("train").documents == 4
+    assert build(lambda: iter(documents(5)), tmp_path / "d", vocabulary_size=120).split("train").documents == 4
+
+
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "BATCH_CHARACTERS", 1_000)
+    calls: list[tuple[str, int, int | None]] = []
+    build(documents(50), tmp_path / "c", vocabulary_size=150, progress=lambda *call: calls.append(call))
+    assert calls[-1] == ("documents", 50, 50)
+    assert [c[1] for c in calls if c[0] == "documents"] == sorted({c[1] for c in calls if c[0] == "documents"})
+    assert calls[0] == ("vocabulary", 50, 50)
+
+
+@pytest.mark.parametrize("some", [[], [TextDocument("  ", "x")], [TextDocument("\u200b", "x")]])
+def test_no_text_is_an_error_that_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer, some: list) -> None:
+    with pytest.raises(UnmaskError, match="no text"):
+        build(some, tmp_path / "c", tokenizer=tokenizer)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_an_impossible_share_is_refused(tmp_path: Path, share: float) -> None:
+    with pytest.raises(UnmaskError, match="share of held-out"):
+        build(documents(3), tmp_path / "c", heldout=share)
+
+
+def test_nothing_is_overwritten(tmp_path: Path, built: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(UnmaskError, match="already holds a corpus"):
+        build(documents(3), built)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(UnmaskError, match="already exists and is not empty"):
+        build(documents(3), tmp_path / "mine")
+    with pytest.raises(UnmaskError, match="already exists"):
+        build(documents(3), tmp_path / "mine" / "letter.txt")
+    (tmp_path / "empty").mkdir()
+    assert build(documents(3), tmp_path / "empty", tokenizer=tokenizer).split("train").documents == 2
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    def some() -> Iterator[TextDocument]:
+        yield from documents(40)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(some, tmp_path / "c", tokenizer=tokenizer)
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from unmask.data import building
+    from unmask.data.corpus import build
+    from unmask.data.text import TextDocument
+    from unmask.data.tokenizer import Tokenizer
+
+    building.BATCH_CHARACTERS = 100
+
+    def documents():
+        for i in range(200):
+            yield TextDocument(f"The quick brown fox number {i}. It jumps.", "x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    build(documents, Path(sys.argv[1]), tokenizer=Tokenizer.load(sys.argv[2]))
+"""
+
+
+def test_a_killed_build_is_no_corpus_and_is_cleaned_up(built: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    out = tmp_path / "c"
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), out, built], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    left = list(tmp_path.iterdir())
+    assert len(left) == 1
+    assert any(left[0].glob("*.tokens"))
+    assert not out.exists()
+    with pytest.raises(UnmaskError, match="is not a corpus"):
+        Corpus(left[0])
+    alive = left[0].with_name(left[0].name.rsplit("-", 1)[0] + f"-{os.getppid()}")
+    alive.mkdir()
+    build(documents(3), out, tokenizer=tokenizer)
+    assert sorted(tmp_path.iterdir()) == sorted([alive, out])
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+
+    def full(path: Path, mode: str, **options: int) -> object:
+        return open("/dev/full" if path.suffix == ".sentences" else path, mode, **options)
+
+    monkeypatch.setattr(shards, "open", full, raising=False)
+    with pytest.raises(UnmaskError, match=r"sentences could not be written: No space left on device\.$"):
+        build(documents(10), tmp_path / "c", tokenizer=tokenizer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(UnmaskError, match=r"could not be written: Not a directory\.$"):
+        build(documents(3), tmp_path / "file" / "c", tokenizer=tokenizer)
+
+
+def test_a_flipped_bit_anywhere_is_noticed(copy: Path) -> None:
+    rng = np.random.default_rng(0)
+    for path in sorted(copy.iterdir()):
+        original = path.read_bytes()
+        for _ in range(40 if path.name == "manifest.json" else 3):
+            damaged = bytearray(original)
+            damaged[rng.integers(len(damaged))] ^= 1 << int(rng.integers(8))
+            path.write_bytes(damaged)
+            with pytest.raises(UnmaskError, match=path.name):
+                Corpus(copy)
+        path.write_bytes(original)
+    Corpus(copy)
+
+
+def test_every_file_must_be_there_and_whole(copy: Path) -> None:
+    for path in sorted(copy.iterdir()):
+        original = path.read_bytes()
+        path.write_bytes(original[:-2])  # the last byte of the manifest is a mere line end
+        with pytest.raises(UnmaskError, match=path.name):
+            Corpus(copy, verify=path.name == "manifest.json")  # sizes are compared even where checksums are not
+        path.unlink()
+        with pytest.raises(UnmaskError, match=path.name):
+            Corpus(copy, verify=False)
+        path.write_bytes(original)
+    Corpus(copy)
+
+
+def test_ids_beyond_the_vocabulary_are_noticed(copy: Path) -> None:
+    path = copy / "train-00001.tokens"
+    ids = np.fromfile(path, "<u2")
+    ids[7] = 60_000
+    ids.tofile(path)
+    rewrite_manifest(copy, lambda m: m["files"].update({path.name: building.describe(path)}))
+    with pytest.raises(UnmaskError, match=r"train-00001.tokens holds the id 60000"):
+        Corpus(copy)
+
+
+def test_bounds_that_do_not_fit_are_noticed(copy: Path) -> None:
+    path = copy / "train-00000.sentences"
+    path.write_bytes(path.read_bytes()[:-4])
+    rewrite_manifest(copy, lambda m: m["files"].update({path.name: building.describe(path)}))
+    with pytest.raises(UnmaskError, match=r"train-00000.tokens does not fit its sentence and document bounds"):
+        Corpus(copy)
+
+
+def test_another_tokenizer_is_noticed(copy: Path) -> None:
+    Tokenizer.train(["entirely different words"], 100).save(copy)
+    names = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    rewrite_manifest(copy, lambda m: m["files"].update({n: building.describe(copy / n) for n in names}))
+    with pytest.raises(UnmaskError, match="not the one that the corpus was built with"):
+        _ = Corpus(copy).tokenizer
+
+
+def test_a_manifest_cannot_name_files_elsewhere(copy: Path) -> None:
+    rewrite_manifest(copy, lambda m: m["files"].update({"../built": {"bytes": 1, "sha256": ""}}))
+    with pytest.raises(UnmaskError, match="missing"):
+        Corpus(copy)
+
+
+def test_what_is_not_a_corpus_is_told(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match="is not a corpus"):
+        Corpus(tmp_path / "nowhere")
+    (tmp_path / "manifest.json").write_text('{"files": {}}')
+    with pytest.raises(UnmaskError, match="does not describe a corpus"):
+        Corpus(tmp_path)
+    rewrite_manifest(copy, lambda m: m.update(version=99))
+    with pytest.raises(UnmaskError, match="version 99"):
+        Corpus(copy)
+
+
+def test_an_unknown_split_is_told(built: Path) -> None:
+    with pytest.raises(UnmaskError, match="did you mean 'heldout'"):
+        Corpus(built).split("held-out")
+
+
+# The check of raw text
+
+
+def test_check_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(
+        "One two three. Four five.\n\nOne  TWO three.  FOUR five.\n\n한국어 문장.".encode()
+    )
+    (tmp_path / "b.txt").write_bytes("Caf\u00e9 \u202etrick and\x07 bell \ufffd".encode() + b" \xff end here.\n")
+    statistics = text.TextStatistics()
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    report = inspect.check(text.documents(paths, statistics=statistics), statistics)
+    assert report.documents == 4
+    assert report.words == 5 + 5 + 2 + 8
+    assert report.duplicate_documents == 1
+    assert report.duplicate_sentences == 2
+    assert report.document_lengths.quantiles[0] == 2
+    assert report.document_lengths.quantiles[-1] == 8
+    assert report.document_lengths.mean == pytest.approx(20 / 4)
+    assert list(report.scripts) == ["Latin", "Hangul"]
+    assert sum(report.scripts.values()) == pytest.approx(1)
+    assert report.controls["U+202E right-to-left override"] == 1
+    assert report.controls["U+0007"] == 1
+    assert report.controls["U+FFFD replacement character"] == 2
+    assert report.files[str(paths[1])].replaced == 1
+    assert report.leakage is None
+    assert json.loads(json.dumps(report.to_dict()))["documents"] == 4
+    page = inspect.render(report)
+    assert "b.txt: 1 bytes are no text" in page
+    assert "1 of 4 documents (25.0%)" in page
+
+
+def test_check_finds_leakage() -> None:
+    here = [
+        TextDocument("A line of four words\nsomething else that is said", "x"),
+        TextDocument("whole other text", "y"),
+    ]
+    test = [
+        TextDocument("Whole OTHER  text", "t"),
+        TextDocument("a line of four words\nthis line is not there", "t"),
+        TextDocument("short line", "t"),
+    ]
+    report = inspect.check(here, against=test)
+    assert report.leakage == inspect.Leakage(documents=3, documents_found=1, lines=2, lines_found=1)
+    assert "1 of 3 documents (33.3%) and 1 of 2 lines (50.0%)" in inspect.render(report)
+
+
+def test_check_of_nothing_is_all_zero() -> None:
+    report = inspect.check([], against=[])
+    assert (report.documents, report.words, report.scripts) == (0, 0, {})
+    assert "no letters" in inspect.render(report)
