@@ -120,6 +120,15 @@ def test_and_is_visible_in_both(a, b, T):
     assert torch.equal(full(a & Mask(), T, 5), full(a, T, 5))
 
 
+def test_and_of_two_of_a_kind():
+    first, second = torch.tensor([[0, 1, 1, 2]]), torch.tensor([[1, 0, 1, 0]])
+    assert drawn(Mask(documents=first) & Mask(documents=second), 4, 4) == ["x...", ".x..", "..x.", "...x"]
+    assert drawn(Mask(documents=first) & Mask(documents=first), 4, 4) == ["x...", ".xx.", ".xx.", "...x"]
+    lengths = (Mask(lengths=torch.tensor([1, 3])) & Mask(lengths=torch.tensor([2, 2]))).lengths
+    assert lengths.tolist() == [1, 2]
+    assert (Mask(window=3) & Mask(window=2)).window == 2
+
+
 def test_masks_and_biases_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Mask().causal = True
