@@ -202,7 +202,7 @@ def _file_of(source: str) -> str:
     return re.sub(r":\d+$", "", source)
 
 
-def sources_by_size(sources: Counter[str], limit: int = 1_000) -> dict[str, int]:
+def sources_by_size(sources: Counter[str], limit: int = 100) -> dict[str, int]:
     """Documents of each source, largest first; beyond `limit` sources the rest is one entry, ''."""
     largest = dict(sources.most_common(limit))
     rest = sources.total() - sum(largest.values())
