@@ -43,10 +43,12 @@ _POINTERS = _set("e.g i.e eg ie cf vs viz approx ca resp incl esp")
 _NUMBERED = _set("fig figs eq eqs sec secs sect no nos vol vols ch chap pp p pt art ref refs tab thm para")
 _MONTHS = _set("jan feb mar apr jun jul aug sep sept oct nov dec")
 _MAY_END = _set("etc al inc ltd co corp bros jr sr st ave blvd rd mt dept univ ph.d ed eds est")
-_STARTERS = _set("""A After All Also Although An And Another Are As At Because Before Both But By Can Did Do Does Each Finally For
+_STARTERS = _set(
+    """A After All Also Although An And Another Are As At Because Before Both But By Can Did Do Does Each Finally For
     From He Her Here His How However I If In Is It Its Many Meanwhile Most My No Not Note On One Or Our See She Since
     So Some Such That The Their Then There Therefore These They This Those Thus To Today Use Was We Were What When
-    Where Which While Who Why With You Your""")
+    Where Which While Who Why With You Your"""
+)
 _KOREAN_ENDINGS = "다요죠까네음함임"
 
 

@@ -122,7 +122,9 @@ class Tokenizer:
         raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
         try:
             return cls(raw, roles)
-        except UnmaskError as error:
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:  # a panic of the library underneath is no Exception
             raise UnmaskError(f"{path} cannot be used: {error}") from None
 
     def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ class Template:
 
 def template(raw: Tokenizer, sequences: int) -> Template:
     """The template that the tokenizer's own post-processor applies, read off an example."""
+    if isinstance(raw.post_processor, processors.TemplateProcessing):
+        _check(json.loads(raw.post_processor.__getstate__()))
     joined = raw.encode("a", "b" if sequences == 2 else None)
     gaps: list[list[int]] = [[]]
     segments: list[list[int]] = [[]]
@@ -59,6 +62,15 @@ def template(raw: Tokenizer, sequences: int) -> Template:
     if len(inside) != sequences:
         raise UnmaskError("its post-processor does not keep both sequences.")
     return Template(tuple(map(tuple, gaps)), tuple(map(tuple, segments)), tuple(inside))
+
+
+def _check(post_processor: Mapping[str, Any]) -> None:
+    """The library does not look whether a template's special tokens are defined, and panics where they are not."""
+    parts = [*post_processor["single"], *post_processor["pair"]]
+    used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
+    missing = used - set(post_processor["special_tokens"])
+    if missing:
+        raise UnmaskError(f"its post-processor does not define {', '.join(sorted(missing))}.")
 
 
 def wordpiece(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer, unknown: str = "[UNK]") -> Tokenizer:
@@ -112,6 +124,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     if not isinstance(raw.model, (models.WordPiece, models.BPE)):
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
+    unknown = raw.model.unk_token
+    if unknown is not None and raw.model.token_to_id(unknown) is None:
+        raise UnmaskError(f"{path} is damaged: its vocabulary lacks its own unknown token '{unknown}'.")
     return raw
 
 

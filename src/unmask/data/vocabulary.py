@@ -41,13 +41,14 @@ def learn(
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
     # The trainer numbers unseen '##' letters in the order of a randomly seeded hash map, and breaks ties between
     # pairs by these numbers. Naming all letters beforehand makes its result a function of the text alone.
+    single = [letter for letter in letters if len(letter) == 1]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=2,
         show_progress=False,
         special_tokens=[*SPECIALS, *letters],
-        limit_alphabet=len(letters),
-        initial_alphabet=[letter for letter in letters if len(letter) == 1],
+        limit_alphabet=len(single),
+        initial_alphabet=single,
         continuing_subword_prefix=PREFIX,
     )
     worker.train_from_iterator(passages, trainer)

@@ -1,0 +1,123 @@
+"""Properties of tokenizers and of the sentence splitter over arbitrary Unicode, lone surrogates included."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.data.sentences import LONGEST, sentences
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.vocabulary import sample
+
+ANY = st.text(st.characters(codec=None), max_size=60)
+PIECES = [
+    "[MASK]",
+    "[SEP]",
+    "[CLS]",
+    "<s>",
+    "the",
+    " ",
+    "\n",
+    ".",
+    "한국어",
+    "é",
+    "e\u0301",
+    "İ",
+    "中",
+    "##a",
+    "\ud800",
+    "'",
+]
+MIXED = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=20).map("".join)
+TEXT = st.one_of(ANY, MIXED)
+
+
+@cache
+def tokenizers() -> list[Tokenizer]:
+    text = [
+        "the model is trained on the text of the trainer, don't ask why.",
+        "한국어 문장을 읽는다 한국어",
+        "élève déjà",
+    ] * 3
+    return [
+        Tokenizer.train(text, 200, cased=c, strip_accents=s) for c, s in ((False, False), (True, False), (False, True))
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT)
+def test_offsets_index_the_raw_string_in_order(text: str):
+    for tokenizer in tokenizers():
+        encoding = tokenizer.encode(text)
+        begins, ends = encoding.offsets[:, 0], encoding.offsets[:, 1]
+        assert len(encoding.ids) == len(encoding.offsets) == len(encoding.words)
+        assert np.all(begins >= 0)
+        assert np.all(begins <= ends)
+        assert np.all(ends <= len(text))
+        assert np.all(np.diff(begins) >= 0)
+        assert np.all(np.diff(ends) >= 0)
+        assert np.all(np.diff(encoding.words) >= 0)
+        assert np.all((encoding.ids >= 0) & (encoding.ids < tokenizer.size))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, max_size=5))
+def test_plain_text_never_holds_special_tokens(texts: list[str]):
+    for tokenizer in tokenizers():
+        forbidden = tokenizer.specials - {tokenizer.unknown}
+        found = [*tokenizer.ids(texts), *(tokenizer.encode(t, special=False).ids for t in texts)]
+        found.append(tokenizer.encode_words(texts).ids)
+        assert not any(forbidden & set(ids.tolist()) for ids in found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, max_size=5))
+def test_every_word_has_a_piece_within_it(words: list[str]):
+    for tokenizer in tokenizers():
+        encoding = tokenizer.encode_words(words)
+        assert sorted(set(encoding.words.tolist())) == list(range(len(words)))
+        assert np.all(np.diff(encoding.words) >= 0)
+        for word, (begin, end) in zip(encoding.words.tolist(), encoding.offsets.tolist(), strict=True):
+            assert 0 <= begin <= end <= len(words[word])
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT)
+def test_decoding_is_stable_after_one_round(text: str):
+    for tokenizer in tokenizers():
+        once = tokenizer.decode(tokenizer.ids([text])[0])
+        twice = tokenizer.decode(tokenizer.ids([once])[0])
+        assert tokenizer.decode(tokenizer.ids([twice])[0]) == twice
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        TEXT,
+        st.lists(st.sampled_from([*PIECES, ". ", "! ", "\n\n", "Mr. ", '" ', "。", "다.", "3.5", "A. "])).map("".join),
+    )
+)
+def test_sentences_hold_every_character_but_whitespace(text: str):
+    found = sentences(text)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(sentence and sentence == " ".join(sentence.split()) for sentence in found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4 * LONGEST), st.integers(0, 50), st.integers(1, 3))
+def test_sentences_are_bounded(length: int, words: int, gap: int):
+    text = "x" * length + (" " * gap + "word " * 60) * words
+    assert all(len(sentence) <= LONGEST for sentence in sentences(text))
+    assert "".join("".join(sentences(text)).split()) == "".join(text.split())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=40), st.integers(1, 400))
+def test_sample_keeps_the_order_and_the_budget(texts: list[str], budget: int):
+    kept = sample(texts, budget)
+    rest = iter(texts)
+    assert all(any(text == other for other in rest) for text in kept)
+    assert sum(len(text.encode()) for text in kept) <= budget or len(kept) == 1
