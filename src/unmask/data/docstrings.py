@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import importlib.util
 import json
 import os
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unmask.data import markup
+from unmask.data import layout, markup
 from unmask.data.text import sentences
 
 # What a base installation always holds, so that extras do not change the corpus: import name -> distribution.
@@ -39,13 +40,13 @@ PACKAGES = {
     "rich": "rich",
 }
 _STUBS = {"tokenizers", "safetensors"}  # documented in .pyi files; elsewhere stubs repeat the source
+_MATHEMATICAL = {"sympy", "mpmath"}  # `x` is a formula in their documentation
 _SKIPPED_FOLDERS = re.compile(
     r"__pycache__|_?tests?|.*_tests?|testing|_?vendor(ed)?|_?externals?|(site|dist)-packages|_?generated|benchmarks?|"
     r"idlelib|lib2to3|turtledemo|ensurepip|config-.*|lib-dynload|array_api_extra|array_api_compat|.*\.dist-info"
 )
 _SKIPPED_FILES = re.compile(r"(test_.*|.*_test|conftest)\.pyi?")
 _DOCUMENTING_CALL = re.compile(r"docstr|newdoc|parse_kwargs|merge_dicts", re.IGNORECASE)
-_DOCUMENTING_NAME = re.compile(r"doc", re.IGNORECASE)
 _LENGTH = 20_000  # characters after which a module goes on in another document, at its next class or function
 _WORKERS = 4
 
@@ -62,9 +63,9 @@ class Passage:
 
 
 @functools.cache
-def passages() -> tuple[Passage, ...]:
-    """Every passage of the standard library and of `PACKAGES`, in a fixed order. Takes seconds; kept in memory."""
-    files = list(_files())
+def passages(packages: tuple[str, ...] = ("python", *PACKAGES)) -> tuple[Passage, ...]:
+    """Every passage of these packages, in a fixed order; "python" is the standard library. Kept in memory."""
+    files = [file for package in packages for file in _files(package)]
     # Every worker takes each n-th of the files ordered by size, so that all finish at about the same time.
     largest_first = sorted(files, key=lambda file: (-os.path.getsize(file[1]), file))
     shares = [largest_first[worker::_WORKERS] for worker in range(_WORKERS)]
@@ -72,14 +73,14 @@ def passages() -> tuple[Passage, ...]:
     return tuple(passage for source, _ in files for passage in found[source])
 
 
-def _files() -> Iterator[tuple[str, str]]:
-    """(source, path) of every file of the corpus, in a fixed order."""
-    stdlib = Path(sysconfig.get_path("stdlib"))
-    yield from _walk("python", stdlib, stdlib)
-    for package in PACKAGES:
-        spec = importlib.util.find_spec(package)  # of a top-level name: finds, does not import
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            yield from _walk(package, Path(folder), Path(folder).parent)
+def _files(package: str) -> Iterator[tuple[str, str]]:
+    """(source, path) of every file of a package, in a fixed order; none where it is not installed."""
+    if package == "python":
+        folder = Path(sysconfig.get_path("stdlib"))
+        yield from _walk(package, folder, folder)
+    elif spec := importlib.util.find_spec(package):  # of a top-level name: finds, does not import
+        for place in spec.submodule_search_locations or []:
+            yield from _walk(package, Path(place), Path(place).parent)
 
 
 def _walk(package: str, folder: Path, root: Path) -> Iterator[tuple[str, str]]:
@@ -93,14 +94,12 @@ def _walk(package: str, folder: Path, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _in_parallel(shares: Sequence[Sequence[tuple[str, str]]]) -> Iterator[dict[str, list[Passage]]]:
-    """Source -> passages of each share, a child process each but the first, which is read here.
+    """Source -> passages of each share, a child process each.
 
     The children are plain interpreters that read and write JSON: unlike `multiprocessing`, this neither forks a
     process that may have threads nor imports the caller's script again. The share of one that fails is read here.
     """
-    children = [_child(share) for share in shares[1:]]
-    yield {source: read(source, path) for source, path in shares[0]}
-    for share, child in zip(shares[1:], children, strict=True):
+    for share, child in [(share, _child(share)) for share in shares]:
         output, _ = child.communicate()
         if child.returncode == 0:
             yield {
@@ -121,6 +120,7 @@ def _child(share: Sequence[tuple[str, str]]) -> subprocess.Popen[bytes]:
 
 def _main() -> None:
     """A child: [(source, path)] on standard input, {source: [(name, paragraphs)]} on standard output, as JSON."""
+    gc.disable()  # syntax trees hold many objects and no cycles
     found = {
         source: [(passage.source, passage.paragraphs) for passage in read(source, path)]
         for source, path in json.load(sys.stdin)
@@ -157,9 +157,9 @@ def _topics(source: str, tree: ast.Module) -> Iterator[Passage]:
 def _documents(source: str, units: Iterable[tuple[str, list[str]]], named: bool = False) -> Iterator[Passage]:
     """Units of documentation (name, docstrings) put together, until a document is long enough."""
     held: list[tuple[str, ...]] = []
-    title, length = source, 0
+    title, length, package = source, 0, source.partition(":")[0]
     for name, docstrings in units:
-        prose = [p for docstring in docstrings for p in _prose(docstring)]
+        prose = [p for docstring in docstrings for p in _prose(docstring, package)]
         if held and length >= _LENGTH:
             yield Passage(title, tuple(held))
             held, length, title = [], 0, f"{source}#{name}"
@@ -171,10 +171,11 @@ def _documents(source: str, units: Iterable[tuple[str, list[str]]], named: bool 
         yield Passage(title, tuple(held))
 
 
-def _prose(docstring: str) -> Iterator[tuple[str, ...]]:
+def _prose(docstring: str, package: str) -> Iterator[tuple[str, ...]]:
     """Paragraphs of marked sentences that read as English."""
-    for paragraph in markup.paragraphs(docstring):
-        kept = tuple(filter(markup.is_prose, markup.split(paragraph, sentences)))
+    for paragraph in layout.paragraphs(docstring):
+        marked = markup.inline(paragraph, backticks_are_formulas=package in _MATHEMATICAL)
+        kept = tuple(markup.prose(marked, sentences))
         if kept:
             yield kept
 
@@ -188,17 +189,25 @@ def _units(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
             yield name, docstrings
 
 
-def _docstrings(node: ast.AST) -> Iterator[str]:
+def _docstrings(statement: ast.AST) -> Iterator[str]:
     """Docstrings in or below a statement, in the order of the source, those in string literals included."""
-    if isinstance(node, ast.Expr) and (text := _literal(node.value)):
-        yield text  # a docstring, or a string below an attribute
-    elif isinstance(node, ast.Call) and _DOCUMENTING_CALL.search(ast.unparse(node.func)):
-        yield from _literals(node)
-    elif isinstance(node, ast.Assign) and any(_DOCUMENTING_NAME.search(ast.unparse(t)) for t in node.targets):
-        yield from _literals(node.value)
-    elif isinstance(node, ast.stmt | ast.expr | ast.excepthandler):
-        for child in ast.iter_child_nodes(node):
-            yield from _docstrings(child)
+    if isinstance(statement, ast.Expr | ast.Assign):
+        value = statement.value
+        text = _literal(value)
+        if text and isinstance(statement, ast.Expr):
+            yield text  # a docstring, or a string below an attribute
+        elif (isinstance(value, ast.Call) and _DOCUMENTING_CALL.search(_name(value.func))) or (
+            isinstance(statement, ast.Assign) and any("doc" in _name(target).lower() for target in statement.targets)
+        ):
+            yield from _literals(value)
+    for block in ("body", "handlers", "orelse", "finalbody"):
+        for inner in getattr(statement, block, ()):
+            yield from _docstrings(inner)
+
+
+def _name(node: ast.AST) -> str:
+    """The last part of a dotted name."""
+    return getattr(node, "attr", None) or getattr(node, "id", None) or ""
 
 
 def _literals(node: ast.AST) -> Iterator[str]:

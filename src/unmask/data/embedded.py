@@ -53,7 +53,7 @@ def documents(exclude: Callable[[str], bool] | None = None) -> Iterator[TextDocu
     for passage, out in zip(everything, held, strict=True):
         lines = []
         for paragraph in passage.paragraphs if not out else ():
-            text = " ".join(markup.plain(s)[0] for s in paragraph if _key(s) not in held_sentences)
+            text = " ".join(markup.plain(s) for s in paragraph if _key(s) not in held_sentences)
             key = _key(text)
             if key and key not in seen:
                 seen.add(key)
