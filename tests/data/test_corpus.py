@@ -95,6 +95,8 @@ def test_the_manifest_states_the_facts(built: Path) -> None:
     manifest = corpus.manifest
     tokens = np.concatenate([s for d in corpus.split("train") for s in d.sentences])
     assert manifest["unigram_entropy"] == pytest.approx(entropy(np.bincount(tokens)))
+    assert corpus.split("train").unigrams().tolist() == np.bincount(tokens, minlength=corpus.tokenizer.size).tolist()
+    assert f"train    {corpus.split('train').documents} documents" in corpus.summary()
     assert manifest["unknown_rate"] == pytest.approx((tokens == corpus.tokenizer.unknown).mean())
     assert manifest["fingerprint"] == corpus.tokenizer.fingerprint
     assert manifest["sources"] == {"f0.txt": 40, "f1.txt": 40, "f2.txt": 40}

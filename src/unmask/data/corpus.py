@@ -40,6 +40,7 @@ from unmask.types import Document
 
 FORMAT, VERSION = "unmask-corpus", 1
 VERIFY_BELOW = 1 << 30  # bytes: checksums of a smaller corpus are compared whenever it is opened
+CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
 Progress = Callable[[str, int, int | None], None]
 
@@ -61,7 +62,7 @@ class Corpus:
         self.folder = Path(folder)
         self.manifest = _read_manifest(self.folder)
         if verify is None:
-            verify = sum(fact["bytes"] for fact in self.manifest["files"].values()) < VERIFY_BELOW
+            verify = self._bytes() < VERIFY_BELOW
         self._check_files(checksums=verify)
         self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
         if verify:
@@ -83,6 +84,32 @@ class Corpus:
         if name not in self._splits:
             raise unknown(f"split of {self.folder}", name, self._splits)
         return self._splits[name]
+
+    def summary(self) -> str:
+        """What was built, in a few lines."""
+        lines = [f"Corpus {self.folder}: vocabulary of {self.manifest['vocabulary']:,} pieces."]
+        for name, split in self._splits.items():
+            counts = f"{split.documents:,} documents, {split.sentences:,} sentences, {split.tokens:,} tokens"
+            lines.append(f"  {name:8} {counts}")
+        dropped = {"duplicates": self.manifest["duplicates"], "empty documents": self.manifest["empty"]}
+        lines += [f"  {count:,} {what} dropped" for what, count in dropped.items() if count]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """What the corpus holds, in a few lines."""
+        facts = self.manifest
+        lines = [f"{self.folder}: {facts['vocabulary']:,} pieces in the vocabulary, {self._bytes() / 1e6:,.1f} MB"]
+        for name, split in self._splits.items():
+            counts = f"{split.documents:,} documents, {split.sentences:,} sentences, {split.tokens:,} tokens"
+            lines.append(f"  {name:8} {counts}")
+        lines.append(
+            f"  unknown pieces {facts['unknown_rate']:.2%}, copies dropped {facts['duplicates']:,}, "
+            f"unigram entropy {facts['unigram_entropy']:.2f} nats"
+        )
+        return "\n".join(lines)
+
+    def _bytes(self) -> int:
+        return sum(fact["bytes"] for fact in self.manifest["files"].values())
 
     def _check_files(self, *, checksums: bool) -> None:
         for name, fact in self.manifest["files"].items():
@@ -143,6 +170,14 @@ class Split:
         counts = np.zeros(self.vocabulary, dtype=np.int64)
         for shard in self._shards:
             counts += np.bincount(shard.tokens, minlength=self.vocabulary)
+        return counts
+
+    def unigrams(self) -> np.ndarray:
+        """[V] int64: how often each id occurs."""
+        counts = np.zeros(self.vocabulary, np.int64)
+        for shard in self._shards:
+            for begin in range(0, len(shard.tokens), CHUNK):
+                counts += np.bincount(shard.tokens[begin : begin + CHUNK], minlength=self.vocabulary)
         return counts
 
     def check_ids(self) -> None:
