@@ -29,6 +29,7 @@ _STOP = re.compile(rf"[{re.escape(_STOPS)}]+(?:[{re.escape(_CLOSERS)}]|\[\d{{1,4
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENERS)}]*(\w{{0,20}})(\.?)")
 _DOTTED = re.compile(r"(?:\w\.)+\w")
+_NUMBER = re.compile(r"\d\w*|[A-Z]|[IVXLC]{1,7}")
 _NUMBERING = re.compile(r"\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivx]{1,5}")
 
 
@@ -109,7 +110,7 @@ def _full_stop_ends(word: str, following: str, starts: bool) -> bool:
     if small in _TITLES or small in _POINTERS:
         return False
     if small in _NUMBERED:
-        return not (following[:1].isdigit() or (len(following) == 1 and not starts))
+        return starts or not _NUMBER.fullmatch(following)
     if small in _MONTHS:
         return not following[:1].isdigit()
     if small in _MAY_END or _DOTTED.fullmatch(word) or (len(word) == 1 and word.isupper()):

@@ -152,7 +152,7 @@ def _encoding(path: Path, head: bytes, doubt: bool) -> str:
         if head.startswith(mark):
             return encoding
     even, odd = head[::2].count(0) / len(head[::2]), head[1::2].count(0) / max(len(head[1::2]), 1)
-    if max(even, odd) > 0.4 and min(even, odd) < 0.05:  # mostly Latin letters in two bytes each
+    if len(head) >= 16 and max(even, odd) > 0.4 and min(even, odd) < 0.05:  # mostly Latin letters in two bytes each
         return "utf-16-le" if odd > even else "utf-16-be"
     if doubt and 0 in head:
         raise NotText(path, "it holds NUL bytes, so it is probably not text")
