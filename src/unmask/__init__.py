@@ -1,1 +1,39 @@
+"""BERT and its family: pre-train, fine-tune, evaluate, predict and look inside, on your own text and hardware.
+
+>>> import unmask
+>>> model = unmask.load("runs/mine")                                # doctest: +SKIP
+>>> unmask.Predictor("runs/sentiment")(["great film"])              # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmask.errors import UnmaskError
+
+if TYPE_CHECKING:
+    from unmask.models.model import Model
+    from unmask.serve.predictor import Predictor
+
 __version__ = "0.1.0"
+__all__ = ["Predictor", "UnmaskError", "__version__", "load"]
+
+
+def load(folder: Path | str) -> Model:
+    """The model in a folder, ours or one that `transformers` wrote, in evaluation mode with the heads it has.
+
+    Raises UnmaskError for a missing, damaged or foreign folder. For the tokenizer and label names as well, use
+    `unmask.huggingface.load`; for answers to texts, `unmask.Predictor`.
+    """
+    from unmask import huggingface
+
+    return huggingface.load(folder).model
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Predictor":  # on demand, so that `import unmask` costs nothing
+        from unmask.serve.predictor import Predictor
+
+        return Predictor
+    raise AttributeError(f"module 'unmask' has no attribute '{name}'")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.models.model import POOLED, Model, truncated_normal
@@ -29,7 +29,12 @@ from unmask.nn import (
     Token,
 )
 
-ACTIVATIONS = {"gelu": F.gelu, "gelu_new": partial(F.gelu, approximate="tanh"), "relu": F.relu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +102,14 @@ class Bert(Config):
         """
         heads = {"mlm": 0, "nsp": 2} if heads is None else heads
         embedding = self.embedding()
+        token = embedding.token
+        assert isinstance(token, Token)
         model = Model(
             self,
             embedding,
             Stack([self.block() for _ in range(self.layers)]),
             pooler=Pooler(self.dim) if pooler or POOLED & set(heads) else None,
-            heads={name: self.head(name, outputs, embedding.token) for name, outputs in heads.items()},
+            heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
         )
         truncated_normal(model, self.std, torch.Generator().manual_seed(seed))
         return model
@@ -213,6 +220,9 @@ HUGGINGFACE = Table(
     },
 )
 
+# RoBERTa's classifier brings its own dense layer in the pooler's place.
+_ROBERTA_POOLER = ("pooler.dense", "classifier.dense")
+
 ROBERTA = Table(
     model_type="roberta",
     config=Roberta,
@@ -228,11 +238,13 @@ ROBERTA = Table(
             ("heads.mlm.norm", "lm_head.layer_norm"),
             ("heads.mlm.bias", "lm_head.bias"),
         ),
-        # RoBERTa's classifier brings its own dense layer in the pooler's place.
-        "classification": (("pooler.dense", "classifier.dense"), ("heads.classification.output", "classifier.out_proj")),
-        "regression": (("pooler.dense", "classifier.dense"), ("heads.regression.output", "classifier.out_proj")),
+        "classification": (_ROBERTA_POOLER, ("heads.classification.output", "classifier.out_proj")),
+        "regression": (_ROBERTA_POOLER, ("heads.regression.output", "classifier.out_proj")),
         "tagging": (("heads.tagging.output", "classifier"),),
     },
     architectures=_architectures("Roberta"),
-    copies={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
+    copies={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
 )

@@ -1,4 +1,4 @@
-"""Masked language modelling: hide some of the words and guess them from the others (Devlin et al. 2018, section 3.1)."""
+"""Masked language modelling: hide some words, guess them from the others (Devlin et al. 2018, section 3.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class MaskedLM(Objective):
     """
 
     name = "mlm"
-    heads = {"mlm": 0}
 
     def __init__(
         self,
@@ -35,6 +34,7 @@ class MaskedLM(Objective):
         join: Join | None = None,
         continuation: np.ndarray | None = None,
     ) -> None:
+        self.heads = {self.name: 0}
         self.mask, self.rate, self.join, self.continuation = mask, rate, join, continuation
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True

@@ -28,9 +28,9 @@ class NextSentence(Objective):
     """
 
     name = "nsp"
-    heads = {"nsp": 2}
 
     def __init__(self, join: Join, *, short: float = 0.1) -> None:
+        self.heads = {self.name: 2}
         self.join, self.short = join, short
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
@@ -38,7 +38,7 @@ class NextSentence(Objective):
         if len({document.index for document in documents}) < 2:
             raise UnmaskError(
                 "Next-sentence prediction needs at least two documents to draw from. "
-                "Separate the documents of the corpus by blank lines, or pre-train with the masked words alone (--sentences none)."
+                "Separate the documents by blank lines, or learn the masked words alone: --sentences none."
             )
         examples: list[Example] = []
         for document in documents:
@@ -75,9 +75,9 @@ class SentenceOrder(Objective):
     """
 
     name = "sop"
-    heads = {"sop": 2}
 
     def __init__(self, join: Join, *, short: float = 0.1) -> None:
+        self.heads = {self.name: 2}
         self.join, self.short = join, short
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
@@ -110,9 +110,7 @@ def _target_length(room: int, short: float, rng: np.random.Generator) -> int:
     return int(rng.integers(2, room + 1)) if rng.random() < short else room
 
 
-def _elsewhere(
-    document: Document, documents: Sequence[Document], length: int, rng: np.random.Generator
-) -> np.ndarray:
+def _elsewhere(document: Document, documents: Sequence[Document], length: int, rng: np.random.Generator) -> np.ndarray:
     """About `length` tokens from a random place of a random other document."""
     other = document
     while other.index == document.index:

@@ -1,0 +1,308 @@
+"""The command `unmask <verb> ...`: reads the arguments, calls one function, prints one sentence on an error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmask.errors import UnmaskError, unknown
+
+if TYPE_CHECKING:
+    from unmask.config import Config
+    from unmask.pretrain import Pretraining
+
+DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on your own text and hardware."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    options, rest = _parser().parse_known_args(arguments)
+    try:
+        overrides = _overrides(rest, options)
+        options.run(options, overrides)
+    except UnmaskError as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", 130)
+    except BrokenPipeError:  # the reader of our output has gone, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        _fail(f"The file system refused{place}: {error.strerror or error}.", 2)
+
+
+def _fail(sentence: str, status: int) -> None:
+    print(f"unmask: {sentence}", file=sys.stderr)
+    sys.exit(status)
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    from unmask import __version__
+
+    parser = argparse.ArgumentParser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"unmask {__version__}")
+    verbs = parser.add_subparsers(metavar="verb", required=True)
+
+    def verb(name: str, run: Any, help: str, group: Any = verbs, **more: Any) -> argparse.ArgumentParser:
+        sub = group.add_parser(name, help=help, description=help, allow_abbrev=False, **more)
+        sub.set_defaults(run=run, verb=name, fields=False)
+        return sub
+
+    sub = verb("quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it.")
+    sub.add_argument("--minutes", type=float, default=None, help="time for pre-training")
+    sub.add_argument("--out", default="runs/quickstart", help="folder for the results (default: %(default)s)")
+
+    corpus = verbs.add_parser("corpus", help="Look at text, or turn it into a corpus.").add_subparsers(
+        metavar="verb", required=True
+    )
+    sub = verb("check", _corpus_check, "Report what is in some text: sizes, duplicates, encodings, leakage.", corpus)
+    sub.add_argument("data", nargs="+", help="files or folders")
+    sub.add_argument("--against", nargs="+", default=[], help="files that must not be contained in the text")
+    _text_options(sub)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = verb("build", _corpus_build, "Train a vocabulary and write the text as tokens.", corpus)
+    sub.add_argument("--data", nargs="+", default=[], help="files, folders or hub:NAME (default: the embedded corpus)")
+    sub.add_argument("--out", required=True, help="folder for the corpus")
+    sub.add_argument("--vocabulary-size", type=int, default=8192)
+    sub.add_argument("--tokenizer", help="use this tokenizer (a folder or file) instead of training one")
+    sub.add_argument("--cased", action="store_true", help="keep capitals")
+    sub.add_argument("--strip-accents", action="store_true", help="write é as e")
+    sub.add_argument("--heldout", type=float, default=0.02, help="share of documents kept for evaluation")
+    _text_options(sub)
+
+    sub = verb("pretrain", _pretrain, "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.")
+    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`")
+    sub.add_argument(
+        "--corpus", nargs="+", default=[], help="folders that `unmask corpus build` wrote; several are mixed"
+    )
+    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    verb("recipes", _recipes, "List the pre-training runs that have a name.")
+
+    sub = verb("finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.")
+    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    sub = verb("evaluate", _evaluate, "Score a fine-tuned model on labelled rows.")
+    sub.add_argument("--model", required=True)
+    sub.add_argument("--data", required=True)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    for column in ("text", "pair", "label"):
+        sub.add_argument(f"--{column}", help=f"name of the {column} column")
+    sub = verb("predict", _predict, "Answer for texts: hidden words, labels, scores or tags, as the model was trained.")
+    sub.add_argument("--model", required=True)
+    sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
+    sub.add_argument("--file", help="a file with one text a line (a tab separates the two texts of a pair)")
+    sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
+    sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    sub = verb("report", _report, "Write report.html into a run's folder, and open it where there is a browser.")
+    sub.add_argument("folder")
+    sub.add_argument("--no-open", action="store_true", help="only write it")
+    return parser
+
+
+def _text_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
+    )
+    parser.add_argument("--column", default="text", help="column or key of the text in JSONL, CSV, TSV and Parquet")
+
+
+def _overrides(rest: Sequence[str], options: argparse.Namespace) -> dict[str, str]:
+    """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
+    fields: dict[str, str] = {}
+    items = list(rest)
+    while items:
+        item = items.pop(0)
+        if not item.startswith("--"):
+            raise UnmaskError(f"'{item}' is not understood here; put a text in quotes, and a field as --name value.")
+        name, equals, value = item[2:].partition("=")
+        if not equals:
+            value = items.pop(0) if items and not items[0].startswith("--") else "true"
+        fields[name] = value
+    if fields and options.verb not in ("pretrain", "finetune"):
+        known = {name for name in vars(options) if name not in ("run", "verb", "fields")}
+        raise unknown(f"option of unmask {options.verb}:", next(iter(fields)), (n.replace("_", "-") for n in known))
+    return fields
+
+
+def _print_fields(config: Config) -> None:
+    for name, value in config.places().items():
+        print(f"--{name:32} {value}")
+
+
+# ------------------------------------------------------------------------------------------------ verbs
+
+
+def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.quickstart import MINUTES, quickstart
+
+    quickstart(Path(options.out), minutes=MINUTES if options.minutes is None else options.minutes)
+
+
+def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.data import inspect, text
+
+    statistics = text.TextStatistics()
+    documents = text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
+    against = text.documents(options.against, per=options.per, column=options.column) if options.against else None
+    report = inspect.check(documents, statistics, against=against)
+    print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if options.json else inspect.render(report))
+
+
+def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.data import corpus, embedded, text
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.train.display import progress
+
+    def documents() -> Any:
+        if not options.data:
+            return embedded.documents()
+        return text.documents(options.data, per=options.per, column=options.column)
+
+    tokenizer = Tokenizer.load(options.tokenizer) if options.tokenizer else None
+    with progress() as show:
+        built = corpus.build(
+            documents,
+            Path(options.out),
+            tokenizer=tokenizer,
+            vocabulary_size=options.vocabulary_size,
+            cased=options.cased,
+            strip_accents=options.strip_accents,
+            heldout=options.heldout,
+            progress=show,
+        )
+    print(built.summary())
+    print(f"Next: unmask pretrain bert-mini --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import recipes
+
+    for name, line in recipes.names().items():
+        print(f"{name:14} {line}")
+
+
+def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask import recipes
+
+    if options.resume and options.out:
+        options.recipe, options.corpus, config = _resumed(options)
+    elif options.recipe is None:
+        raise UnmaskError(f"Say which run: one of {', '.join(recipes.names())}.")
+    else:
+        config = recipes.find(options.recipe)
+    # One of the two says how long: the one given here replaces the recipe's.
+    if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
+        config = config.override({"steps": None, "minutes": None})
+    config = config.override(overrides)
+    if options.fields:
+        _print_fields(config)
+        return
+    if not options.corpus:
+        raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    from unmask.pretrain import Pretrain
+    from unmask.report import write_pretraining
+    from unmask.train import distributed
+    from unmask.train.display import Terminal, render_plan
+
+    distributed.init(config.training.device)
+    run = Pretrain(
+        config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
+    )
+    if options.dry_run:
+        plan = run.plan()
+        if distributed.is_main():
+            print(render_plan(plan))
+        return
+    result = run.run()
+    if distributed.is_main():
+        write_pretraining(Path(options.out))
+        print(run.summary(result))
+        if result.stopped is not None:
+            print(f"Go on with: unmask pretrain --out {options.out} --resume")
+
+
+def _resumed(options: argparse.Namespace) -> tuple[str, list[str], Pretraining]:
+    """Recipe, corpora and config of the run in --out, as it saved them; the arguments count only where it has none."""
+    from unmask import recipes
+    from unmask.report import run_facts
+
+    facts = run_facts(Path(options.out))
+    recipe = options.recipe or facts.get("recipe")
+    if recipe is None:
+        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
+    config = recipes.find(recipe)
+    return recipe, options.corpus or facts.get("corpora", []), config.replace(**facts.get("config", {}))
+
+
+def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.finetune import FineTuning, finetune
+    from unmask.train.display import Terminal
+
+    config = FineTuning().override(overrides)
+    if options.fields:
+        _print_fields(config)
+        return
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    finetune(config, Path(options.out), display=Terminal())
+
+
+def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.finetune import evaluate, render_evaluation
+
+    scores = evaluate(options.model, options.data, text=options.text, pair=options.pair, label=options.label)
+    print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+
+
+def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.serve.predictor import Predictor, render_answer
+
+    predictor = Predictor(options.model, top=options.top)
+    for text, answer in predictor.stream(_texts(options)):
+        print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)
+
+
+def _texts(options: argparse.Namespace) -> Any:
+    """Texts as given, else the lines of a file, else of standard input."""
+    if options.texts and options.file:
+        raise UnmaskError("Give texts or --file, not both.")
+    if options.texts:
+        yield from options.texts
+        return
+    if options.file and not Path(options.file).is_file():
+        raise UnmaskError(f"There is no file {options.file}.")
+    if not options.file and sys.stdin.isatty():
+        raise UnmaskError('Give a text in quotes, --file FILE, or text on standard input: unmask predict ... "a text"')
+    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
+        for line in source:
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            if text.strip():
+                yield text
+
+
+def _report(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.report import write_report
+
+    path = write_report(Path(options.folder))
+    print(path)
+    if (
+        not options.no_open
+        and sys.stdout.isatty()
+        and (os.environ.get("DISPLAY") or sys.platform in ("darwin", "win32"))
+    ):
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())

@@ -1,0 +1,309 @@
+"""A pre-training run: corpora of tokens in, a portable folder with a model, its metrics and a report out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as with_values
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import nn
+
+from unmask import huggingface, samples
+from unmask.config import Config
+from unmask.data.corpus import Corpus
+from unmask.data.stream import Stream, fixed
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+from unmask.models.bert import Bert
+from unmask.models.model import Model
+from unmask.objectives import Joint, MaskedLM, NextSentence, Objective, SentenceOrder
+from unmask.train import distributed
+from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.types import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objectives(Config):
+    """What is learned.
+
+    masked       guess hidden words (MLM)
+    sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences
+    rate         share of the tokens to guess
+    whole_words  hide all pieces of a word together
+    """
+
+    masked: bool = True
+    sentences: Literal["next", "order", "none"] = "next"
+    rate: float = 0.15
+    whole_words: bool = False
+
+    def build(self, tokenizer: Tokenizer) -> Objective:
+        """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
+        parts: list[Objective] = []
+        if self.sentences == "next":
+            parts.append(NextSentence(tokenizer.join))
+        elif self.sentences == "order":
+            parts.append(SentenceOrder(tokenizer.join))
+        if self.masked:
+            masked = MaskedLM(
+                mask=tokenizer.mask,
+                specials=tokenizer.specials,
+                vocabulary=tokenizer.size,
+                rate=self.rate,
+                join=tokenizer.join,
+                continuation=tokenizer.continuation if self.whole_words else None,
+            )
+            parts.append(masked)
+        if not parts:
+            raise UnmaskError("There is nothing to learn: set --masked true, or --sentences next or order.")
+        return parts[0] if len(parts) == 1 else Joint(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Config):
+    """How text becomes batches.
+
+    tokens       of a row; None is as many as the model has positions
+    batch        rows of one optimiser step, over all processes
+    micro_batch  rows of one forward pass of a process; None is all of them. Smaller needs less memory, same result.
+    alpha        several corpora are mixed with weights n^alpha of their sizes (0.5 as in XLS-R; 1 as they are)
+    heldout      rows of held-out text that evaluations use
+    workers      processes that prepare data beside the training; 0 prepares it in a thread
+    """
+
+    tokens: int | None = None
+    batch: int = 32
+    micro_batch: int | None = None
+    alpha: float = 0.5
+    heldout: int = 128
+    workers: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining(Config):
+    """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
+
+    start  a model folder to go on from (its vocabulary and size count), or None for a fresh model
+    """
+
+    model: Bert = field(default_factory=Bert)
+    objectives: Objectives = field(default_factory=Objectives)
+    rows: Rows = field(default_factory=Rows)
+    training: Training = field(default_factory=Training)
+    start: str | None = None
+
+
+class Pretrain:
+    """The wiring of one run; `run` trains, `plan` says what that would take.
+
+    Raises UnmaskError at construction for anything that can be known to be wrong before the first step.
+    """
+
+    def __init__(
+        self,
+        config: Pretraining,
+        corpora: Sequence[Path | str],
+        out: Path | str,
+        *,
+        recipe: str = "",
+        resume: bool = False,
+        display: Display | None = None,
+        prompts: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """prompts: texts with [MASK] -> answers that a reader would give, to be guessed at every evaluation; without
+        any, words of held-out sentences are hidden."""
+        self.out, self.recipe = Path(out), recipe
+        if not corpora:
+            raise UnmaskError("Say on which corpus to pre-train.")
+        self.corpora = [Corpus(folder) for folder in corpora]
+        self.tokenizer = self.corpora[0].tokenizer
+        self.objective = config.objectives.build(self.tokenizer)
+        self.config, self.model = _resolve(config, self.tokenizer, self.objective)
+        self.tokens = self.config.rows.tokens or self.config.model.length
+        self.micro_batch = _micro_batch(self.config.rows)
+        self.heldout = self._heldout()
+        self.prompts = self._prompts(prompts)
+        self.trainer = Trainer(
+            self.model,
+            self.objective,
+            self,
+            self.config.training,
+            self.out,
+            evaluate=self.evaluate,
+            save=self.save,
+            display=display,
+            resume=resume,
+        )
+
+    def plan(self) -> dict[str, Any]:
+        """What the run would take, measured on a few steps that leave no trace."""
+        return self.trainer.plan()
+
+    def run(self) -> Result:
+        """Train, then write the finished folder. The folder can be resumed until then, and is sound at any time."""
+        result = self.trainer.train()
+        if distributed.is_main():
+            self.save(self.out)
+        return result
+
+    def summary(self, result: Result) -> str:
+        """How the run ended, in a few lines."""
+        done = f"{result.step:,} of {result.total:,} steps in {result.seconds / 60:.1f} minutes"
+        lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
+        loss, baseline = result.heldout.get("loss/mlm"), self.baseline.get("loss/mlm")
+        if loss is not None and baseline is not None:
+            right, most_frequent = result.heldout["mlm/correct"], self.baseline["mlm/correct"]
+            lines.append(
+                f"Held-out masked words: {right:.1%} right, loss {loss:.2f} (word frequencies alone: "
+                f"{most_frequent:.1%}, {baseline:.2f})."
+            )
+        stuck = plateau(result.heldout, self.baseline)
+        return "\n".join(lines + ([stuck] if stuck else []))
+
+    def save(self, folder: Path) -> None:
+        """Write the model, the tokenizer and the resolved configuration into `folder`."""
+        huggingface.save(folder, self.model, self.tokenizer)
+        facts = {
+            "recipe": self.recipe,
+            "corpora": [str(corpus.folder) for corpus in self.corpora],
+            "config": self.config.to_dict(),
+            "parameters": self.model.parameters_total,
+            "tokens_per_step": self.tokens * self.config.rows.batch,
+            "baseline": self.baseline,
+        }
+        write_text(folder / "run.json", json.dumps(facts, indent=2) + "\n")
+
+    # -- data
+
+    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+        """The micro-batches of this process for each step, from any position on."""
+        rows = self.config.rows
+        stream = Stream(
+            [corpus.split("train") for corpus in self.corpora],
+            sample=self.objective.sample,
+            corrupt=self.objective.corrupt,
+            length=self.tokens,
+            rows=rows.batch // distributed.ranks(),
+            seed=self.config.training.seed,
+            rank=distributed.rank(),
+            ranks=distributed.ranks(),
+            workers=rows.workers,
+            alpha=rows.alpha,
+        )
+        for batch, after in stream.batches(position):
+            count = batch.tokens.shape[0]
+            yield [batch.rows(i, i + self.micro_batch) for i in range(0, count, self.micro_batch)], after
+
+    def _heldout(self) -> list[Batch]:
+        """The same held-out rows, with the same masks, at every evaluation."""
+        return fixed(
+            [corpus.split("heldout") for corpus in self.corpora],
+            sample=self.objective.sample,
+            corrupt=self.objective.corrupt,
+            length=self.tokens,
+            rows=self.micro_batch,
+            limit_rows=self.config.rows.heldout,
+        )
+
+    # -- evaluation
+
+    def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
+        """Mean loss and accuracy of each term over the held-out rows, under the names that training uses."""
+        assert isinstance(model, Model)
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for batch in self.heldout:
+            for name, loss in self.objective.loss(model, batch.to(model.device)).items():
+                counts[name] = counts.get(name, 0) + loss.count
+                for key, value in {
+                    f"loss/{name}": loss.sum,
+                    **{f"{name}/{m}": v for m, v in loss.metrics.items()},
+                }.items():
+                    sums[key] = sums.get(key, 0.0) + float(value)
+        if self.prompts and distributed.is_main():
+            samples.note(self.out, step, self.prompts, samples.guesses(model, self.tokenizer, self.prompts))
+        return {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
+
+    def _prompts(self, given: Mapping[str, Sequence[str]] | None) -> list[samples.Prompt]:
+        if not self.config.objectives.masked:
+            return []
+        if given is not None:
+            return samples.prompts(self.tokenizer, given, self.tokens)
+        return samples.hidden_words(self.corpora[0].split("heldout"), self.tokenizer, 6, self.tokens)
+
+    @cached_property
+    def baseline(self) -> dict[str, float]:
+        """What a guess without any context reaches on the same held-out targets: word frequencies alone.
+
+        loss/mlm     cross-entropy, in nats, under the add-one unigram distribution of the training text
+        mlm/correct  share that the most frequent token gets right
+        """
+        counts = np.ones(self.tokenizer.size)
+        for corpus in self.corpora:
+            counts += corpus.split("train").unigrams()
+        values = [b.targets["mlm"].values.numpy() for b in self.heldout if "mlm" in b.targets]
+        if not values:
+            return {}
+        targets = np.concatenate(values)
+        log_p = np.log(counts / counts.sum())
+        return {"loss/mlm": float(-log_p[targets].mean()), "mlm/correct": float((targets == counts.argmax()).mean())}
+
+
+def _resolve(config: Pretraining, tokenizer: Tokenizer, objective: Objective) -> tuple[Pretraining, Model]:
+    """The config with everything that the corpus and the start decide, and the model that it describes."""
+    if config.start is not None:
+        loaded = huggingface.load(config.start, heads=objective.heads, seed=config.training.seed)
+        if loaded.tokenizer is None or loaded.tokenizer.fingerprint != tokenizer.fingerprint:
+            raise UnmaskError(
+                f"The corpus was not built with the tokenizer of {config.start}. "
+                f"Build it again with: unmask corpus build --tokenizer {config.start} ..."
+            )
+        model = loaded.model
+        assert isinstance(model.config, Bert)
+        config = with_values(config, model=model.config)
+    else:
+        config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
+        model = config.model.build(objective.heads, seed=config.training.seed)
+    tokens = config.rows.tokens or config.model.length
+    if tokens > config.model.length:
+        raise UnmaskError(
+            f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions; "
+            f"set --rows.tokens {config.model.length} or less, or --length {tokens}."
+        )
+    if tokens < 8:
+        raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
+    return config, model
+
+
+def _micro_batch(rows: Rows) -> int:
+    ranks = distributed.ranks()
+    if rows.batch < 1 or rows.batch % ranks:
+        raise UnmaskError(
+            f"A batch of {rows.batch} rows cannot be shared by {ranks} processes; use a multiple of {ranks}."
+        )
+    share = rows.batch // ranks
+    if rows.micro_batch is not None and rows.micro_batch < 1:
+        raise UnmaskError("--micro-batch must be at least 1.")
+    return min(rows.micro_batch or share, share)
+
+
+def _term(key: str) -> str:
+    kind, _, rest = key.partition("/")
+    return rest if kind == "loss" else kind
+
+
+def plateau(result: dict[str, float], baseline: dict[str, float]) -> str | None:
+    """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
+    loss, floor = result.get("loss/mlm"), baseline.get("loss/mlm")
+    if loss is None or floor is None or loss < 0.97 * floor:
+        return None
+    return (
+        f"The held-out masked-word loss, {loss:.2f}, is that of word frequencies alone ({floor:.2f}): the model "
+        "has not begun to use the context. Train longer, lower the learning rate, or lengthen the warm-up."
+    )

@@ -1,0 +1,102 @@
+"""Every run that has a name, as a function that returns its config; nothing but choices.
+
+The command line looks names up here (`bert-mini` is `bert_mini`) and overrides fields: `unmask pretrain bert-mini
+--lr 5e-4`. A variant of your own is a function too: call one of these and `replace` what differs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from unmask.errors import unknown
+from unmask.models.bert import SIZES, Bert
+from unmask.pretrain import Objectives, Pretraining, Rows
+from unmask.train.optim import Optimizer, Schedule
+from unmask.train.trainer import Training
+
+
+def bert_tiny() -> Pretraining:
+    """2 layers of 128 (4 M parameters): minutes on a laptop."""
+    return _small("tiny", lr=3e-3)
+
+
+def quickstart() -> Pretraining:
+    """The tour: bert-tiny on hidden words alone, which a few minutes are best spent on."""
+    return bert_tiny().replace(objectives={"sentences": "none"})
+
+
+def bert_mini() -> Pretraining:
+    """4 layers of 256 (11 M parameters): minutes to hours on a CPU."""
+    return _small("mini", lr=1e-3)
+
+
+def bert_small() -> Pretraining:
+    """4 layers of 512 (29 M parameters): hours on a CPU, minutes on a GPU."""
+    return _small("small", lr=7e-4)
+
+
+def bert_medium() -> Pretraining:
+    """8 layers of 512 (41 M parameters): a GPU, or a day of CPU."""
+    return _small("medium", lr=5e-4)
+
+
+def bert_base() -> Pretraining:
+    """12 layers of 768 (110 M parameters), batch 256, learning rate 1e-4: as published."""
+    return _published("base")
+
+
+def bert_large() -> Pretraining:
+    """24 layers of 1,024 (340 M parameters), batch 256, learning rate 1e-4: as published."""
+    return _published("large")
+
+
+def _small(size: str, lr: float) -> Pretraining:
+    """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart)."""
+    return Pretraining(
+        model=Bert(length=128, dropout=0.0, attention_dropout=0.0).replace(**SIZES[size]),
+        objectives=Objectives(sentences="next"),
+        rows=Rows(batch=32),
+        training=Training(
+            minutes=30.0,
+            optimizer=Optimizer(lr=lr),
+            schedule=Schedule(warmup=0.06),
+        ),
+    )
+
+
+def _published(size: str) -> Pretraining:
+    """Devlin et al. 2018, appendix A.2: 1,000,000 steps of 256 rows, of which 10,000 warm up."""
+    return Pretraining(
+        model=Bert(length=512).replace(**SIZES[size]),
+        objectives=Objectives(sentences="next"),
+        rows=Rows(batch=256, micro_batch=16, workers=4),
+        training=Training(
+            steps=1_000_000,
+            optimizer=Optimizer(lr=1e-4),
+            schedule=Schedule(warmup=0.01),
+            log_every=100,
+            evaluate_every=10_000,
+            save_every=10_000,
+        ),
+    )
+
+
+def names() -> dict[str, str]:
+    """Recipe name -> its first line of documentation."""
+    return {
+        name.replace("_", "-"): inspect.getdoc(function) or ""
+        for name, function in globals().items()
+        if inspect.isfunction(function)
+        and function.__module__ == __name__
+        and not name.startswith("_")
+        and function.__annotations__.get("return") == "Pretraining"
+    }
+
+
+def find(name: str) -> Pretraining:
+    """The config of a recipe by its name. Raises UnmaskError naming the nearest for one that does not exist."""
+    if name not in names():
+        raise unknown("recipe", name, names())
+    function: Callable[[], Pretraining] = globals()[name.replace("-", "_")]
+    return function()

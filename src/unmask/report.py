@@ -1,0 +1,124 @@
+"""report.html of a run: its curves beside what word frequencies alone reach, its guesses, its configuration."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from unmask import samples
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+from unmask.pretrain import plateau
+from unmask.train import report
+from unmask.train.metrics import read as read_metrics
+
+TERMS = {"mlm": "masked words", "nsp": "next sentence", "sop": "sentence order"}
+
+
+def write_report(folder: Path) -> Path:
+    """Write the report of whatever run lies in `folder`. Raises UnmaskError where none does."""
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no folder {folder}.")
+    if (folder / "quickstart.json").exists():
+        from unmask.quickstart import write_quickstart
+
+        return write_quickstart(folder)
+    if (folder / "results.json").exists():
+        from unmask.finetune_report import write_report as write_finetuning
+
+        return write_finetuning(folder)
+    if (folder / "metrics.jsonl").exists():
+        return write_pretraining(folder)
+    raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
+
+
+def write_pretraining(folder: Path) -> Path:
+    """Write report.html from a pre-training run's files; while it runs, too."""
+    run = run_facts(folder)
+    subtitle = f"{run.get('recipe') or 'pre-training'} · {run.get('parameters', 0) / 1e6:.1f} M parameters"
+    return report.write(folder, f"Pre-training: {folder.name}", pretraining_sections(folder, run), subtitle=subtitle)
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """run.json of a run, from its newest checkpoint where the run has not ended."""
+    places = [folder / "run.json", *sorted((folder / "checkpoints").glob("step-*/run.json"), reverse=True)]
+    found = next((place for place in places if place.exists()), None)
+    return read_json(found) if found else {}
+
+
+def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Section]:
+    """The parts of the page, for this report and for pages that contain it."""
+    train, heldout = read_metrics(folder / "metrics.jsonl", "train"), read_metrics(folder / "metrics.jsonl", "heldout")
+    baseline = run.get("baseline", {})
+    sections: list[report.Section] = []
+    last = heldout[-1] if heldout else {}
+    stuck = plateau(last, baseline) if last.get("step", 0) > 0 else None
+    if stuck:
+        sections.append(report.Text([stuck], kind="warning"))
+    if "loss/mlm" in last:
+        sections.append(_against_frequencies(last, baseline))
+    for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
+        sections += _curves(term, train, heldout, baseline)
+    sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
+    sections.append(report.Chart("Real tokens per second", [_series("tokens/s", train, "tokens_per_second")]))
+    shown = samples.read(folder)
+    if shown:
+        sections.append(_samples(shown))
+    for corpus in run.get("corpora", []):
+        manifest = Path(corpus) / "manifest.json"
+        if manifest.exists():
+            sections.append(_corpus(corpus, read_json(manifest)))
+    if run:
+        sections.append(report.Facts("Configuration", _flat(run["config"]), folded=True))
+    return sections
+
+
+def _against_frequencies(last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
+    rows = [["this model", last["mlm/correct"], last["loss/mlm"], math.exp(last["loss/mlm"])]]
+    if baseline:
+        loss = baseline["loss/mlm"]
+        rows.append(["word frequencies alone, no context", baseline["mlm/correct"], loss, math.exp(loss)])
+    note = "Accuracy is the share of hidden tokens whose first guess is right; loss is in nats."
+    return report.Table("Hidden words of held-out documents", ["", "accuracy", "loss", "perplexity"], rows, note=note)
+
+
+def _curves(term: str, train: list, heldout: list, baseline: dict[str, float]) -> list[report.Section]:
+    name = TERMS.get(term, term)
+    floor = {"word frequencies alone": baseline[f"loss/{term}"]} if f"loss/{term}" in baseline else {}
+    charts: list[report.Section] = []
+    for what, key, floors in (("loss", f"loss/{term}", floor), ("accuracy", f"{term}/correct", {})):
+        lines = [_series("training", train, key), _series("held-out", heldout, key)]
+        charts.append(report.Chart(f"{name.capitalize()}: {what}", lines, floors=floors))
+    return charts
+
+
+def _series(name: str, rows: list[dict[str, Any]], key: str) -> report.Series:
+    return report.Series(name, [(row["step"], row[key]) for row in rows if key in row])
+
+
+def _samples(lines: list[dict[str, Any]], most: int = 6) -> report.Samples:
+    """Guesses at a few steps spread over the run, the last one included."""
+    picked = [lines[round(i * (len(lines) - 1) / max(1, most - 1))] for i in range(min(most, len(lines)))]
+    found, expected = [], {}
+    for number, sample in enumerate(lines[-1]["samples"]):
+        lines_with = [line for line in picked if number < len(line["samples"])]
+        answers = [(f"step {line['step']:,}", line["samples"][number]["guesses"]) for line in lines_with]
+        found.append(report.Sample(sample["text"], answers))
+        expected[sample["text"]] = sample["expected"]
+    return report.Samples("What it guesses, as it learns", found, expected)
+
+
+def _corpus(folder: str, manifest: dict[str, Any]) -> report.Facts:
+    values: dict[str, Any] = {}
+    for split, facts in manifest["splits"].items():
+        values |= {f"{split}: {what}": facts[what] for what in ("documents", "sentences", "tokens")}
+    values |= {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
+    return report.Facts(f"Corpus {folder}", values)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat

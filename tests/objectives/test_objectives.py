@@ -1,0 +1,210 @@
+"""Masked words, next sentence and sentence order: rates, labels, lengths, and the loss they give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.data.collate import pack
+from unmask.errors import UnmaskError
+from unmask.models.bert import Bert
+from unmask.objectives import Joint, MaskedLM, NextSentence, SentenceOrder
+from unmask.objectives.language_modeling import runs
+from unmask.types import Batch, Document, Example
+
+CLS, SEP, MASK, VOCABULARY = 2, 3, 4, 500
+
+
+def join(first, second=None, length=None):
+    """[CLS] a [SEP] (b [SEP]), as a tokenizer does it."""
+    parts = [[CLS], first, [SEP]] + ([second, [SEP]] if second is not None else [])
+    segments = [0] * (len(first) + 2) + ([1] * (len(second) + 1) if second is not None else [])
+    tokens = np.concatenate([np.asarray(p, dtype=np.int64) for p in parts])
+    assert length is None or len(tokens) <= length
+    return tokens, np.array(segments)
+
+
+def masked(**changes):
+    values = {"mask": MASK, "specials": range(5), "vocabulary": VOCABULARY, "join": join} | changes
+    return MaskedLM(**values)
+
+
+def documents(count, rng, sentences=12):
+    """Documents whose every token tells which document and sentence it came from."""
+    out = []
+    for d in range(count):
+        lengths = rng.integers(3, 20, size=sentences)
+        out.append(Document([rng.integers(5, VOCABULARY, size=n).astype(np.int32) for n in lengths], d))
+    return out
+
+
+def test_masking_keeps_the_published_rates():
+    rng = np.random.default_rng(0)
+    tokens = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4_000, 64)))
+    tokens[:, 0], tokens[:, -1] = CLS, SEP
+    batch = masked().corrupt(Batch(tokens), rng)
+    places, values = batch.targets["mlm"].places, batch.targets["mlm"].values
+    seen = batch.tokens.flatten()[places]
+    ordinary = 4_000 * 62
+    assert abs(len(places) / ordinary - 0.15) < 0.001
+    assert torch.equal(values, tokens.flatten()[places])
+    assert abs(float((seen == MASK).float().mean()) - 0.8) < 0.005
+    # A random token is the original one 1 time in 495.
+    assert abs(float((seen == values).float().mean()) - 0.1 - 0.1 / 495) < 0.005
+    changed = seen[(seen != MASK) & (seen != values)]
+    assert changed.min() >= 5
+    untouched = torch.ones(tokens.numel(), dtype=torch.bool)
+    untouched[places] = False
+    assert torch.equal(batch.tokens.flatten()[untouched], tokens.flatten()[untouched])
+
+
+def test_masking_is_dynamic_and_a_function_of_the_generator():
+    tokens = torch.from_numpy(np.random.default_rng(0).integers(5, VOCABULARY, size=(8, 32)))
+    one, two, other = (masked().corrupt(Batch(tokens), np.random.default_rng(s)) for s in (1, 1, 2))
+    assert torch.equal(one.tokens, two.tokens)
+    assert not torch.equal(one.targets["mlm"].places, other.targets["mlm"].places)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.booleans(), st.integers(0, 2**32 - 1))
+def test_specials_and_padding_are_never_targets(lengths, whole, seed):
+    rng = np.random.default_rng(seed)
+    continuation = np.arange(VOCABULARY) % 2 == 1 if whole else None
+    examples = [Example(*join(rng.integers(5, VOCABULARY, size=n))) for n in lengths]
+    batch = pack(examples, 32, 0)
+    after = masked(continuation=continuation).corrupt(batch, rng)
+    places = after.targets["mlm"].places
+    flat = batch.tokens.flatten()
+    assert (flat[places] >= 5).all()
+    assert (places.diff() > 0).all()
+    assert ((after.tokens.flatten() != flat).nonzero().flatten()[:, None] == places).any(1).all()
+    if not whole:  # at least one in each sequence, and the share within one of its expectation
+        begins = batch.starts.tolist()
+        for begin, example in zip(begins, examples, strict=True):
+            n = len(example.tokens)
+            count = int(((places >= begin) & (places < begin + n)).sum())
+            assert count >= 1
+            assert abs(count - max(1.0, 0.15 * (n - 2))) < 1
+
+
+def test_whole_words_are_hidden_together_at_the_same_rate():
+    rng = np.random.default_rng(3)
+    continuation = np.zeros(VOCABULARY, dtype=bool)
+    continuation[250:] = True
+    tokens = torch.from_numpy(rng.integers(5, VOCABULARY, size=(3_000, 60)))
+    tokens[:, 0] = CLS
+    batch = masked(continuation=continuation).corrupt(Batch(tokens), rng)
+    chosen = torch.zeros(tokens.shape, dtype=torch.bool).flatten()
+    chosen[batch.targets["mlm"].places] = True
+    chosen = chosen.view(tokens.shape)
+    follows = torch.from_numpy(continuation)[tokens]
+    follows[:, 1] = False  # after [CLS] a word begins whatever the piece
+    assert (chosen[:, 1:] == chosen[:, :-1])[follows[:, 1:]].all()
+    assert abs(float(chosen.sum()) / (3_000 * 59) - 0.15) < 0.005
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 25))
+def test_runs_lose_no_token_and_keep_the_limit(lengths, limit):
+    counter, sentences = 0, []
+    for n in lengths:
+        sentences.append(np.arange(counter, counter + n))
+        counter += n
+    out = runs(sentences, limit)
+    assert all(0 < len(run) <= limit for run in out)
+    assert np.concatenate([np.arange(0), *out]).tolist() == list(range(counter))
+
+
+def test_next_sentence_pairs_are_the_published_ones():
+    rng = np.random.default_rng(0)
+    docs = documents(60, rng)
+    examples = [e for seed in range(30) for e in NextSentence(join).sample(docs, 64, np.random.default_rng(seed))]
+    labels = np.array([e.targets["nsp"][1][0] for e in examples])
+    # The true continuation is next half the time, less the pairs of which one sentence was left.
+    assert 0.40 < (labels == 0).mean() < 0.52
+    assert all(len(e.tokens) <= 64 for e in examples)
+    assert np.mean([len(e.tokens) == 64 for e in examples]) > 0.5
+    for example in examples:
+        assert example.targets["nsp"][0].tolist() == [0]
+        assert (example.tokens == SEP).sum() == 2
+        assert example.segments.max() == 1
+
+
+def test_a_true_pair_reads_on_and_a_random_one_comes_from_elsewhere():
+    docs = [Document([np.arange(5 + 40 * d + 4 * i, 9 + 40 * d + 4 * i) for i in range(10)], d) for d in range(8)]
+    for example in NextSentence(join, short=0.0).sample(docs, 128, np.random.default_rng(0)):
+        body = example.tokens[example.tokens >= 5]
+        second = example.tokens[(example.segments == 1) & (example.tokens >= 5)]
+        if example.targets["nsp"][1][0] == 0:
+            assert (np.diff(body) == 1).all()
+        else:
+            first = example.tokens[(example.segments == 0) & (example.tokens >= 5)]
+            assert (first[0] - 5) // 40 != (second[0] - 5) // 40
+
+
+def test_next_sentence_needs_two_documents():
+    one = [Document([np.arange(5, 9)], 0), Document([np.arange(5, 9)], 0)]
+    with pytest.raises(UnmaskError, match="at least two documents"):
+        NextSentence(join).sample(one, 32, np.random.default_rng(0))
+
+
+def test_sentence_order_swaps_half_of_the_pairs():
+    docs = [Document([np.arange(5 + 40 * d + 4 * i, 9 + 40 * d + 4 * i) for i in range(10)], d) for d in range(12)]
+    examples = [e for s in range(40) for e in SentenceOrder(join).sample(docs, 32, np.random.default_rng(s))]
+    pairs = [e for e in examples if e.targets]
+    swapped = np.mean([e.targets["sop"][1][0] for e in pairs])
+    assert 0.45 < swapped < 0.55
+    for example in pairs:
+        first = example.tokens[(example.segments == 0) & (example.tokens >= 5)]
+        second = example.tokens[(example.segments == 1) & (example.tokens >= 5)]
+        assert (first[0] > second[0]) == bool(example.targets["sop"][1][0])
+    assert all(len(e.tokens) <= 32 for e in examples)
+
+
+def tiny(heads):
+    rates = {"dropout": 0.0, "attention_dropout": 0.0}
+    config = Bert(vocabulary=VOCABULARY, dim=16, layers=2, heads=2, hidden=32, length=64, **rates)
+    model = config.build(heads)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=torch.Generator().manual_seed(parameter.numel()))
+    return model
+
+
+def test_joint_losses_are_sums_that_a_plain_forward_confirms():
+    rng = np.random.default_rng(0)
+    objective = Joint(NextSentence(join), masked())
+    model = tiny(objective.heads)
+    batch = objective.corrupt(pack(objective.sample(documents(6, rng), 48, rng), 48, 0), rng)
+    losses = objective.loss(model, batch)
+    assert set(losses) == {"nsp", "mlm"} == set(objective.weights)
+    logits = model.heads["mlm"](model(batch)).flatten(0, 1)
+    target = torch.full((logits.shape[0],), -100)
+    target[batch.targets["mlm"].places] = batch.targets["mlm"].values
+    torch.testing.assert_close(losses["mlm"].sum, F.cross_entropy(logits, target, reduction="sum"))
+    assert {k: loss.count for k, loss in losses.items()} == batch.counts
+    assert losses["nsp"].count == len(batch.starts)
+
+
+def test_packed_and_alone_give_the_same_loss():
+    rng = np.random.default_rng(0)
+    objective = Joint(NextSentence(join, short=0.8), masked())
+    model = tiny(objective.heads)
+    examples = objective.sample(documents(6, rng), 48, rng)
+    packed = objective.corrupt(pack(examples, 48, 0), rng)
+    assert packed.tokens.shape[0] < len(examples)
+    losses, alone = objective.loss(model, packed), {"nsp": 0.0, "mlm": 0.0}
+    flat, target = packed.tokens.flatten(), packed.targets["mlm"]
+    for example, begin in zip(examples, packed.starts.tolist(), strict=True):
+        end = begin + len(example.tokens)
+        inside = (target.places >= begin) & (target.places < end)
+        tokens, segments = flat[begin:end][None], torch.from_numpy(example.segments)[None]
+        batch = Batch(tokens, segments=segments, starts=torch.zeros(1, dtype=torch.long))
+        mlm = type(target)(target.places[inside] - begin, target.values[inside])
+        nsp = type(target)(torch.zeros(1, dtype=torch.long), torch.from_numpy(example.targets["nsp"][1]))
+        for name, loss in objective.loss(model, batch.with_targets(mlm=mlm, nsp=nsp)).items():
+            alone[name] += loss.sum.item()
+    for name, loss in losses.items():
+        assert loss.sum.item() == pytest.approx(alone[name], rel=1e-5)
