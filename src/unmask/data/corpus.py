@@ -86,16 +86,6 @@ class Corpus:
         return self._splits[name]
 
     def summary(self) -> str:
-        """What was built, in a few lines."""
-        lines = [f"Corpus {self.folder}: vocabulary of {self.manifest['vocabulary']:,} pieces."]
-        for name, split in self._splits.items():
-            counts = f"{split.documents:,} documents, {split.sentences:,} sentences, {split.tokens:,} tokens"
-            lines.append(f"  {name:8} {counts}")
-        dropped = {"duplicates": self.manifest["duplicates"], "empty documents": self.manifest["empty"]}
-        lines += [f"  {count:,} {what} dropped" for what, count in dropped.items() if count]
-        return "\n".join(lines)
-
-    def summary(self) -> str:
         """What the corpus holds, in a few lines."""
         facts = self.manifest
         lines = [f"{self.folder}: {facts['vocabulary']:,} pieces in the vocabulary, {self._bytes() / 1e6:,.1f} MB"]
@@ -164,13 +154,6 @@ class Split:
         """Every document, whole, in order."""
         for unit in self.units(np.iinfo(np.int64).max).tolist():
             yield self.read(unit)
-
-    def unigrams(self) -> np.ndarray:
-        """[V] int64: how often each id occurs."""
-        counts = np.zeros(self.vocabulary, dtype=np.int64)
-        for shard in self._shards:
-            counts += np.bincount(shard.tokens, minlength=self.vocabulary)
-        return counts
 
     def unigrams(self) -> np.ndarray:
         """[V] int64: how often each id occurs."""
