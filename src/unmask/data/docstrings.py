@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unmask.data import layout, markup
-from unmask.data.text import sentences
+from unmask.data.sentences import sentences
+from unmask.errors import unknown
 
 # What a base installation always holds, so that extras do not change the corpus: import name -> distribution.
 PACKAGES = {
@@ -39,6 +40,7 @@ PACKAGES = {
     "joblib": "joblib",
     "rich": "rich",
 }
+EVERYTHING = ("python", *PACKAGES)
 _STUBS = {"tokenizers", "safetensors"}  # documented in .pyi files; elsewhere stubs repeat the source
 _MATHEMATICAL = {"sympy", "mpmath"}  # `x` is a formula in their documentation
 _SKIPPED_FOLDERS = re.compile(
@@ -63,8 +65,14 @@ class Passage:
 
 
 @functools.cache
-def passages(packages: tuple[str, ...] = ("python", *PACKAGES)) -> tuple[Passage, ...]:
-    """Every passage of these packages, in a fixed order; "python" is the standard library. Kept in memory."""
+def passages(packages: tuple[str, ...] = EVERYTHING) -> tuple[Passage, ...]:
+    """Every passage of these packages, in a fixed order; "python" is the standard library. Kept in memory.
+
+    Raises UnmaskError for a package that is not one of `EVERYTHING`.
+    """
+    for package in packages:
+        if package not in EVERYTHING:
+            raise unknown("package of the embedded corpus", package, EVERYTHING)
     files = [file for package in packages for file in _files(package)]
     # Every worker takes each n-th of the files ordered by size, so that all finish at about the same time.
     largest_first = sorted(files, key=lambda file: (-os.path.getsize(file[1]), file))

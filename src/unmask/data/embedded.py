@@ -6,11 +6,11 @@ import hashlib
 import importlib.metadata
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from unmask.data import markup
-from unmask.data.docstrings import PACKAGES, passages
+from unmask.data.docstrings import EVERYTHING, PACKAGES, passages
 from unmask.data.text import TextDocument
 
 
@@ -33,14 +33,16 @@ class PackageFacts:
     bytes: int
 
 
-def documents(exclude: Callable[[str], bool] | None = None) -> Iterator[TextDocument]:
+def documents(
+    exclude: Callable[[str], bool] | None = None, *, packages: Sequence[str] = EVERYTHING
+) -> Iterator[TextDocument]:
     """The documentation, one module, class or topic a document, in a fixed order; paragraphs are lines.
 
     A paragraph that repeats an earlier one is dropped. `exclude(source)` holds documents out: they do not
     appear, and neither does any sentence that occurs in one of them. The part of a source before the colon
     is the package that it documents.
     """
-    everything = passages()
+    everything = passages(tuple(packages))
     held = [exclude is not None and exclude(passage.source) for passage in everything]
     held_sentences = {
         _key(sentence)
@@ -62,13 +64,13 @@ def documents(exclude: Callable[[str], bool] | None = None) -> Iterator[TextDocu
             yield TextDocument("\n".join(lines), passage.source)
 
 
-def code_mentions() -> Iterator[TaggedSentence]:
+def code_mentions(*, packages: Sequence[str] = EVERYTHING) -> Iterator[TaggedSentence]:
     """Sentences whose author marked code that looks like a plain word, without the marks: which words are code?
 
     6 to 50 words, punctuation apart; no sentence twice; none with code that its author left unmarked.
     """
     seen: set[str] = set()
-    for passage in passages():
+    for passage in passages(tuple(packages)):
         for sentence in (s for paragraph in passage.paragraphs for s in paragraph):
             tagged = tag(sentence, passage.source)
             key = _key(sentence)
@@ -83,10 +85,10 @@ def heldout(source: str, fraction: float, salt: str = "") -> bool:
     return int.from_bytes(digest[:8], "big") < fraction * 2**64
 
 
-def facts() -> dict[str, PackageFacts]:
+def facts(*, packages: Sequence[str] = EVERYTHING) -> dict[str, PackageFacts]:
     """Package -> its version and how much it gives; the corpus is a function of these versions."""
     counts: dict[str, list[int]] = {}
-    for document in documents():
+    for document in documents(packages=packages):
         count = counts.setdefault(document.source.partition(":")[0], [0, 0, 0])
         for i, more in enumerate((1, len(document.text.split()), len(document.text.encode()))):
             count[i] += more
@@ -98,9 +100,14 @@ def version(package: str) -> str:
     return platform.python_version() if package == "python" else importlib.metadata.version(PACKAGES[package])
 
 
-_WORD = re.compile(r"\w+(?:[-'’./]\w+)*|[^\w\s]")
-_UNMARKED_CODE = re.compile(r"\w_|_\w|\w\(|\w\.\w|[a-z][A-Z]|\w=|^[A-Z]{2,}Error$|[a-z]Error\b|\b(?:None|True|False)\b")
+_WORD = re.compile(r"['’]s\b|\w+(?:[-'’./]\w+)*|[^\w\s]")
+# Signs of code without markup: underscores, calls, dotted or capitalised names, constants, variables, literals, shapes.
+_UNMARKED_CODE = re.compile(
+    r"\w_|_\w|\w\(|\w\.\w|[a-z][A-Z]|[a-z]Error\b|\b(?:None|True|False)\b|(?<![\w'’-])[b-zB-HJ-Z](?![\w-])|"
+    r"(?<!\w)'[^' ]+'|[=<>{}\[\]/*+]|,\)"
+)
 _CONSTANTS = {"none", "true", "false", "nan", "inf", "self"}
+_LONGEST_CODE = 4  # words and punctuation marks; longer code is an expression, which nobody takes for prose
 
 
 def tag(sentence: str, source: str) -> TaggedSentence | None:
@@ -111,18 +118,20 @@ def tag(sentence: str, source: str) -> TaggedSentence | None:
     tags: list[bool] = []
     for i, piece in enumerate(re.split(f"[{markup.OPEN}{markup.CLOSE}]", sentence)):
         is_code = i % 2 == 1
-        if not is_code and _UNMARKED_CODE.search(piece):
-            return None
         found = _WORD.findall(piece)
+        if len(found) > _LONGEST_CODE if is_code else _UNMARKED_CODE.search(piece):
+            return None
         words.extend(found)
         tags.extend([is_code] * len(found))
-    looks_plain = any(
-        t and w.isalpha() and w.isascii() and len(w) > 2 and w[1:].islower() and w.lower() not in _CONSTANTS
-        for w, t in zip(words, tags, strict=True)
-    )
-    if not looks_plain or not 6 <= len(words) <= 50:
+    if not 6 <= len(words) <= 50 or not any(t and _looks_plain(w) for w, t in zip(words, tags, strict=True)):
         return None
     return TaggedSentence(tuple(words), tuple(tags), source)
+
+
+def _looks_plain(word: str) -> bool:
+    """Whether nothing but the sentence around it can tell that a word is code."""
+    letters = len(word) > 2 and word.isascii() and word.isalpha()
+    return letters and word[1:].islower() and word.lower() not in _CONSTANTS
 
 
 _NOT_ALPHANUMERIC = re.compile(r"[\W_\ue000-\ue003]+")

@@ -29,7 +29,7 @@ _CITATION = r"\[(?:\d+|[A-Z][\w+]*\d{2,4}\w?|#\w*)\](?:_|(?=[\s.,;)]|$))"
 _OUTSIDE_CODE: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"!\[[^\]]*\]\([^)]*\)"), ""),  # Markdown image
     (re.compile(r"\[([^\]]+)\]\((?:https?:|[./#\w])[^)\s]*\)"), r"\1"),  # Markdown link
-    (re.compile(rf"(?<!\b(?:in|In|of|by|to|at))(?<!\b(?:see|See|and))(?<!from)(?<!with)\s+{_CITATION}"), ""),
+    (re.compile(rf"(?<!\b(?:in|In|of|by|to|at) )(?<!\b(?:see|See|and) )(?<!\b(?:from|with) ){_CITATION}"), ""),
     (re.compile(_CITATION), LOST),  # what is left is part of its sentence
     (re.compile(r"(?<![\w|])\|(\w[\w .-]*)\|_?(?![\w|])"), r"\1"),  # substitution
     (re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]+?)(?<=[^\s*])\1(?![\w*])"), EMPHASIS + r"\2"),
@@ -59,7 +59,7 @@ def inline(text: str, *, backticks_are_formulas: bool = False) -> str:
     pieces = _CODE.split(_SPAN.sub(spoken, text))
     for pattern, replacement in _OUTSIDE_CODE:
         pieces[::2] = [pattern.sub(replacement, piece) for piece in pieces[::2]]
-    return " ".join("".join(pieces).split())
+    return re.sub(r" ([.,;:!?)])", r"\1", " ".join("".join(pieces).split()))
 
 
 def plain(text: str) -> str:
@@ -97,11 +97,10 @@ _FUNCTION_WORDS = frozenset(
 )
 _FRAGMENT = re.compile(r"(?:where|and|or|which|but|so|that|than|is|are|was|has)\b")
 _DANGLING = re.compile(r"\b(?:a|an|the|of|to|in|is|are|be|by|for|if|or|and|at|as|with|from|that|than|e\.g\.|i\.e\.)$")
-_BOILERPLATE = re.compile(
-    r"copyright|all rights reserved|licen[sc]e|warranty|\.\.\.$|\bet al\b|\bdoi\b|\bpp\b|\bvol\.|\bisbn\b|arxiv|press,|"
-    r"\btodo\b|\bfixme\b|\bxxx\b|#\s|^\W*see also\b|@\w+\.|:$",
-    re.IGNORECASE,
-)
+_BOILERPLATE = (
+    "copyright", "all rights reserved", "license", "licence", "warranty", "et al", " doi", "isbn", "arxiv", "press,",
+    "todo", "fixme", "xxx", "# ", " pp.", " vol.", "...", "see also",
+)  # fmt: skip
 _CODE_LIKE = re.compile(
     r"[{}\\|=^~$%]|>>|<<|->|::|\w\(\)|\b0x|[<>]=?\s|__|`|\[\d|\*\*|\*\w|\w\*|^\W*[,;:]|[a-z]\.[a-z]"
 )
@@ -113,6 +112,7 @@ _LONGEST = 800  # characters
 def _is_prose(sentence: str) -> bool:
     """Whether a marked sentence reads as English: enough plain words, some function words, little else."""
     text = plain(sentence)
+    lowered = text.lower()
     outside = plain(_CODE.sub("code", sentence))
     words = _WORD.findall(outside)
     if LOST in sentence or len(words) < 4 or len(text) > min(_LONGEST, 14 * len(text.split())):
@@ -125,7 +125,8 @@ def _is_prose(sentence: str) -> bool:
         and letters >= 0.88 * len(outside)
         and code <= 0.5 * len(text)
         and not _CODE_LIKE.search(outside)
-        and not _BOILERPLATE.search(text)
+        and not text.endswith(":")
+        and not any(phrase in lowered for phrase in _BOILERPLATE)
         and not _FRAGMENT.match(outside)
         and not _DANGLING.search(outside)
         and all(outside.count(left) == outside.count(right) for left, right in ("()", "[]"))
