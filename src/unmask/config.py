@@ -90,7 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UnmaskError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UnmaskError(f"{path} cannot be read: {error}.") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise UnmaskError(f"{path} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise UnmaskError(f"{path} must hold a JSON object, not a {type(value).__name__}.")

@@ -28,12 +28,18 @@ from unmask.models.table import Names, Table
 TABLES: dict[str, Table] = {table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA)}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
-# Fields of config.json that do not change what an encoder computes.
+# Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
-    """_name_or_path architectures bos_token_id directionality dtype eos_token_id finetuning_task
-    gradient_checkpointing id2label label2id language max_length model_type name num_labels output_past pad_token_id
-    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type problem_type
-    sep_token_id cls_token_id torch_dtype transformers_version unmask_heads use_cache""".split()
+    """
+    _attn_implementation_autoset _name_or_path architectures bos_token_id cls_token_id directionality dtype eos_token_id
+    eos_token_ids finetuning_task gradient_checkpointing id2label label2id language model_max_length model_type name
+    num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type return_dict
+    sentence_transformers sep_token_id task_specific_params tokenizer_class torch_dtype torchscript
+    transformers_version unmask_heads use_bfloat16 use_cache use_return_dict xla_device
+    decoder_start_token_id diversity_penalty length_penalty max_length num_beam_groups num_beams num_return_sequences
+    repetition_penalty temperature top_k top_p typical_p
+    """.split()  # noqa: SIM905 (a list of this length, one name a line, hides the page)
 )
 
 
@@ -60,21 +66,25 @@ class Loaded:
         return f"Parts {'; '.join(parts)}." if parts else ""
 
 
-def save(
-    folder: Path | str, model: Model, tokenizer: Tokenizer | None = None, *, labels: Sequence[str] = ()
-) -> None:
+def save(folder: Path | str, model: Model, tokenizer: Tokenizer | None = None, *, labels: Sequence[str] = ()) -> None:
     """Write a folder that `transformers` opens: config, weights, tokenizer, then a manifest of checksums.
 
     labels  class names of a classification or tagging head, in the order of its outputs
+
+    Raises UnmaskError, before anything is written, for a model that no table describes or another number of labels,
+    and where the folder cannot be written.
     """
     folder = Path(folder)
-    table = _table_of(model.config)
-    # Before anything changes: a folder without a manifest is unsealed, a stale manifest would call it damaged.
-    (folder / MANIFEST).unlink(missing_ok=True)
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
+    config = json.dumps(_config_json(_table_of(model.config), model, labels), indent=2, ensure_ascii=False) + "\n"
     with atomic(folder / "model.safetensors") as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
-    write_text(folder / "config.json", json.dumps(_config_json(table, model, labels), indent=2, ensure_ascii=False) + "\n")
+        try:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # the library's name for a full disk
+            raise OSError(str(error)) from error
+        # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
+        (folder / MANIFEST).unlink(missing_ok=True)
+    write_text(folder / "config.json", config)
     if tokenizer is not None:
         tokenizer.save(folder)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
@@ -102,10 +112,17 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     labels = _labels(values, folder)
     stored = _stored_heads(table, tensors, values, len(labels))
     wanted = dict(heads) if heads is not None else stored
-    model = config.build(heads=wanted, seed=seed)  # type: ignore[attr-defined]
-    if heads is None and "pooler" in _parts(table, tensors) and model.pooler is None:
-        model = config.build(heads=wanted, seed=seed, pooler=True)  # type: ignore[attr-defined]
+    for head in wanted.keys() - table.heads.keys():
+        raise unknown("head", head, table.heads)
+    pooler = heads is None and "pooler" in _parts(table, tensors)
+    try:
+        model = config.build(heads=wanted, seed=seed, pooler=pooler)  # type: ignore[attr-defined]
+    except (UnmaskError, RuntimeError, MemoryError) as error:
+        raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {error}") from None
     new, dropped = _fill(table, model, tensors, keep=set(stored), folder=folder)
+    if heads is None and (new or dropped):
+        parts = ", ".join(sorted({*new, *dropped}))
+        raise UnmaskError(f"{folder}: the weights of {parts} are not whole. Restore the folder from a copy.")
     tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in ("tokenizer.json", "vocab.txt")) else None
     vocabulary = getattr(config, "vocabulary", None)
     if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:
@@ -170,8 +187,9 @@ def _read_config(table: Table, values: Mapping[str, Any], folder: Path) -> Confi
 def _config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str, Any]:
     heads = frozenset(model.heads)
     config = model.config.to_dict()
+    theirs_has = frozenset("classification" if head == "regression" else head for head in heads)  # one class, there
     values: dict[str, Any] = {
-        "architectures": [name for name, has in table.architectures.items() if has == heads][:1],
+        "architectures": [name for name, has in table.architectures.items() if has == theirs_has][:1],
         "model_type": table.model_type,
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
@@ -183,7 +201,10 @@ def _config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str,
         names = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
         if len(names) != outputs:
             raise UnmaskError(f"The {name} head has {outputs} outputs but {len(names)} label names were given.")
-        values |= {"id2label": {str(i): n for i, n in enumerate(names)}, "label2id": {n: i for i, n in enumerate(names)}}
+        values |= {
+            "id2label": {str(i): n for i, n in enumerate(names)},
+            "label2id": {n: i for i, n in enumerate(names)},
+        }
     if "classification" in heads:
         values["problem_type"] = "single_label_classification"
     if "regression" in heads:
@@ -215,7 +236,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     elif list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
         raise UnmaskError(
             f"{folder} holds its weights as a pickle, which could run a stranger's code and is never opened here. "
-            "Where you trust it, convert it: transformers.AutoModel.from_pretrained(folder).save_pretrained(new_folder)."
+            "Where you trust it, convert it: transformers.AutoModel.from_pretrained(here).save_pretrained(there)."
         )
     else:
         raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
@@ -281,8 +302,7 @@ def _parts(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:
     return {
         part
         for part, names in candidates.items()
-        if any(key == theirs or key.startswith(theirs + ".") for _, theirs in names for key in tensors)
-        and all(any(key == theirs or key.startswith(theirs + ".") for key in tensors) for _, theirs in names)
+        if all(theirs in tensors or theirs + ".weight" in tensors for _, theirs in names)
     }
 
 
@@ -291,23 +311,19 @@ def _stored_heads(
 ) -> dict[str, int]:
     """Head -> outputs, of the heads that the folder holds. Where several share their names, config.json decides."""
     found = _parts(table, tensors) - {"pooler"}
-    said = values.get("unmask_heads")
-    architecture = (values.get("architectures") or [""])[0]
-    meant = frozenset(said) if isinstance(said, list) else table.architectures.get(architecture, frozenset())
+    said, classes = values.get("unmask_heads"), values.get("architectures")
+    architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
+    meant = frozenset(map(str, said)) if isinstance(said, list) else table.architectures.get(architecture, frozenset())
     if "classification" in meant and (values.get("problem_type") == "regression" or labels == 1):
         meant = meant - {"classification"} | {"regression"}
     heads: dict[str, int] = {}
-    for head in sorted(found):
-        rivals = {other for other in found if table.heads[other] and _theirs(table, other) & _theirs(table, head)}
-        if len(rivals) > 1 and head not in meant and (rivals & meant or head != min(rivals)):
+    for head in sorted(found, key=lambda head: (head not in meant, head)):
+        names = {theirs: ours for ours, theirs in table.heads[head]}
+        if any(names.keys() & {theirs for _, theirs in table.heads[rival]} for rival in heads):
             continue
-        outputs = [tensors[t + ".weight"].shape[0] for _, t in table.heads[head] if t + ".weight" in tensors]
-        heads[head] = 0 if head == "mlm" else outputs[-1]
+        outputs = [tensors[theirs + ".weight"].shape[0] for theirs, ours in names.items() if ours.endswith(".output")]
+        heads[head] = outputs[0] if outputs else 0
     return heads
-
-
-def _theirs(table: Table, head: str) -> set[str]:
-    return {theirs for _, theirs in table.heads[head]}
 
 
 def _fill(
@@ -323,14 +339,18 @@ def _fill(
         if ours is None:
             part = _owner(table, key)
             if part is None:
-                raise UnmaskError(f"{folder}: the weights have a key '{key}' that no rule of '{table.model_type}' names.")
+                raise UnmaskError(
+                    f"{folder}: the weights have a key '{key}' that no rule of '{table.model_type}' names."
+                )
             dropped.add(part)
             continue
         if ours not in parameters:
             raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
+        if not tensor.is_floating_point():
+            raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} numbers; quantised weights cannot be read.")
         if parameters[ours].shape != tensor.shape:
             if ours.startswith("heads."):
-                dropped.add(ours.split(".")[1])
+                dropped.add(_part(ours))
                 continue
             raise UnmaskError(
                 f"{folder}: '{key}' has the shape {list(tensor.shape)}, but config.json asks for "
@@ -340,11 +360,18 @@ def _fill(
             parameters[ours].copy_(tensor)
         filled.add(ours)
     missing = [name for name in parameters if name not in filled]
+    begun = {_part(name) for name in filled} - dropped
     for name in missing:
-        if not name.startswith(("heads.", "pooler.")):
+        if not name.startswith(("heads.", "pooler.")) or _part(name) in begun:
             raise UnmaskError(f"{folder}: the weights lack '{_rename(name, rules, 0) or name}'.")
-    new = {name.split(".")[1] if name.startswith("heads.") else "pooler" for name in missing}
+    new = {_part(name) for name in missing}
     return tuple(sorted(new)), tuple(sorted(dropped))
+
+
+def _part(name: str) -> str:
+    """The head that a parameter of ours belongs to, or what else of the model."""
+    first, second = name.split(".")[:2]
+    return second if first == "heads" else first
 
 
 def _owner(table: Table, key: str) -> str | None:
