@@ -341,6 +341,8 @@ def _conll(path: Path, word: str | None, tag: str | None) -> Dataset:
     close()
     if not rows:
         raise UnmaskError(f"{path} has no sentences.")
+    if len(rows) == 1 and any(" " in word.strip() for word in rows[0].words):
+        raise UnmaskError(f"{path} has no blank line between sentences, and texts for words: it is a table, not CoNLL.")
     return Dataset(path, tuple(rows), {"words": f"column {word}", "tags": f"column {tag or width}"})
 
 

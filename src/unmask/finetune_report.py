@@ -1,0 +1,86 @@
+"""The results of a fine-tuning run for a reader: the table of seeds on the terminal, and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask.config import read_json
+from unmask.train import report
+from unmask.train.metrics import read as read_metrics
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html from the results.json, run.json and metrics.jsonl of a folder."""
+    results = read_json(folder / "results.json")
+    run = read_json(folder / "run.json")["config"]
+    sections: list[report.Section] = [report.Text(results["notes"])]
+    sections += [_table(results, split) for split in results["baseline"]]
+    sections += _charts(results, folder)
+    if results["classes"]:
+        sections.append(_classes(results["classes"]))
+    sections.append(report.Facts("Configuration", _flat(run), folded=True))
+    subtitle = f"{run['model']} on {run['rows']['train']}, {len(results['seeds'])} seeds"
+    return report.write(folder, f"Fine-tuned for {results['task']}", sections, subtitle=subtitle)
+
+
+def render_result(results: Mapping[str, Any]) -> str:
+    """Metrics by seed, their mean and spread, and the baseline, as a table of text for each split."""
+    lines = []
+    for split in results["baseline"]:
+        names, rows = _rows(results, split)
+        lines.append(f"{split:<10}" + "".join(f"{name:>11}" for name in names))
+        lines += [f"{head:<10}" + "".join(f"{value:11.4f}" for value in values) for head, *values in rows]
+    return "\n".join(lines)
+
+
+def shown(values: Mapping[str, float]) -> str:
+    """Metrics in a sentence."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+
+
+def _rows(results: Mapping[str, Any], split: str) -> tuple[list[str], list[list[Any]]]:
+    """Names of the metrics, and the rows of the table: a head and a value for each."""
+    baseline, summary, seeds = results["baseline"][split], results["summary"][split], results["seeds"]
+    names = [name for name in seeds[0][split] if name in baseline]
+    rows = [[f"seed {run['seed']}", *(run[split][name] for name in names)] for run in seeds]
+    if len(seeds) > 1:
+        rows += [[kind, *(summary[name][kind] for name in names)] for kind in ("mean", "std", "worst")]
+    return names, [*rows, ["baseline", *(baseline[name] for name in names)]]
+
+
+def _table(results: Mapping[str, Any], split: str) -> report.Table:
+    names, rows = _rows(results, split)
+    note = f"The model of seed {results['kept']} is in the folder: its {results['metric']} on the dev rows is best."
+    return report.Table(f"Scores on the {split} rows", ["", *names], rows, note=note)
+
+
+def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
+    """How the metric and the losses of each seed went."""
+    metric = results["metric"]
+    values, losses = [], []
+    for run in results["seeds"]:
+        name, path = f"seed {run['seed']}", folder / "seeds" / str(run["seed"]) / "metrics.jsonl"
+        train, dev = read_metrics(path, "train"), read_metrics(path, "heldout")
+        values.append(report.Series(name, [(row["step"], row.get(metric)) for row in dev]))
+        key = f"loss/{results['task']}"
+        losses.append(report.Series(f"{name}, training", [(row["step"], row.get(key)) for row in train]))
+        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in dev]))
+    floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
+    return [report.Chart(f"{metric} on the dev rows", values, floors=floors), report.Chart("Loss", losses)]
+
+
+def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:
+    names = ("precision", "recall", "f1", "support")
+    rows: Sequence[Sequence[Any]] = [
+        [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
+    ]
+    return report.Table("Each class, on the dev rows", ["", *names], rows)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat

@@ -1,0 +1,408 @@
+"""Fine-tuning from rows on disk to a folder that `transformers` opens with equal logits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from unmask import huggingface
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.evaluation import evaluate, render_evaluation
+from unmask.finetune import FineTuning, finetune
+from unmask.finetune_report import render_result
+from unmask.fit import Examples, Fit, fit
+from unmask.models.bert import Bert
+from unmask.tasks import Classification, Encoded, Tagging
+from unmask.types import Example
+
+GOOD, BAD = ["good", "great", "lovely", "fine"], ["bad", "awful", "poor", "dull"]
+FILLER = ["the", "film", "was", "and", "it", "had", "a", "plot", "of", "some", "kind", "in", "which", "people", "talk"]
+SIZE = {"layers": 2, "dim": 32, "heads": 2, "hidden": 64, "dropout": 0.0, "attention_dropout": 0.0, "std": 0.1}
+
+
+def sentence(rng, word):
+    words = list(rng.choice(FILLER, rng.integers(3, 9)))
+    words.insert(int(rng.integers(len(words))), str(word))
+    return " ".join(words)
+
+
+def reviews(n, seed):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        word = rng.choice(GOOD if i % 2 else BAD)
+        rows.append((f"{sentence(rng, word)} n{seed}x{i}", "pos" if i % 2 else "neg"))
+    return rows
+
+
+def write_tsv(path, rows, head=("sentence", "label")):
+    path.write_text("\n".join("\t".join(row) for row in [head, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trunk")
+    texts = [" ".join([*GOOD, *BAD, *FILLER])] * 5
+    tokenizer = Tokenizer.train(texts, 200)
+    model = Bert(vocabulary=tokenizer.size, length=48, **SIZE).build()
+    huggingface.save(folder, model, tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    for name, n, seed in (("train", 96, 1), ("dev", 32, 2), ("test", 32, 3)):
+        write_tsv(folder / f"{name}.tsv", reviews(n, seed))
+    return folder
+
+
+def config(trunk, files, **fields):
+    changes = {"model": trunk, "train": files / "train.tsv", "dev": files / "dev.tsv"}
+    changes |= {"lr": 3e-3, "epochs": 12, "batch_size": 16, "precision": "fp32", "device": "cpu"}
+    return FineTuning().override({**changes, **fields})
+
+
+class Spy:
+    """A display that remembers."""
+
+    def __init__(self):
+        self.notes = []
+
+    def start(self, step, total): ...
+    def show(self, row): ...
+    def close(self): ...
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def run(trunk, files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "sentiment"
+    display = Spy()
+    result = finetune(config(trunk, files, test=files / "test.tsv", seeds=2), out, display=display)
+    return out, result, display
+
+
+def test_a_trivial_task_is_learned(run):
+    out, result, _ = run
+    assert result.summary["test"]["accuracy"]["mean"] > 0.9
+    assert result.baseline["test"]["accuracy"] == 0.5
+    assert [seed["seed"] for seed in result.seeds] == [0, 1]
+    accuracies = [seed["test"]["accuracy"] for seed in result.seeds]
+    assert result.summary["test"]["accuracy"]["std"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert result.summary["test"]["accuracy"]["worst"] == min(accuracies)
+    best = max(result.seeds, key=lambda seed: seed["dev"]["accuracy"])
+    assert result.kept == best["seed"]
+
+
+def test_what_is_said(run):
+    _, result, display = run
+    said = "\n".join(display.notes)
+    for part in ("text = sentence", "new: classification", "dropped: mlm, nsp", "neg 50.0%", "Baseline", "worst"):
+        assert part in said
+    table = render_result(result.to_dict())
+    assert table.splitlines()[0].split() == ["dev", "accuracy", "f1", "macro_f1", "mcc"]
+    assert "std" in table
+
+
+def test_the_folder_holds_everything_and_nothing_else(run):
+    out, result, _ = run
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        *("config.json", "model.safetensors", "manifest.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+        *("run.json", "results.json", "metrics.jsonl", "report.html", "seeds"),
+    }
+    assert {p.name for p in (out / "seeds").rglob("*") if p.is_file()} == {"metrics.jsonl"}
+    stored = json.loads((out / "results.json").read_text())
+    assert stored["kept"] == result.kept
+    assert stored["seeds"] == result.seeds
+    again = FineTuning.from_dict(json.loads((out / "run.json").read_text())["config"])
+    assert again.rows.length == 48
+    assert "Scores on the test rows" in (out / "report.html").read_text()
+
+
+def test_the_folder_opens_in_transformers_with_equal_logits(run):
+    transformers = pytest.importorskip("transformers")
+    out, _, _ = run
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+    assert type(theirs).__name__ == "BertForSequenceClassification"
+    assert theirs.config.id2label == {0: "neg", 1: "pos"}
+    assert theirs.config.problem_type == "single_label_classification"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    texts = ["the film was great", "a plot of awful kind in which people talk"]
+    with torch.no_grad():
+        logits = theirs(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+    loaded = huggingface.load(out)
+    from unmask.data.dataset import Row
+
+    task = Classification(loaded.labels)
+    encoded = task.encode([Row(text) for text in texts], loaded.tokenizer, 48)
+    ours = np.concatenate(task.answer_all(loaded.model, encoded, loaded.tokenizer.pad))
+    np.testing.assert_allclose(ours, logits.softmax(-1).numpy(), atol=1e-6)
+    assert logits.std() > 0.1
+
+
+def test_evaluating_the_folder_gives_the_score_of_the_run(run, files):
+    out, result, _ = run
+    scores = evaluate(out, files / "dev.tsv")
+    kept = next(seed for seed in result.seeds if seed["seed"] == result.kept)
+    for name, value in kept["dev"].items():
+        assert scores["metrics"][name] == pytest.approx(value, abs=1e-6)
+    assert scores["classes"]["pos"]["support"] == 16
+    assert "baseline" in render_evaluation(scores)
+
+
+def test_labels_by_number_or_other_capitals_are_understood(run, files, tmp_path):
+    out, _, _ = run
+    wanted = evaluate(out, files / "dev.tsv")["metrics"]
+    for names in ({"neg": "0", "pos": "1"}, {"neg": "NEG", "pos": "Pos"}):
+        rows = [(text, names[label]) for text, label in reviews(32, 2)]
+        assert evaluate(out, write_tsv(tmp_path / "dev.tsv", rows))["metrics"] == wanted
+    strange = write_tsv(tmp_path / "strange.tsv", [("a film", "meh"), ("a plot", "pos")])
+    with pytest.raises(UnmaskError, match="'meh'"):
+        evaluate(out, strange)
+
+
+def test_a_run_repeats_itself_from_its_seed(trunk, files, tmp_path):
+    first, second = (finetune(config(trunk, files, epochs=1), tmp_path / name) for name in "ab")
+    assert first.seeds == second.seeds
+    other = finetune(config(trunk, files, epochs=1, seed=5), tmp_path / "c")
+    assert other.seeds[0]["dev"]["loss"] != first.seeds[0]["dev"]["loss"]
+
+
+def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path):
+    display = Spy()
+    settings = config(trunk, files, epochs=0.2, lr=1e-12, from_scratch="yes", seed=3)
+    finetune(settings, tmp_path / "run", display=display)
+    assert any("from scratch" in note for note in display.notes)
+    fresh = Bert.build(huggingface.load(trunk).model.config, heads={"classification": 2}, seed=3)
+    saved = huggingface.load(tmp_path / "run").model
+    for (name, a), b in zip(fresh.named_parameters(), saved.parameters(), strict=True):
+        torch.testing.assert_close(a, b, msg=name, atol=1e-6, rtol=0)
+
+
+def test_without_a_dev_file_some_rows_are_held_out(trunk, files, tmp_path):
+    display = Spy()
+    settings = FineTuning().override({"model": trunk, "train": files / "train.tsv", "epochs": 1, "device": "cpu"})
+    finetune(settings, tmp_path / "run", display=display)
+    assert any("10 rows" in note and "held out" in note for note in display.notes)
+
+
+def test_regression_opens_in_transformers(trunk, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(120):
+        good = int(rng.integers(0, 4))
+        rows.append(
+            (" ".join([*rng.choice(GOOD, good), *rng.choice(BAD, 3 - good), f"n{i}"]), "the film", str(good + 0.5))
+        )
+    head = ("sentence1", "sentence2", "score")
+    write_tsv(tmp_path / "train.tsv", rows[:96], head)
+    write_tsv(tmp_path / "dev.tsv", rows[96:], head)
+    settings = config(trunk, tmp_path, task="regression", epochs=15, lr=3e-3)
+    result = finetune(settings, tmp_path / "run")
+    assert result.summary["dev"]["pearson"]["mean"] > 0.8
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    assert theirs.config.problem_type == "regression"
+    assert theirs.num_labels == 1
+    assert evaluate(tmp_path / "run", tmp_path / "dev.tsv")["metrics"]["pearson"] == pytest.approx(
+        result.seeds[0]["dev"]["pearson"], abs=1e-6
+    )
+
+
+def conll(n, seed):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(n):
+        words = list(rng.choice(FILLER, 6)) + [str(rng.choice(GOOD)), str(rng.choice(GOOD)), str(rng.choice(BAD))]
+        tags = ["O"] * 6 + ["B-POS", "I-POS", "B-NEG"]
+        lines += [f"{word} {tag}" for word, tag in zip(words, tags, strict=True)] + [""]
+    return "\n".join(lines) + "\n"
+
+
+def test_tagging_from_conll_columns(trunk, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "train.tsv").write_text(conll(64, 0))
+    (tmp_path / "dev.tsv").write_text(conll(16, 1))
+    result = finetune(config(trunk, tmp_path, task="tagging", epochs=8), tmp_path / "run")
+    assert result.metric == "f1"
+    assert result.labels == ("O", "B-NEG", "B-POS", "I-POS")
+    assert result.summary["dev"]["f1"]["mean"] > 0.9
+    assert set(result.classes) == {"POS", "NEG"}
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "run")
+    assert theirs.config.id2label[3] == "I-POS"
+    assert evaluate(tmp_path / "run", tmp_path / "dev.tsv")["metrics"]["f1"] == result.seeds[0]["dev"]["f1"]
+
+
+BAD_INPUT = {
+    "a single label": ({"train": [("a film", "pos"), ("a plot", "pos")]}, {}, "single label"),
+    "a strange label in dev": ({"dev": [("a film", "meh")]}, {}, "dev.tsv:2 has the label 'meh'"),
+    "dev is train": ({"train": reviews(96, 1), "dev": reviews(96, 1)[:20]}, {}, "20 of the 20 rows"),
+    "not a number": ({}, {"task": "regression"}, "is not a number"),
+    "a single score": (
+        {"train": [("a", "1"), ("b", "1")], "dev": [("c", "1")]},
+        {"task": "regression"},
+        "single score",
+    ),
+    "words for texts": ({}, {"task": "tagging"}, "it is a table"),
+    "too long": ({}, {"length": 100}, "between 3 and 48"),
+    "an unknown column": ({}, {"text": "sentense"}, "did you mean 'sentence'"),
+    "no such metric": ({}, {"metric": "f2", "epochs": 0.2}, "no metric 'f2'"),
+    "no epochs": ({}, {"epochs": 0}, "above 0"),
+    "no seeds": ({}, {"seeds": 0}, "seeds"),
+    "no such model": ({}, {"model": "nowhere"}, "nowhere"),
+    "no training rows": ({}, {"train": "none"}, "--train"),
+}
+
+
+@pytest.mark.parametrize(("rows", "fields", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_one_sentence_and_leaves_no_model(trunk, files, tmp_path, rows, fields, message):
+    for name in ("train", "dev"):
+        write_tsv(tmp_path / f"{name}.tsv", rows.get(name, reviews(32, 7 + (name == "dev"))))
+    with pytest.raises(UnmaskError, match=message) as error:
+        finetune(config(trunk, tmp_path, **fields), tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run" / "config.json").exists()
+    if "metric" not in fields:
+        assert not (tmp_path / "run").exists()
+
+
+def test_an_overlap_can_be_allowed(trunk, files, tmp_path):
+    display = Spy()
+    settings = config(trunk, files, dev=files / "train.tsv", allow_overlap="yes", epochs=0.2)
+    finetune(settings, tmp_path / "run", display=display)
+    assert any("96 of the 96 dev rows" in note for note in display.notes)
+
+
+def test_a_folder_in_use_is_left_alone(trunk, files, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(UnmaskError, match="holds something"):
+        finetune(config(trunk, files), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+# ------------------------------------------------------------------------------------------------ fit
+
+
+def examples(n, seed=0):
+    """Class 1 where token 7 is there, class 0 where 8 is."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        body = rng.integers(10, 30, rng.integers(2, 9))
+        body[rng.integers(len(body))] = 8 - i % 2
+        tokens = np.concatenate([[2], body, [3]])
+        found.append(Example(tokens, None, {"classification": (np.zeros(1, np.int64), np.array([i % 2]))}))
+    return found
+
+
+def encoded(n, seed=0):
+    from unmask.data.dataset import Row
+
+    rows = [Row(label="ab"[i % 2]) for i in range(n)]
+    return Encoded(examples(n, seed), np.arange(n), rows, 16)
+
+
+def tiny(task):
+    return Bert(vocabulary=32, length=16, **SIZE).build(heads=task.heads)
+
+
+def settings(**fields):
+    base = {"lr": 3e-3, "epochs": 10, "batch_size": 8, "precision": "fp32", "device": "cpu"}
+    return Fit().override({**base, **fields})
+
+
+def test_every_epoch_is_a_permutation_of_its_seed_and_number():
+    data = Examples(examples(11), 4, pad=0, seed=3)
+    assert data.steps_per_epoch == 3
+
+    def walk(position, steps):
+        stream = data.batches(position)
+        return [next(stream) for _ in range(steps)]
+
+    whole = walk(None, 6)
+    for epoch in (whole[:3], whole[3:]):
+        seen = sorted(tuple(x.tokens[x.tokens != 0].tolist()) for micro, _ in epoch for x in micro)
+        assert sum(x.counts["classification"] for micro, _ in epoch for x in micro) == 11
+        assert sum(x.real_tokens for micro, _ in epoch for x in micro) == data.lengths.sum()
+        assert seen
+    later = walk(whole[3][1], 2)
+    for (a, p), (b, q) in zip(whole[4:], later, strict=True):
+        assert p == q
+        assert all(torch.equal(x.tokens, y.tokens) for x, y in zip(a, b, strict=True))
+    first = torch.cat([x.tokens.flatten() for micro, _ in whole[:3] for x in micro])
+    second = torch.cat([x.tokens.flatten() for micro, _ in whole[3:] for x in micro])
+    assert first.shape != second.shape or not torch.equal(first, second)
+
+
+def test_a_large_batch_is_cut_into_micro_batches(monkeypatch):
+    monkeypatch.setattr("unmask.fit.TOKENS_AT_ONCE", 30)
+    micro, _ = next(Examples(examples(16), 16, pad=0, seed=0).batches(None))
+    assert len(micro) > 2
+    assert sum(x.counts["classification"] for x in micro) == 16
+
+
+def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    task = Classification(["a", "b"])
+    model = tiny(task)
+    dev = encoded(24, 1)
+    fitted = fit(model, task, encoded(64), dev, settings(), pad=0)
+    assert fitted.value > 0.9
+    assert fitted.value == max(found["accuracy"] for _, found in fitted.history)
+    assert task.evaluate(model, dev, 0) == pytest.approx(fitted.best)
+    assert not model.training
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_early_stopping(tmp_path):
+    task = Classification(["a", "b"])
+    fitted = fit(tiny(task), task, encoded(64), encoded(24, 1), settings(epochs=60, patience=2), pad=0)
+    assert fitted.stopped == "no gain in 2 evaluations"
+    assert fitted.history[-1][0] < fitted.total
+    values = [found["accuracy"] for _, found in fitted.history]
+    assert max(values[-2:]) <= max(values[:-2])
+
+
+def test_a_loss_is_better_when_it_is_lower():
+    task = Classification(["a", "b"])
+    fitted = fit(tiny(task), task, encoded(64), encoded(24, 1), settings(metric="loss", epochs=4), pad=0)
+    assert fitted.value == min(found["loss"] for _, found in fitted.history)
+
+
+def test_evaluations_per_epoch():
+    task = Classification(["a", "b"])
+    often = fit(tiny(task), task, encoded(64), encoded(8, 1), settings(epochs=2, evaluations=2), pad=0)
+    assert [step for step, _ in often.history] == [0, 4, 8, 12, 16]
+    seldom = fit(tiny(task), task, encoded(64), encoded(8, 1), settings(epochs=4, evaluations=0.5), pad=0)
+    assert [step for step, _ in seldom.history] == [0, 16, 32]
+
+
+def test_packed_training_gives_the_gradients_of_padded(monkeypatch):
+    """The same step with one sequence a row: equal sums, equal gradients."""
+    from unmask.data import collate
+
+    task = Tagging(["O", "X"])
+    model = tiny(task)
+    given = examples(6)
+    for example in given:
+        example.targets = {"tagging": (np.arange(1, 3), np.array([0, 1]))}
+    gradients = []
+    for batch in (collate.pack(given, 16, 0), collate.pad(given, 0)):
+        model.zero_grad()
+        loss = task.loss(model, batch)["tagging"]
+        assert loss.count == 12
+        loss.sum.backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
+    assert gradients[0].abs().sum() > 0.1
