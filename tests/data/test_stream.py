@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import signal
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -341,6 +344,47 @@ def test_a_dead_worker_is_told(functions: ModuleType, large: Split) -> None:
     dying = Small([large], sample=functions.die, corrupt=functions.corrupt, length=LENGTH, rows=4, workers=1)
     with pytest.raises(UnmaskError, match="worker process ended"):
         next(dying.batches())
+
+
+KILLED = """
+    import multiprocessing, os, signal, sys
+    from pathlib import Path
+    from unmask.data.corpus import Corpus
+    from unmask.data.stream import Stream
+
+    if __name__ == "__main__":
+        sys.path.insert(0, sys.argv[1])
+        import stream_callables as f
+
+        split = Corpus(sys.argv[2]).split("train")
+        steps = Stream([split], sample=f.sample, corrupt=f.corrupt, length=32, rows=4, workers=2).batches()
+        next(steps)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_their_parent(functions: ModuleType, large: Split, tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(KILLED))
+    arguments = [sys.executable, script, Path(functions.__file__).parent, large.folder]
+    with (tmp_path / "workers").open("w") as written:  # a pipe would wait for the workers, too
+        ended = subprocess.run(arguments, stdout=written, check=False)
+    workers = [int(number) for number in (tmp_path / "workers").read_text().split()]
+    assert ended.returncode == -signal.SIGKILL
+    assert len(workers) == 2
+    deadline = time.monotonic() + 20
+    while any(map(running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(running, workers))
+
+
+def running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"  # ended, though nobody may have asked for its status
 
 
 def test_ids_beyond_the_vocabulary_are_told(large: Split) -> None:

@@ -54,12 +54,12 @@ def workspace(out: Path) -> Iterator[Path]:
 
 def refuse_taken(out: Path) -> None:
     """Raises UnmaskError where `out` is a file or a folder that is not empty."""
-    if out.is_dir() and not any(out.iterdir()):
-        return
+    with writing(out):
+        if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+            return
     if (out / MANIFEST).is_file():
         raise UnmaskError(f"{out} already holds a corpus; choose another folder, or delete it to build it again.")
-    if out.exists():
-        raise UnmaskError(f"{out} already exists and is not empty; choose another folder for the corpus.")
+    raise UnmaskError(f"{out} already exists and is not empty; choose another folder for the corpus.")
 
 
 def remove_stale(out: Path) -> None:
@@ -102,7 +102,7 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
     A document is held out where the hash of its text falls below the share `heldout`: the same text goes to the
     same split in every corpus. Where chance holds out fewer than two of at least eight documents (one of at least
     two), those with the smallest hashes are. Copies that differ in case or whitespace alone count as duplicates.
-    Memory: 16 bytes a document, in a set.
+    Memory: about 100 bytes a document, for its hash in a set.
     """
     seen: set[bytes] = set()
     waiting: list[tuple[bytes, TextDocument]] = []  # the two smallest hashes of the training part so far

@@ -60,10 +60,13 @@ class Corpus:
         Raises UnmaskError naming the file that is missing, damaged or does not fit.
         """
         self.folder = Path(folder)
-        self.manifest = _read_manifest(self.folder)
-        if verify is None:
-            verify = self._bytes() < VERIFY_BELOW
-        self._check_files(checksums=verify)
+        try:
+            self.manifest = _read_manifest(self.folder)
+            if verify is None:
+                verify = self._bytes() < VERIFY_BELOW
+            self._check_files(checksums=verify)
+        except OSError as error:
+            raise UnmaskError(f"{error.filename or folder} cannot be read: {error.strerror or error}.") from None
         self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
         if verify:
             for split in self._splits.values():
@@ -88,13 +91,14 @@ class Corpus:
     def summary(self) -> str:
         """What the corpus holds, in a few lines."""
         facts = self.manifest
-        lines = [f"{self.folder}: {facts['vocabulary']:,} pieces in the vocabulary, {self._bytes() / 1e6:,.1f} MB"]
+        lines = [f"Corpus {self.folder}: vocabulary of {facts['vocabulary']:,} pieces, {self._bytes() / 1e6:,.1f} MB."]
         for name, split in self._splits.items():
             counts = f"{split.documents:,} documents, {split.sentences:,} sentences, {split.tokens:,} tokens"
             lines.append(f"  {name:8} {counts}")
+        dropped = {"duplicates": facts["duplicates"], "empty documents": facts["empty"]}
+        lines += [f"  {count:,} {what} dropped" for what, count in dropped.items() if count]
         lines.append(
-            f"  unknown pieces {facts['unknown_rate']:.2%}, copies dropped {facts['duplicates']:,}, "
-            f"unigram entropy {facts['unigram_entropy']:.2f} nats"
+            f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
         )
         return "\n".join(lines)
 
@@ -200,8 +204,8 @@ def build(
     shard_tokens   about this many tokens a file
     progress       called with (what is done, number done, number in all or None)
 
-    Exact copies of documents are dropped. Memory is bounded but for 16 bytes a document and 4 bytes a sentence of
-    the open shard. Raises UnmaskError where there is no text or `out` cannot be written.
+    Exact copies of documents are dropped. Memory is bounded but for about 100 bytes a document, to tell its copies,
+    and 8 bytes a sentence of the open shard. Raises UnmaskError where there is no text or `out` cannot be written.
     """
     out = Path(out).absolute()
     if not 0 <= heldout < 1:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+import torch
 
 from unmask.errors import UnmaskError
 
@@ -55,8 +60,21 @@ _function: Callable[[Any], Any]  # of this worker process
 
 
 def _begin(function: Callable[[Any], Any]) -> None:
+    """Prepare a worker process: it leaves signals to its parent, which may want to finish in order, and ends with
+    it, however that ends; the processes share the cores, so that each takes one thread."""
     global _function
     _function = function
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _call(item: Any) -> Any:

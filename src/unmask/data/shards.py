@@ -85,7 +85,8 @@ class Writer:
     """
 
     def __init__(self, folder: Path, split: str, vocabulary: int, limit: int) -> None:
-        self.folder, self.split, self.limit = folder, split, limit
+        self.folder, self.split = folder, split
+        self.limit = min(limit, int(np.iinfo(BOUND).max))  # what a bound can say
         self.dtype = token_type(vocabulary)
         self.shards: list[dict[str, Any]] = []
         self.files: dict[str, dict[str, Any]] = {}

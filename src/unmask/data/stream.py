@@ -69,7 +69,8 @@ class Stream:
         if rows < 1 or workers < 0 or not 0 <= rank < ranks:
             raise UnmaskError(f"A stream cannot have {rows} rows, {workers} workers, or rank {rank} of {ranks}.")
         self.rows, self.rank, self.ranks, self.workers = rows, rank, ranks, workers
-        self.order = Order(splits, seed=seed, alpha=alpha, limit=self.unit_tokens, block=self.block_tokens)
+        limit = max(self.unit_tokens, length)
+        self.order = Order(splits, seed=seed, alpha=alpha, limit=limit, block=self.block_tokens)
         self.blocks = Blocks(self.order, sample=sample, corrupt=corrupt, length=length)
 
     def batches(self, position: Mapping[str, int] | None = None) -> Iterator[Step]:
@@ -149,7 +150,7 @@ def fixed(
     """
     if not any(split.tokens for split in splits):
         return []
-    order = Order(splits, seed=seed, alpha=1.0, limit=UNIT_TOKENS, block=BLOCK_TOKENS)
+    order = Order(splits, seed=seed, alpha=1.0, limit=max(UNIT_TOKENS, length), block=BLOCK_TOKENS)
     build = Blocks(order, sample=sample, corrupt=corrupt, length=length)
     parts: list[Batch] = []
     total = 0
