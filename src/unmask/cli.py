@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from unmask.errors import UnmaskError, unknown
 
@@ -21,10 +21,9 @@ DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
-    options, rest = _parser().parse_known_args(arguments)
     try:
-        overrides = _overrides(rest, options)
-        options.run(options, overrides)
+        options, rest = _parser().parse_known_args(arguments)
+        options.run(options, _overrides(rest))
     except UnmaskError as error:
         _fail(str(error), 2)
     except KeyboardInterrupt:
@@ -44,16 +43,43 @@ def _fail(sentence: str, status: int) -> None:
 # ------------------------------------------------------------------------------------------------ arguments
 
 
+class _Parser(argparse.ArgumentParser):
+    """Complains in one sentence, and names the nearest verb or option that exists."""
+
+    takes_fields = True  # passes on what it does not know, as `--name value` of a config
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.given = list(sys.argv[1:] if args is None else args)
+        options, rest = super().parse_known_args(args, namespace)
+        if rest and not self.takes_fields:
+            self.error(f"{rest[0]!r} is not understood here (a text of several words goes in quotes)")
+        return options, rest
+
+    def error(self, message: str) -> NoReturn:
+        known = {option for option in self._option_string_actions if option.startswith("--")}
+        for item in self.given:
+            option = item.partition("=")[0]
+            if option.startswith("--") and option not in known:  # likelier the cause than what argparse misses
+                raise unknown(f"option of {self.prog}:", option, known - {"--help"})
+        raise UnmaskError(f"{message[0].upper()}{message[1:]}; see {self.prog} --help.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = f"value of {action.option_strings[0]}:" if action.option_strings else f"verb of {self.prog}:"
+            raise unknown(kind, str(value), action.choices)
+
+
 def _parser() -> argparse.ArgumentParser:
     from unmask import __version__
 
-    parser = argparse.ArgumentParser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
+    parser = _Parser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"unmask {__version__}")
     verbs = parser.add_subparsers(metavar="verb", required=True)
 
     def verb(name: str, run: Any, help: str, group: Any = verbs, **more: Any) -> argparse.ArgumentParser:
         sub = group.add_parser(name, help=help, description=help, allow_abbrev=False, **more)
-        sub.set_defaults(run=run, verb=name, fields=False)
+        sub.set_defaults(run=run)
+        sub.takes_fields = name in ("pretrain", "finetune")
         return sub
 
     sub = verb("quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it.")
@@ -117,21 +143,18 @@ def _text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", default="text", help="column or key of the text in JSONL, CSV, TSV and Parquet")
 
 
-def _overrides(rest: Sequence[str], options: argparse.Namespace) -> dict[str, str]:
+def _overrides(rest: Sequence[str]) -> dict[str, str]:
     """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
     fields: dict[str, str] = {}
     items = list(rest)
     while items:
         item = items.pop(0)
         if not item.startswith("--"):
-            raise UnmaskError(f"'{item}' is not understood here; put a text in quotes, and a field as --name value.")
+            raise UnmaskError(f"'{item}' is not understood here; give a field as --name value.")
         name, equals, value = item[2:].partition("=")
         if not equals:
             value = items.pop(0) if items and not items[0].startswith("--") else "true"
         fields[name] = value
-    if fields and options.verb not in ("pretrain", "finetune"):
-        known = {name for name in vars(options) if name not in ("run", "verb", "fields")}
-        raise unknown(f"option of unmask {options.verb}:", next(iter(fields)), (n.replace("_", "-") for n in known))
     return fields
 
 

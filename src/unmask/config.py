@@ -135,16 +135,27 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, str) and value.lower() in ("true", "yes", "1", "false", "no", "0"):
             return value.lower() in ("true", "yes", "1")
     elif hint in (int, float):
-        try:
-            if not isinstance(value, bool) and (hint is float or float(value) == int(float(value))):
-                return float(value) if hint is float else int(float(value)) if isinstance(value, str) else int(value)
-        except (TypeError, ValueError, OverflowError):
-            pass
+        number = _number(value, hint)
+        if number is not None:
+            return number
     elif isinstance(hint, type) and isinstance(value, hint):
         return value
     elif hint is Path and isinstance(value, str):
         return Path(value)
     raise UnmaskError(f"{where} must be {_name(hint)}, not {value!r}.")
+
+
+def _number(value: Any, kind: type) -> float | None:
+    """`value` as an int or float, without loss, else None; "1e6" is a whole number, true and nan are no numbers."""
+    try:
+        if isinstance(value, bool) or value != value:
+            return None
+        if isinstance(value, str):
+            value = int(value) if value.strip().lstrip("+-").isdigit() else float(value)
+            return _number(value, kind)
+        return float(value) if kind is float else int(value) if value == int(value) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _name(hint: Any) -> str:

@@ -23,4 +23,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "."
-    return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names)}.")
+    return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")

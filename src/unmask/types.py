@@ -96,12 +96,16 @@ class Batch:
             return None if x is None else x[begin:end]
 
         def inside(target: Target) -> Target:
-            first, last = torch.searchsorted(target.places, torch.tensor([low, high])).tolist()
+            first, last = torch.searchsorted(
+                target.places, torch.tensor([low, high], device=target.places.device)
+            ).tolist()
             return Target(target.places[first:last] - low, target.values[first:last])
 
         starts = None if self.starts is None else self.starts[(self.starts >= low) & (self.starts < high)] - low
         targets = {k: inside(t) for k, t in self.targets.items()}
-        return Batch(self.tokens[begin:end], cut(self.documents), cut(self.positions), cut(self.segments), starts, targets)
+        return Batch(
+            self.tokens[begin:end], cut(self.documents), cut(self.positions), cut(self.segments), starts, targets
+        )
 
     def with_targets(self, **targets: Target) -> Batch:
         """The same rows with these targets added or replaced."""
