@@ -234,6 +234,13 @@ def test_seeds_and_blocks_have_their_own_chance(functions: ModuleType, large: Sp
     assert len(set(states)) == len(states)
 
 
+def test_rows_of_a_block_are_shuffled(large: Split) -> None:
+    """Packing puts the longest sequences into the first rows; training must not see them in that order."""
+    rows = Stream([large], sample=whole, corrupt=untouched, length=60, rows=40).batches()
+    longest = [torch.bincount(row[row > 0]).max().item() for row in next(rows).batch.documents]
+    assert longest != sorted(longest, reverse=True)
+
+
 def test_blocks_are_of_about_equal_size(large: Split) -> None:
     order = Order([large], seed=0, alpha=0.5, limit=60, block=400)
     sizes = [sum(len(s) for d in order.documents(0, b) for s in d.sentences) for b in range(order.blocks)]
