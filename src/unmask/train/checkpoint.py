@@ -74,12 +74,13 @@ def write(
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    _prune(folder, keep, newest=step)
+    _prune(folder, keep)
     return target
 
 
 def seal(folder: Path) -> None:
-    """Flush every file of a folder to the disk and write its manifest, last."""
+    """Flush every file of a folder to the disk and write its manifest, last, in place of the model's own."""
+    (folder / MANIFEST).unlink(missing_ok=True)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         with path.open("rb+") as file:
@@ -144,6 +145,16 @@ def tidy(folder: Path) -> None:
     """Remove what a process that died while saving left behind. Call it while holding the run's `Lock`."""
     for path in folder.glob(f"{_TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def set_aside(folder: Path, after: int) -> None:
+    """Rename the damaged checkpoints beyond step `after`, which a run goes on from, to damaged-step-XXXXXXXX."""
+    for step in steps(folder):
+        if step > after:
+            path = folder / f"step-{step:08d}"
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
 
 
 class Lock:
@@ -219,19 +230,15 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _prune(folder: Path, keep: int, newest: int) -> None:
-    """Keep the last `keep` up to `newest`; later ones belong to a future that was given up (a damaged file)."""
-    found = steps(folder)
-    kept = [s for s in found if s <= newest][-max(1, keep) :]
-    for step in found:
-        if step not in kept:
-            path = folder / f"step-{step:08d}"
-            doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")
-            try:  # renamed first, so that no half-deleted checkpoint bears a good name
-                path.rename(doomed)
-            except OSError:
-                continue
-            shutil.rmtree(doomed, ignore_errors=True)
+def _prune(folder: Path, keep: int) -> None:
+    for step in steps(folder)[: -max(1, keep)]:
+        path = folder / f"step-{step:08d}"
+        doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")
+        try:  # renamed first, so that no half-deleted checkpoint bears a good name
+            path.rename(doomed)
+        except OSError:
+            continue
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -123,13 +123,16 @@ def wrap(module: nn.Module, sharding: str = "none") -> nn.Module:
     if ranks() == 1:
         return module
     if sharding == "none":
-        # A term without a target leaves its head out of the graph: such parameters must not stall the others.
+        # A term without a target leaves its head out of the graph: such parameters must not stall the others. DDP looks
+        # for them on request, and warns in every process if the first step has none, so there is always one.
+        module.register_parameter("idle", nn.Parameter(torch.zeros(())))
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True, gradient_as_bucket_view=True)
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     for block in blocks(module):
         fully_shard(block)
     fully_shard(module)
+    register_fsdp_forward_method(module, "in_full")
     return module
 
 
@@ -159,7 +162,10 @@ def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
 
 @contextmanager
 def whole(module: nn.Module) -> Iterator[None]:
-    """Within it, every process sees the parameters of a sharded module in full; a no-op for the others."""
+    """Within it, every process sees the parameters of a sharded module in full; a no-op for the others.
+
+    To be entered within a forward method of `module`, for that is where FSDP sets itself up.
+    """
     sharded: list[Any] = [m for m in module.modules() if hasattr(m, "unshard") and hasattr(m, "reshard")]
     for part in sharded:
         part.set_reshard_after_forward(False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,14 @@ from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer, gradient_norm, update
 from unmask.types import Batch, Loss
 
+T = TypeVar("T")
+
 
 class Minimised(Protocol):
     """What training needs of an objective."""
 
-    weights: dict[str, float]
+    @property
+    def weights(self) -> Mapping[str, float]: ...
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]: ...
 
@@ -51,6 +54,11 @@ class Losses(nn.Module):
             total = total + 0.0 * next(p for p in self.model.parameters() if p.requires_grad).sum()
         return total, sums
 
+    def in_full(self, function: Callable[[], T]) -> T:
+        """What `function` returns when every rank sees all parameters in full."""
+        with distributed.whole(self):
+            return function()
+
 
 class Engine:
     """A model under training: forward in the given precision, backward, clip, AdamW. Weights stay in float32."""
@@ -76,7 +84,8 @@ class Engine:
             recompute_blocks(model)
         if compile:
             model.compile()
-        self.module = distributed.wrap(Losses(model, objective), sharding)
+        self.losses = Losses(model, objective)
+        self.module = distributed.wrap(self.losses, sharding)
         self.optimizer = optimizer.build(model, fused=None if sharding == "none" else False)
 
     def autocast(self) -> torch.autocast:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,8 @@ class Writer:
                     self.board.add_scalar(f"{row.get('split', 'train')}/{name}", value, row["step"])
 
     def close(self) -> None:
-        self.file.close()
+        with suppress(OSError):  # a full disk has been reported by `write`
+            self.file.close()
         if self.board is not None:
             self.board.close()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from unmask.errors import UnmaskError
+from unmask import files
 from unmask.train.chart import Bars, Chart, Series, number
 
 __all__ = ["Bars", "Chart", "Facts", "Sample", "Samples", "Section", "Series", "Table", "Text", "render", "write"]
@@ -120,14 +119,8 @@ def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> st
 def write(folder: Path, title: str, sections: Sequence[Section], *, subtitle: str = "") -> Path:
     """Write `folder/report.html`, whole or not at all. Raises UnmaskError where that is not possible."""
     path = folder / "report.html"
-    temporary = path.with_name(".tmp-report.html")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(render(title, sections, subtitle=subtitle), encoding="utf-8", errors="replace")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UnmaskError(f"{path} cannot be written: {error.strerror}.") from None
+    page = render(title, sections, subtitle=subtitle)
+    files.write_text(path, page.encode(errors="replace").decode())  # a lone surrogate has no UTF-8
     return path
 
 

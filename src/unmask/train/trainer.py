@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -102,7 +103,8 @@ class Trainer:
     """Trains `model` on `data` towards `objective`; metrics and checkpoints go to the folder `out`.
 
     evaluate  (model, step) -> numbers by name; called on every rank in eval mode without gradients; rank 0's count
-    save      writes the model's own files into a folder; they become part of every checkpoint
+    save      writes the model's own files into a folder; they become part of every checkpoint. With sharding, the
+              parameters that it sees are whole, while `state_dict` is not
     resume    go on from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
 
     Nothing is written before `train`.
@@ -210,6 +212,9 @@ class Trainer:
         found = checkpoint.latest(folder, self.display.note)
         if found is None:
             self.display.note(f"There is no checkpoint in {self.out} yet; starting from the beginning.")
+        distributed.barrier()
+        if found is not None and distributed.is_main():
+            checkpoint.set_aside(folder, after=found.step)
         return found
 
     def _pace(self) -> Pace:
@@ -316,8 +321,9 @@ class Trainer:
         assert self.evaluate is not None
         random, training = checkpoint.random_state(self.device), self.model.training
         self.model.eval()
-        with torch.no_grad(), self.engine.autocast(), distributed.whole(self.engine.module):
-            self.heldout = dict(self.evaluate(self.model, self.step))
+        evaluate = partial(self.evaluate, self.model, self.step)
+        with torch.no_grad(), self.engine.autocast():
+            self.heldout = dict(self.engine.losses.in_full(evaluate))
         self.model.train(training)
         checkpoint.restore_random_state(random, self.device)
         if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
@@ -346,10 +352,9 @@ class Trainer:
         tensors = self.engine.tensors()
         for kind, x in checkpoint.random_state(self.device).items():
             tensors.update({f"random.{rank}.{kind}": part for rank, part in enumerate(distributed.gather(x))})
-        with distributed.whole(self.engine.module):
-            if distributed.is_main():
-                folder = self.out / "checkpoints"
-                checkpoint.write(folder, self.step, state=state, tensors=tensors, save=self.save, keep=self.config.keep)
+        folder, keep = self.out / "checkpoints", self.config.keep
+        write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
+        self.engine.losses.in_full(write if distributed.is_main() else lambda: None)
         distributed.barrier()
         self._saved = self.step
 

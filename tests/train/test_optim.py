@@ -1,0 +1,134 @@
+"""Parameter groups, the update, and the learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from train_toy import Tiny
+from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
+
+from unmask.errors import UnmaskError
+from unmask.train.optim import Optimizer, Schedule, gradient_norm, parameter_groups, update
+
+
+def test_biases_and_normalisation_do_not_decay() -> None:
+    model = Tiny()
+    decayed, plain = parameter_groups(model, 0.01)
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
+    names = {id(p): name for name, p in model.named_parameters()}
+    assert {names[id(p)] for p in plain["params"]} == {
+        *("norm.weight", "norm.bias", "output.bias", "pair.bias"),
+        *("blocks.0.bias", "blocks.1.bias"),
+    }
+    assert "embedding.weight" in {names[id(p)] for p in decayed["params"]}
+
+
+def test_shared_parameters_are_there_once_and_frozen_ones_not_at_all() -> None:
+    model = Tiny()
+    model.pair.requires_grad_(False)
+    found = [id(p) for group in parameter_groups(model, 0.01) for p in group["params"]]
+    assert len(found) == len(set(found))
+    assert id(model.output.weight) in found
+    assert id(model.pair.weight) not in found
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("clip", [None, 0.05, 1e6])
+def test_update_is_clipping_and_then_adamw(fused: bool, clip: float | None) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+    reference = copy.deepcopy(model)
+    config = Optimizer(lr=1e-2, clip=clip, weight_decay=0.1)
+    ours = config.build(model, fused=fused)
+    matrices = [p for p in reference.parameters() if p.ndim > 1]
+    vectors = [p for p in reference.parameters() if p.ndim == 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    theirs = torch.optim.AdamW(groups, lr=1e-2, eps=1e-6, foreach=False)
+    for _ in range(5):
+        x = torch.randn(4, 5)
+        for m in (model, reference):
+            m.zero_grad()
+            m(x).square().sum().backward()
+        norm = gradient_norm(model.parameters())
+        if clip is not None:
+            torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(reference.parameters(), clip))
+        update(ours, norm, clip, torch.zeros(()))
+        theirs.step()
+    for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_skipped_update_changes_nothing(fused: bool) -> None:
+    model = nn.Linear(3, 3)
+    optimizer = Optimizer(lr=0.1).build(model, fused=fused)
+
+    def step(value: float, skip: float) -> None:
+        model.zero_grad()
+        (model(torch.ones(1, 3)).sum() * value).backward()
+        update(optimizer, gradient_norm(model.parameters()), 1.0, torch.tensor(skip))
+
+    step(1.0, 0.0)
+    weights = copy.deepcopy(model.state_dict())
+    state = copy.deepcopy(optimizer.state_dict()["state"])
+    step(float("nan"), 1.0)
+    assert all(torch.equal(weights[k], v) for k, v in model.state_dict().items())
+    after = optimizer.state_dict()["state"]
+    assert all(torch.equal(state[i][k], after[i][k]) for i in state for k in state[i])
+    step(1.0, 0.0)
+    assert not torch.equal(weights["weight"], model.weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "theirs"), [("linear", get_linear_schedule_with_warmup), ("cosine", get_cosine_schedule_with_warmup)]
+)
+def test_schedule_is_the_usual_one_without_its_step_of_rate_zero(shape: str, theirs: object) -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    reference = theirs(optimizer, 10, 100)  # type: ignore[operator]
+    expected = []
+    for _ in range(100):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        reference.step()
+    found = [Schedule(warmup=10, shape=shape).at(step, 100) for step in range(100)]  # type: ignore[arg-type]
+    assert found[:10] == pytest.approx([*expected[1:10], 1.0])
+    assert found[10:] == pytest.approx(expected[10:])
+
+
+def test_schedule_values() -> None:
+    assert [Schedule(warmup=0.2).at(s, 10) for s in range(10)] == pytest.approx(
+        [0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    )
+    assert [Schedule(shape="constant", warmup=2).at(s, 5) for s in range(5)] == [0.5, 1, 1, 1, 1]
+    assert Schedule(warmup=0, floor=0.1).at(1000, 10) == pytest.approx(0.1)
+    assert Schedule(warmup=0).at(0, 1) == 1
+
+
+@given(
+    st.integers(1, 500),
+    st.one_of(st.floats(0, 0.99), st.integers(0, 600)),
+    st.sampled_from(["linear", "cosine", "constant"]),
+    st.floats(0, 1),
+)
+def test_schedule_rises_then_falls_and_never_rests_at_zero(total: int, warmup: float, shape: str, floor: float) -> None:
+    values = [Schedule(warmup=warmup, shape=shape, floor=floor).at(s, total) for s in range(total)]  # type: ignore[arg-type]
+    assert all(0 < v <= 1 for v in values)
+    top = values.index(max(values))
+    assert all(a <= b for a, b in pairwise(values[: top + 1]))
+    assert all(a >= b - 1e-12 for a, b in pairwise(values[top:]))
+
+
+def test_bad_values_are_one_sentence() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(UnmaskError, match="learning rate must be above 0"):
+        Optimizer(lr=0.0).build(model)
+    with pytest.raises(UnmaskError, match="clipping norm must be above 0"):
+        Optimizer(clip=0.0).build(model)
+    with pytest.raises(UnmaskError, match="no trainable parameter"):
+        Optimizer().build(model.requires_grad_(False))
