@@ -165,8 +165,8 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
     heldout, baseline = facts["heldout"], facts["baseline"]
     paragraphs = [
         f"This model was pre-trained for {facts['minutes']:g} minutes, on nothing but the documentation that is "
-        f"installed with Python and the packages that unmask needs. Of the hidden words of documents it never saw, it guesses "
-        f"{heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give "
+        f"installed with Python and the packages that unmask needs. Of the hidden words of documents it never saw it "
+        f"guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give "
         f"{baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "

@@ -48,7 +48,7 @@ def hidden_words(split: Split, tokenizer: Tokenizer, count: int, length: int, se
     found: list[Prompt] = []
     units = split.units(length)
     for row in rng.permutation(len(units)):
-        sentences = [s for s in split.read(units[row].item()).sentences if 10 <= len(s) <= min(30, length - 2)]
+        sentences = [s for s in split.read(units[row].item()).sentences if 6 <= len(s) <= min(30, length - 2)]
         for sentence in sentences[:1]:
             follows = np.append(tokenizer.continuation[sentence[1:]], False)
             letters = np.array([tokenizer.pieces([i])[0].isalpha() for i in sentence.tolist()])

@@ -1,0 +1,199 @@
+"""Pre-training end to end on a few documents: it learns, resumes, opens in transformers, and explains itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import unmask
+from unmask import huggingface, recipes, report, samples
+from unmask.data import corpus
+from unmask.data.text import TextDocument
+from unmask.errors import UnmaskError
+from unmask.pretrain import Pretrain, plateau
+from unmask.train.metrics import read as read_metrics
+
+GOLDEN = Path(__file__).parent / "golden"
+SUBJECTS = ("the cat", "a dog", "the bird", "my horse", "the fish", "a mouse")
+VERBS = ("sees", "likes", "hears", "follows", "finds", "wants")
+OBJECTS = ("the water", "some bread", "the house", "a tree", "the road", "an apple")
+
+
+def story(number: int) -> TextDocument:
+    rng = np.random.default_rng(number)
+    lines = []
+    for _ in range(12):
+        s, v, o = (options[rng.integers(6)] for options in (SUBJECTS, VERBS, OBJECTS))
+        lines.append(f"{s} {v} {o}.".capitalize())
+    return TextDocument(" ".join(lines), f"story-{number}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("corpora") / "stories"
+    corpus.build([story(i) for i in range(120)], out, vocabulary_size=120, heldout=0.1)
+    return out
+
+
+def config(**changes):
+    small = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}
+    training = {
+        "minutes": None,
+        "steps": 20,
+        "log_every": 1,
+        "precision": "fp32",
+        "device": "cpu",
+        "evaluate_every": 10,
+    }
+    rows = {"batch": 8, "heldout": 16}
+    return recipes.bert_tiny().replace(model=small, training=training, rows=rows).override(changes)
+
+
+@pytest.mark.parametrize("sentences", ["none", "next", "order"])
+def test_the_loss_trace_is_the_golden_one(folder, tmp_path, sentences):
+    """A refactoring must not change a digit; after a change that is meant to, delete the file and run this twice."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        Pretrain(config(sentences=sentences), [folder], tmp_path / "run").run()
+    finally:
+        torch.set_num_threads(threads)
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "train")
+    trace = [{k: round(v, 4) for k, v in row.items() if k.startswith("loss/")} for row in rows]
+    assert len(trace) == 20
+    path = GOLDEN / f"pretrain-{sentences}.json"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(trace, indent=1) + "\n")
+        pytest.fail(f"there was no {path.name}; it has been written now, look at it and run again")
+    for step, (found, golden) in enumerate(zip(trace, json.loads(path.read_text()), strict=True)):
+        assert found == pytest.approx(golden, abs=2e-4), f"step {step + 1}"
+
+
+def test_it_learns_what_context_tells_and_the_folder_answers(folder, tmp_path):
+    run = Pretrain(config(steps=250, lr=5e-3, sentences="none", log_every=50), [folder], tmp_path / "run")
+    result = run.run()
+    assert result.heldout["loss/mlm"] < 0.8 * run.baseline["loss/mlm"]
+    assert plateau(result.heldout, run.baseline) is None
+    assert "right" in run.summary(result)
+    answer = unmask.Predictor(tmp_path / "run")(["the cat sees [MASK] water."])[0]
+    assert len(answer["masks"][0]) == 5
+    assert answer["masks"][0][0]["token"] == "the"
+
+
+def test_what_was_trained_opens_in_transformers_with_the_same_numbers(folder, tmp_path):
+    run = Pretrain(config(), [folder], tmp_path / "run")
+    run.run()
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
+    text = "The cat sees the water."
+    inputs = tokenizer(text, return_tensors="pt")
+    assert inputs["input_ids"][0].tolist() == run.tokenizer.join(run.tokenizer.encode(text).ids)[0].tolist()
+    loaded = huggingface.load(tmp_path / "run")
+    assert set(loaded.model.heads) == {"mlm", "nsp"}
+    batch = unmask.types.Batch(inputs["input_ids"])
+    with torch.no_grad():
+        logits = theirs(**inputs).prediction_logits[0]
+        ours = loaded.model.answer("mlm", loaded.model(batch), torch.arange(logits.shape[0]))
+    torch.testing.assert_close(ours, logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
+    whole = Pretrain(config(dropout=0.1, attention_dropout=0.1, save_every=4), [folder], tmp_path / "whole")
+    whole.run()
+    part = Pretrain(config(dropout=0.1, attention_dropout=0.1, save_every=4), [folder], tmp_path / "part")
+    evaluate = part.trainer.evaluate
+
+    def stop_halfway(model, step):
+        if step:
+            part.trainer.stop("the test")
+        return evaluate(model, step)
+
+    part.trainer.evaluate = stop_halfway
+    assert part.run().step == 10
+    again = config(dropout=0.1, attention_dropout=0.1, save_every=4, workers=1)
+    Pretrain(again, [folder], tmp_path / "part", resume=True).run()
+    one, two = (huggingface.load(tmp_path / name).model for name in ("whole", "part"))
+    for (name, a), (_, b) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    traces = [
+        [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in read_metrics(path)]
+        for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "part" / "metrics.jsonl")
+    ]
+    assert traces[0] == traces[1]
+    assert [s["step"] for s in samples.read(tmp_path / "part")] == [s["step"] for s in samples.read(tmp_path / "whole")]
+
+
+def test_micro_batches_do_not_change_the_run(folder, tmp_path):
+    for name, size in (("one", None), ("four", 2)):
+        Pretrain(config(micro_batch=size, steps=5), [folder], tmp_path / name).run()
+    one, four = (read_metrics(tmp_path / n / "metrics.jsonl", "train") for n in ("one", "four"))
+    for a, b in zip(one, four, strict=True):
+        assert a["loss/mlm"] == pytest.approx(b["loss/mlm"], rel=1e-4)
+        assert a["loss/nsp"] == pytest.approx(b["loss/nsp"], rel=1e-4)
+
+
+def test_a_run_can_start_from_a_model(folder, tmp_path):
+    Pretrain(config(), [folder], tmp_path / "first").run()
+    second = Pretrain(config(start=str(tmp_path / "first"), lr=1e-9), [folder], tmp_path / "second")
+    assert second.config.model.dim == 32
+    first, again = (dict(m.named_parameters()) for m in (huggingface.load(tmp_path / "first").model, second.model))
+    assert first.keys() == again.keys()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_the_report_holds_curves_guesses_and_configuration(folder, tmp_path):
+    Pretrain(config(), [folder], tmp_path / "run", recipe="bert-tiny").run()
+    page = report.write_report(tmp_path / "run").read_text()
+    for part in ("Masked words: loss", "word frequencies alone", "Next sentence", "What it guesses", "optimizer.lr"):
+        assert part in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_plan_writes_nothing(folder, tmp_path):
+    plan = Pretrain(config(), [folder], tmp_path / "run").plan()
+    assert plan["parameters"] == sum(p.numel() for p in recipes_model(folder).parameters())
+    assert plan["tokens_per_step"] > 0
+    assert not (tmp_path / "run").exists()
+
+
+def recipes_model(folder):
+    tokenizer = corpus.Corpus(folder).tokenizer
+    return config().model.replace(vocabulary=tokenizer.size).build()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"masked": "false", "sentences": "none"}, "nothing to learn"),
+        ({"rows.tokens": 64}, "32 positions"),
+        ({"rows.tokens": 4}, "too short"),
+        ({"batch": 0}, "batch of 0"),
+        ({"lr": 0}, "learning rate"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_written(folder, tmp_path, changes, message):
+    with pytest.raises(UnmaskError, match=message):
+        Pretrain(config(**changes), [folder], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_foreign_tokenizer_is_refused(folder, tmp_path):
+    Pretrain(config(), [folder], tmp_path / "first").run()
+    corpus.build([story(i) for i in range(50)], tmp_path / "other", vocabulary_size=90)
+    with pytest.raises(UnmaskError, match="--tokenizer"):
+        Pretrain(config(start=str(tmp_path / "first")), [tmp_path / "other"], tmp_path / "second")
+
+
+def test_every_recipe_is_found_and_its_nearest_is_named():
+    assert {"bert-tiny", "bert-mini", "bert-small", "bert-medium", "bert-base", "bert-large"} <= set(recipes.names())
+    for name in recipes.names():
+        assert recipes.find(name).model.dim % recipes.find(name).model.heads == 0
+    with pytest.raises(UnmaskError, match="did you mean 'bert-mini'"):
+        recipes.find("bert-minni")
