@@ -236,7 +236,11 @@ def test_seeds_and_blocks_have_their_own_chance(functions: ModuleType, large: Sp
 
 def test_rows_of_a_block_are_shuffled(large: Split) -> None:
     """Packing puts the longest sequences into the first rows; training must not see them in that order."""
-    rows = Stream([large], sample=whole, corrupt=untouched, length=60, rows=40).batches()
+
+    class OneBlock(Small):
+        block_tokens = 10**6
+
+    rows = OneBlock([large], sample=whole, corrupt=untouched, length=60, rows=40).batches()
     longest = [torch.bincount(row[row > 0]).max().item() for row in next(rows).batch.documents]
     assert longest != sorted(longest, reverse=True)
 
