@@ -91,7 +91,7 @@ def run(trunk, files, tmp_path_factory):
 
 
 def test_a_trivial_task_is_learned(run):
-    out, result, _ = run
+    _out, result, _ = run
     assert result.summary["test"]["accuracy"]["mean"] > 0.9
     assert result.baseline["test"]["accuracy"] == 0.5
     assert [seed["seed"] for seed in result.seeds] == [0, 1]
@@ -222,7 +222,7 @@ def conll(n, seed):
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(n):
-        words = list(rng.choice(FILLER, 6)) + [str(rng.choice(GOOD)), str(rng.choice(GOOD)), str(rng.choice(BAD))]
+        words = [*list(rng.choice(FILLER, 6)), str(rng.choice(GOOD)), str(rng.choice(GOOD)), str(rng.choice(BAD))]
         tags = ["O"] * 6 + ["B-POS", "I-POS", "B-NEG"]
         lines += [f"{word} {tag}" for word, tag in zip(words, tags, strict=True)] + [""]
     return "\n".join(lines) + "\n"

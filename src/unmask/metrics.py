@@ -20,7 +20,8 @@ def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -
     if len(labels) == 2:
         found["f1"] = float(f1_score(true, predicted, labels=[1], average="macro", zero_division=0))
     found["macro_f1"] = float(f1_score(true, predicted, labels=ids, average="macro", zero_division=0))
-    found["mcc"] = float(matthews_corrcoef(true, predicted))
+    varied = len({*true.tolist(), *predicted.tolist()}) > 1
+    found["mcc"] = float(matthews_corrcoef(true, predicted)) if varied else 0.0
     return found
 
 

@@ -94,7 +94,7 @@ class Task(Objective):
     def answers(self, model: Model, batch: Batch) -> list[np.ndarray]:
         """Answers [M, C] of each example, in the order of the examples, wherever packing put them."""
         target = batch.targets[self.name]
-        answers = self.squash(model.answer(self.name, model(batch), target.places).float()).cpu().numpy()
+        answers = self.squash(model.answer(self.name, model(batch), target.places).float()).detach().cpu().numpy()
         assert batch.starts is not None
         starts = batch.starts.cpu().numpy()
         order = np.argsort(starts)

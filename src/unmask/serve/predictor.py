@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,48 +70,45 @@ class Predictor:
         self.top = min(top, self.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
 
-    def __call__(self, inputs: Iterable[Input]) -> list[Answer]:
-        """One answer for each input, in order."""
+    def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
+        """One answer for each input, in order; messages count the inputs from `first`."""
         given: list[Input] = [inputs] if isinstance(inputs, str) else list(inputs)
-        for number, item in enumerate(given, 1):
+        for number, item in enumerate(given, first):
             _check(item, number)
         with self._lock, torch.inference_mode(), evaluating(self.model):
             if self.task is not None:
-                return self._labelled(self.task, given)
-            return self._pretrained(given)
+                return self._labelled(self.task, given, first)
+            return self._pretrained(given, first)
 
     def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
         """(text, answer) for lines of text, as they come; a tab separates the two texts of a pair.
 
         Lines are gathered, so that short ones are answered together; at most 64 wait.
         """
-        waiting: list[str] = []
-        for text in texts:
-            waiting.append(text)
-            if len(waiting) == AT_ONCE:
-                yield from self._answered(waiting)
-                waiting = []
-        yield from self._answered(waiting)
+        source, first = iter(texts), 1
+        while waiting := list(islice(source, AT_ONCE)):
+            yield from self._answered(waiting, first)
+            first += len(waiting)
 
-    def _answered(self, texts: list[str]) -> Iterator[tuple[str, Answer]]:
+    def _answered(self, texts: list[str], first: int) -> Iterator[tuple[str, Answer]]:
         tagging = self.task is not None and self.task.name == "tagging"
         inputs: list[Input] = []
         for text in texts:
-            first, tab, second = text.partition("\t")
-            inputs.append((first, second) if tab and not tagging else text)
-        yield from zip(texts, self(inputs) if inputs else [], strict=True)
+            begin, tab, rest = text.partition("\t")
+            inputs.append((begin, rest) if tab and not tagging else text)
+        yield from zip(texts, self(inputs, first=first), strict=True)
 
     # -- classification, regression, tagging
 
-    def _labelled(self, task: Task, given: list[Input]) -> list[Answer]:
+    def _labelled(self, task: Task, given: list[Input], first: int) -> list[Answer]:
         if not given:
             return []
         if task.name == "tagging":
             return self._tagged(task, given)
         rows = []
-        for number, item in enumerate(given, 1):
-            first, second = _pair(item, number)
-            rows.append(Row(first, second))
+        for number, item in enumerate(given, first):
+            text, pair = _pair(item, number)
+            rows.append(Row(text, pair))
         encoded = task.encode(rows, self.tokenizer, self.length)
         answers = task.answer_all(self.model, encoded, self.tokenizer.pad)
         return [_named(task, answer[0], i in encoded.cut) for i, answer in enumerate(answers)]
@@ -133,8 +131,8 @@ class Predictor:
 
     # -- masked words, next sentence
 
-    def _pretrained(self, given: list[Input]) -> list[Answer]:
-        asked = [self._asked(item, number) for number, item in enumerate(given, 1)]
+    def _pretrained(self, given: list[Input], first: int) -> list[Answer]:
+        asked = [self._asked(item, number) for number, item in enumerate(given, first)]
         found: list[Answer] = [{}] * len(given)
         for places in by_length(np.array([len(one.example.tokens) for one in asked])):
             for i, answer in zip(places, self._answers([asked[i] for i in places]), strict=True):
@@ -274,7 +272,7 @@ def locate(words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _check(item: Input, number: int) -> None:
-    parts = [item] if isinstance(item, str) else list(item)
+    parts: list[str] = list(item) if isinstance(item, (list, tuple)) else [item]  # type: ignore[list-item]
     if not parts or not all(isinstance(part, str) for part in parts):
         raise UnmaskError(f"Text {number} must be a string, a pair of strings, or for tagging a list of words.")
     if not any(part.strip() for part in parts):
