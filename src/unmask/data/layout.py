@@ -41,7 +41,11 @@ _NAMED = re.compile(
 )  # Google: "x (int): "
 _RESULT = re.compile(r"\s*(?:\(\w+\)\s+)?[\w.\[\], |`:~*()-]{1,60}?:(?:\s+|$)")
 _DASHED = re.compile(r"\s*[\w.*`]+(?:\([^)]*\))?\s+--\s+")
-_LABELLED = re.compile(r"\s*(?:[a-z_][\w.]*|Returns?|Yields?|Raises)(?:\s\([^()]*\))?:\s+(?=\w)")
+_LABELLED = re.compile(r"\s*(?:[`*]{0,3}[a-z_][\w.]*[`*]{0,3}|Returns?|Yields?|Raises)(?:\s\([^()]*\))?:\s+(?=\S)")
+_TYPED = re.compile(
+    r"(?:\(`?optional`?\)[\s,]*)?`?(?:(?:unsigned )?(?:int|bool|boolean|str|string|float|list|dict|tuple)|[A-Z]\w+)"
+    r"(?:\[[^:]*\])?`?:\s+(?=[A-Z])"
+)
 _LONGEST_TERM = 50  # characters; a longer line above an indented one is the first line of a hanging paragraph
 
 
@@ -51,7 +55,8 @@ def paragraphs(docstring: str) -> list[str]:
     Code blocks, doctests, tables, signatures, titles, names and types of parameters, references, comments and
     directives that hold no prose are dropped; list items and descriptions of parameters become paragraphs.
     """
-    return list(_join(_entries(_without_blocks(inspect.cleandoc(docstring).splitlines()))))
+    joined = _join(_entries(_without_blocks(inspect.cleandoc(docstring).splitlines())))
+    return [paragraph[match.end() if (match := _TYPED.match(paragraph)) else 0 :] for paragraph in joined]
 
 
 def _indent(line: str) -> int:

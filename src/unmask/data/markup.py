@@ -56,10 +56,10 @@ def inline(text: str, *, backticks_are_formulas: bool = False) -> str:
             return LOST if "\\" in words else OPEN + words + CLOSE
         return words
 
-    pieces = _CODE.split(_SPAN.sub(spoken, text))
+    pieces = _CODE.split(_SPAN.sub(spoken, plain(text)))
     for pattern, replacement in _OUTSIDE_CODE:
         pieces[::2] = [pattern.sub(replacement, piece) for piece in pieces[::2]]
-    return re.sub(r" ([.,;:!?)])", r"\1", " ".join("".join(pieces).split()))
+    return re.sub(r" ([.,;:!?])(?=\s|$)", r"\1", " ".join("".join(pieces).split()))
 
 
 def plain(text: str) -> str:
@@ -81,9 +81,11 @@ def prose(paragraph: str, sentences: Callable[[str], Iterable[str]]) -> list[str
             whole.append(sentence)
     if len(whole) > 1 and not _ENDED.search(plain(whole[-1])):
         whole.pop()
+    whole = [_SPARE.sub("", sentence) for sentence in whole]
     return [_finished(sentence) for sentence in whole if _is_prose(sentence)]
 
 
+_SPARE = re.compile(rf"\s*\((?:see )?{LOST}\)|\s*:\s*{LOST}(?=\.?$)")  # what a sentence can do without
 _ENDED = re.compile(r"[.!?][\"')\]]*$")
 _FUNCTION_WORDS = frozenset(
     re.findall(
