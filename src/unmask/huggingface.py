@@ -86,7 +86,7 @@ def save(folder: Path | str, model: Model, tokenizer: Tokenizer | None = None, *
         (folder / MANIFEST).unlink(missing_ok=True)
     write_text(folder / "config.json", config)
     if tokenizer is not None:
-        tokenizer.save(folder)
+        tokenizer.save(folder, length=getattr(model.config, "length", None))
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names)
 

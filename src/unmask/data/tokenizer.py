@@ -112,11 +112,13 @@ class Tokenizer:
         may ask for are switched off. Raises UnmaskError where a file is missing or damaged.
         """
         path = Path(path)
+        if not path.exists():
+            raise UnmaskError(f"There is no tokenizer {path}.")
         folder = path if path.is_dir() else path.parent
         config = files.optional_json(folder / "tokenizer_config.json")
         if path.is_dir():
             path = next((p for p in (path / "tokenizer.json", path / "vocab.txt") if p.is_file()), path)
-        if path.is_dir() or not path.is_file():
+        if not path.is_file():
             raise UnmaskError(f"There is no tokenizer.json or vocab.txt in {folder}.")
         roles = files.named_roles(config, files.optional_json(folder / "special_tokens_map.json"))
         raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
