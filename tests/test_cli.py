@@ -1,0 +1,177 @@
+"""The command line: what is wrong is one sentence on stderr and status 2, and nothing is written."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from unmask.cli import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("One document.\n\nAnother document.\n")
+    (tmp_path / "not-a-model").mkdir()
+    (tmp_path / "not-a-model" / "config.json").write_text("{}")
+    return tmp_path
+
+
+def written(folder) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "required: verb"),
+        (["pretrian"], "There is no verb of unmask: 'pretrian'; did you mean 'pretrain'?"),
+        (["corpus"], "required: verb"),
+        (["corpus", "biuld"], "did you mean 'build'?"),
+        (["--verison"], "did you mean '--version'?"),
+        (
+            ["predict", "--modle", "x", "a text"],
+            "There is no option of unmask predict: '--modle'; did you mean '--model'?",
+        ),
+        (["predict", "--model", "x", "--tpo=3", "a text"], "did you mean '--top'?"),
+        (["predict", "--model", "x", "--top", "many", "a text"], "'many'"),
+        (["predict", "a text"], "required: --model"),
+        (["predict", "--model", "x", "-k", "a text"], "'-k' is not understood"),
+        (["corpus", "check", "text.txt", "--jsn"], "did you mean '--json'?"),
+        (["corpus", "check", "text.txt", "--per", "lines"], "did you mean 'line'?"),
+        (["recipes", "now"], "'now' is not understood"),
+        (["pretrain"], "Say which run: one of"),
+        (["pretrain", "bert-minni"], "There is no recipe 'bert-minni'; did you mean 'bert-mini'?"),
+        (["pretrain", "find"], "There is no recipe 'find'"),
+        (["pretrain", "bert-tiny", "--stepz", "3"], "There is no field 'stepz'; did you mean 'steps'?"),
+        (["pretrain", "bert-tiny", "--steps", "many"], "must be int | None, not 'many'"),
+        (["pretrain", "bert-tiny", "--sentences", "previous"], "one of next, order, none"),
+        (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
+        (["pretrain", "bert-tiny", "--out", "out"], "--corpus FOLDER"),
+        (["pretrain", "bert-tiny", "--corpus", "missing"], "--out FOLDER"),
+        (PRETRAIN, "missing"),
+        ([*PRETRAIN, "--dry-run"], "missing"),
+        ([*PRETRAIN, "--resume"], "missing"),
+        ([*PRETRAIN[:3], "text.txt", "--out", "out"], "text.txt"),
+        ([*PRETRAIN[:3], "not-a-model", "--out", "out"], "not-a-model"),
+        (["corpus", "build", "--data", "missing.txt", "--out", "out"], "missing.txt"),
+        (["corpus", "build", "--data", "text.txt", "--out", "out", "--vocabulary-size", "-5"], "-5"),
+        (["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "missing"], "missing"),
+        (["corpus", "build", "--data", "text.txt"], "required: --out"),
+        (["corpus", "check", "missing.txt"], "missing.txt"),
+        (["finetune"], "--out FOLDER"),
+        (["finetune", "--out", "out"], "--model"),
+        (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
+        (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
+        (["evaluate", "--model", "missing", "--data", "missing.tsv"], "missing"),
+        (["evaluate", "--model", "not-a-model", "--data", "missing.tsv"], "no model_type"),
+        (["predict", "--model", "missing", "a text"], "There is no model folder missing"),
+        (["predict", "--model", "not-a-model", "a text"], "no model_type"),
+        (["report", "missing"], "missing"),
+        (["report", "not-a-model", "--no-open"], "not-a-model"),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(arguments, sentence, folder, capsys):
+    before = written(folder)
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert exit.value.code == 2
+    assert err.startswith("unmask: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert out == ""
+    assert written(folder) == before
+
+
+def test_interruption_has_its_own_status(monkeypatch, capsys):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unmask.recipes.names", interrupted)
+    with pytest.raises(SystemExit) as exit:
+        main(["recipes"])
+    assert exit.value.code == 130
+    assert capsys.readouterr().err == "unmask: Interrupted.\n"
+
+
+def test_a_refusal_of_the_file_system_is_a_sentence(monkeypatch, capsys):
+    def refuse() -> None:
+        raise PermissionError(13, "Permission denied", "runs/mine")
+
+    monkeypatch.setattr("unmask.recipes.names", refuse)
+    with pytest.raises(SystemExit) as exit:
+        main(["recipes"])
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == "unmask: The file system refused runs/mine: Permission denied.\n"
+
+
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+    def wrong() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("unmask.recipes.names", wrong)
+    with pytest.raises(ZeroDivisionError):
+        main(["recipes"])
+
+
+def test_recipes_are_listed_with_what_they_are(capsys):
+    main(["recipes"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("bert-tiny ") for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["pretrain", "bert-tiny", "--fields"], "--model.layers 2"),
+        (["pretrain", "bert-tiny", "--fields", "--steps", "7"], "--training.steps 7"),
+        (["pretrain", "bert-tiny", "--fields", "--steps=7"], "--training.minutes None"),
+        (["pretrain", "bert-tiny", "--fields", "--training.minutes", "2"], "--training.minutes 2.0"),
+        (["pretrain", "bert-tiny", "--fields", "--whole-words"], "--objectives.whole_words True"),
+        (["pretrain", "bert-tiny", "--fields", "--sentences", "order"], "--objectives.sentences order"),
+    ],
+)
+def test_fields_show_what_a_run_would_use(arguments, line, capsys):
+    main(arguments)
+    shown = [" ".join(shown.split()) for shown in capsys.readouterr().out.splitlines()]
+    assert line in shown
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["corpus", "build", "--help"], ["pretrain", "--help"], ["--version"]]
+)
+def test_help_and_version_end_well(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert not exit.value.code
+    assert "unmask" in capsys.readouterr().out
+
+
+def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):
+    from unmask import cli
+
+    (folder / "lines.txt").write_bytes("first\r\n\n  \nzweites \xff\n".encode("latin-1"))
+    stdin = io.TextIOWrapper(io.BytesIO("einß\nzwei".encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+
+    def texts(*arguments: str) -> list[str]:
+        return list(cli._texts(cli._parser().parse_args(["predict", "--model", "x", *arguments])))
+
+    assert texts("a", "b") == ["a", "b"]
+    assert texts("--file", "lines.txt") == ["first", "zweites \ufffd"]
+    assert texts() == ["einß", "zwei"]
+
+
+def test_a_corpus_is_checked_as_json(capsys):
+    main(["corpus", "check", "text.txt", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["documents"] == 2

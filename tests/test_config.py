@@ -1,0 +1,170 @@
+"""Configurations: JSON and back, typed overrides, and a plain sentence for every wrong one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmask.config import Config, read_json
+from unmask.errors import UnmaskError, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner(Config):
+    rate: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.999)
+    kind: Literal["linear", "cosine"] = "linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(Config):
+    rate: float = 0.2
+    batch_size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(Config):
+    steps: int | None = None
+    name: str = "run"
+    fast: bool = False
+    limit: float | None = None
+    files: tuple[str, ...] = ()
+    inner: Inner = field(default_factory=Inner)
+    other: Other = field(default_factory=Other)
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+inners = st.builds(Inner, rate=finite, betas=st.tuples(finite, finite), kind=st.sampled_from(["linear", "cosine"]))
+outers = st.builds(
+    Outer,
+    steps=st.none() | st.integers(),
+    name=st.text(),
+    fast=st.booleans(),
+    limit=st.none() | finite,
+    files=st.lists(st.text()).map(tuple),
+    inner=inners,
+)
+
+
+@given(outers)
+def test_json_gives_back_the_same_config(config):
+    assert Outer.from_dict(json.loads(config.to_json())) == config
+
+
+@given(st.integers())
+def test_a_whole_number_is_read_exactly(number):
+    assert Outer().replace(steps=str(number)).steps == number
+    assert Outer().replace(steps=number).steps == number
+
+
+@given(finite)
+def test_a_number_on_the_command_line_is_read_exactly(number):
+    assert Inner().replace(rate=repr(number)).rate == number
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "value"),
+    [
+        ({"steps": "1e6"}, "steps", 1_000_000),
+        ({"steps": 3.0}, "steps", 3),
+        ({"steps": "none"}, "steps", None),
+        ({"fast": "yes"}, "fast", True),
+        ({"fast": "False"}, "fast", False),
+        ({"limit": 1}, "limit", 1.0),
+        ({"files": "a,b"}, "files", ("a", "b")),
+        ({"files": ["a"]}, "files", ("a",)),
+        ({"betas": "0.8,0.9"}, "inner.betas", (0.8, 0.9)),
+        ({"inner.rate": "2e-3"}, "inner.rate", 0.002),
+        ({"inner.kind": "cosine"}, "inner.kind", "cosine"),
+        ({"other-rate": "1"}, None, "field 'other_rate'"),
+        ({"rate": "1"}, None, "say which: inner.rate, other.rate"),
+        ({"stepz": 3}, None, "did you mean 'steps'?"),
+        ({"steps": "three"}, None, "Outer.steps must be int | None, not 'three'"),
+        ({"steps": 2.5}, None, "Outer.steps"),
+        ({"steps": True}, None, "Outer.steps"),
+        ({"steps": "inf"}, None, "Outer.steps"),
+        ({"limit": "nan"}, None, "Outer.limit"),
+        ({"fast": "perhaps"}, None, "Outer.fast must be bool"),
+        ({"fast": 1}, None, "Outer.fast must be bool"),
+        ({"name": 3}, None, "Outer.name must be str"),
+        ({"kind": "square"}, None, "one of linear, cosine"),
+        ({"betas": "0.9"}, None, "Inner.betas"),
+        ({"betas": "0.9,x"}, None, "Inner.betas"),
+        ({"inner": 5}, None, "field 'inner'"),
+    ],
+)
+def test_overrides(changes, place, value):
+    if place is not None:
+        changed = Outer().override(changes)
+        assert changed.places()[place] == value
+        assert type(changed.places()[place]) is type(value)
+        assert {k: v for k, v in changed.places().items() if k != place} == {
+            k: v for k, v in Outer().places().items() if k != place
+        }
+    else:
+        with pytest.raises(UnmaskError) as caught:
+            Outer().override(changes)
+        assert value in str(caught.value)
+
+
+def test_a_config_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Outer().steps = 3
+
+
+def test_dotted_names_and_dashes_are_the_same_field():
+    assert Outer().override({"inner.rate": "1", "other.rate": "2"}).inner.rate == 1.0
+    assert Other().override({"batch-size": "4"}).batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"{", "is not valid JSON"),
+        (b"[1]", "must hold a JSON object, not a list"),
+        (b"\xff\xfe{}", "cannot be read"),
+        (b"[" * 100_000, "is not valid JSON"),
+        (b'{"a": ' + b"1" * 5_000 + b"}", "is not valid JSON"),
+        (b'{"stepz": 1}', "did you mean 'steps'?"),
+        (b'{"inner": {"rat": 1}}', "did you mean 'rate'?"),
+        (b'{"inner": 3}', "Outer.inner must be Inner, not 3"),
+        (b'{"inner": null}', "Outer.inner must be Inner, not None"),
+    ],
+)
+def test_a_damaged_file_is_named(content, sentence, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(UnmaskError) as caught:
+        Outer.read(path)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(UnmaskError, match="There is no file"):
+        read_json(tmp_path / "none.json")
+    with pytest.raises(UnmaskError, match="cannot be read"):
+        read_json(tmp_path)
+
+
+def test_defaults_of_a_run_survive_the_round_trip():
+    from unmask import recipes
+
+    for name in recipes.names():
+        config = recipes.find(name)
+        assert type(config).from_dict(json.loads(config.to_json())) == config
+        assert all(not isinstance(v, float) or math.isfinite(v) for v in config.places().values())
+
+
+def test_unknown_names_the_nearest_and_all():
+    assert str(unknown("verb", "tran", ["train", "eat"])) == (
+        "There is no verb 'tran'; did you mean 'train'? Known: eat, train."
+    )
+    assert str(unknown("verb", "xyz", [])) == "There is no verb 'xyz'. Known: none."
