@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -168,6 +169,16 @@ def test_labels_by_number_or_other_capitals_are_understood(run, files, tmp_path)
     strange = write_tsv(tmp_path / "strange.tsv", [("a film", "meh"), ("a plot", "pos")])
     with pytest.raises(UnmaskError, match="'meh'"):
         evaluate(out, strange)
+
+
+def test_rows_that_are_cut_are_cut_alike_when_evaluated(trunk, files, tmp_path):
+    display = Spy()
+    result = finetune(config(trunk, files, length=8, epochs=2), tmp_path / "run", display=display)
+    assert any("longer than 8 tokens" in note for note in display.notes)
+    scores = evaluate(tmp_path / "run", files / "dev.tsv")
+    assert scores["metrics"]["loss"] == pytest.approx(result.seeds[0]["dev"]["loss"], abs=1e-6)
+    assert "cut" in scores["notes"][0]
+    assert evaluate(tmp_path / "run", files / "dev.tsv", length=48)["notes"] == []
 
 
 def test_a_run_repeats_itself_from_its_seed(trunk, files, tmp_path):
@@ -363,6 +374,28 @@ def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeyp
     assert task.evaluate(model, dev, 0) == pytest.approx(fitted.best)
     assert not model.training
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_untrained_head_is_never_kept():
+    task = Classification(["a", "b"])
+    fitted = fit(tiny(task), task, encoded(16), encoded(8, 1), settings(epochs=1, lr=1e-12), pad=0)
+    assert [step for step, _ in fitted.history] == [0, 2]
+    assert fitted.step == 2
+
+
+def test_a_signal_before_the_first_evaluation_keeps_what_there_is():
+    class Signal(Spy):
+        def show(self, row):
+            if row["step"] == 10:
+                signal.raise_signal(signal.SIGTERM)
+
+    task = Classification(["a", "b"])
+    fitted = fit(
+        tiny(task), task, encoded(64), encoded(8, 1), settings(epochs=40, evaluations=0.1), pad=0, display=Signal()
+    )
+    assert fitted.stopped == "SIGTERM"
+    assert 10 <= fitted.step < 80
+    assert fitted.best["accuracy"] >= 0
 
 
 def test_early_stopping(tmp_path):

@@ -191,6 +191,13 @@ def test_a_foreign_tokenizer_is_refused(folder, tmp_path):
         Pretrain(config(start=str(tmp_path / "first")), [tmp_path / "other"], tmp_path / "second")
 
 
+def test_a_corpus_of_one_document_cannot_teach_what_comes_next(tmp_path):
+    corpus.build([story(1)], tmp_path / "one", vocabulary_size=60)
+    with pytest.raises(UnmaskError, match="at least two documents"):
+        Pretrain(config(), [tmp_path / "one"], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_recipe_is_found_and_its_nearest_is_named():
     assert {"bert-tiny", "bert-mini", "bert-small", "bert-medium", "bert-base", "bert-large"} <= set(recipes.names())
     for name in recipes.names():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
 from unmask.data.table import guess_format
@@ -30,7 +31,7 @@ def evaluate(
     """Score a model folder with a classification, regression or tagging head on the rows of a file.
 
     text, pair, label, format  as for `unmask.data.dataset.read`
-    length                     longest sequence; None: as long as the model can take
+    length                     longest sequence; None: that of the run which made the folder, else what the model takes
 
     Returns `metrics`, `baseline` (the most frequent label of these rows, or their mean, answered to all),
     `classes` (label -> precision, recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are
@@ -44,7 +45,7 @@ def evaluate(
     rows = read_rows(Path(data), task.name, text=text, pair=pair, label=label, format=format)
     rows = check_scores(rows) if isinstance(task, Regression) else name_labels(rows, task.labels, str(folder))
     positions = min(getattr(loaded.model.config, "length", MOST_POSITIONS), MOST_POSITIONS)
-    encoded = task.encode(rows, loaded.tokenizer, min(length or positions, positions))
+    encoded = task.encode(rows, loaded.tokenizer, min(length or _length_of_run(Path(folder)) or positions, positions))
     answers = task.answer_all(loaded.model, encoded, loaded.tokenizer.pad)
     return {
         "task": task.name,
@@ -111,3 +112,12 @@ def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
         replace(row, label=names.get(row.label, row.label), tags=tuple(names[tag] for tag in row.tags)) for row in rows
     )
     return Dataset(rows.path, tuple(renamed), rows.columns)
+
+
+def _length_of_run(folder: Path) -> int | None:
+    """The longest sequence that the folder was fine-tuned with, so that its dev rows get the score of the run again."""
+    if not (folder / "run.json").is_file():
+        return None
+    rows = read_json(folder / "run.json").get("config", {}).get("rows", {})
+    length = rows.get("length") if isinstance(rows, dict) else None
+    return length if isinstance(length, int) else None

@@ -189,6 +189,8 @@ def _run_seeds(
     seeds: list[dict[str, Any]] = []
     kept: _Kept | None = None
     for seed in range(config.seed, config.seed + config.seeds):
+        if config.seeds > 1:
+            say(f"Seed {seed}:", note=False)
         model = _load(config, task, seed).model
         folder = out / "seeds" / str(seed)
         fitted = fit(

@@ -162,6 +162,8 @@ def fit(
         if distributed.is_main():  # the trainer's own state is for going on with a run, and this one is over
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
             (folder / ".lock").unlink(missing_ok=True)
+    if not best.found:  # interrupted before the first evaluation
+        best.is_exhausted(model, result.step, task.evaluate(model, dev, pad))
     best.restore(model)
     return Fitted(best.metric, best.found, best.step, total, best.history, result.stopped)
 
@@ -182,6 +184,8 @@ class _Best:
         if self.metric not in found:
             raise unknown("metric", self.metric, found)
         self.history.append((step, found))
+        if step == 0:  # what an untrained head gets right is luck
+            return False
         value = self.sign * found[self.metric]
         if value > self.value or not self.found:
             self.value, self.step, self.found, self.waited = value, step, found, 0

@@ -123,6 +123,11 @@ class Pretrain:
             raise UnmaskError("Say on which corpus to pre-train.")
         self.corpora = [Corpus(folder) for folder in corpora]
         self.tokenizer = self.corpora[0].tokenizer
+        if config.objectives.sentences == "next" and sum(c.split("train").documents for c in self.corpora) < 2:
+            raise UnmaskError(
+                "Next-sentence prediction needs at least two documents to draw from. "
+                "Separate them by blank lines, or learn the masked words alone: --sentences none."
+            )
         self.objective = config.objectives.build(self.tokenizer)
         self.config, self.model = _resolve(config, self.tokenizer, self.objective)
         self.tokens = self.config.rows.tokens or self.config.model.length

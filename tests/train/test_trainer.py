@@ -38,6 +38,19 @@ def same(a: nn.Module, b: nn.Module) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
 
 
+class Notes:
+    """A display that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def start(self, step: int, total: int) -> None: ...
+    def show(self, row: dict[str, Any]) -> None: ...
+    def close(self) -> None: ...
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 def stopping_at(step: int) -> dict[str, Any]:
     """Arguments that end a run at `step` as a signal would."""
 
@@ -88,8 +101,11 @@ def test_resume_of_a_finished_run_changes_nothing(out: Path) -> None:
 
 def test_a_run_can_be_made_longer(out: Path) -> None:
     train(out)
-    _, result = train(out, TRAINING.replace(steps=15), resume=True)
+    display = Notes()
+    _, result = train(out, TRAINING.replace(steps=15, optimizer={"lr": 0.02}), resume=True, display=display)
     assert (result.step, result.total) == (15, 15)
+    changes = ["Going on with optimizer.lr 0.02; it was 0.03.", "Going on with steps 15; it was 12."]
+    assert display.notes == [*changes, "Resuming from step 12."]
     assert [row["step"] for row in trace(out)] == list(range(1, 16))
 
 
@@ -242,16 +258,6 @@ def test_a_save_that_fails_leaves_the_last_good_checkpoint(out: Path) -> None:
 
 
 def test_a_damaged_checkpoint_falls_back_and_says_so(tmp_path: Path) -> None:
-    class Notes:
-        def __init__(self) -> None:
-            self.notes: list[str] = []
-
-        def start(self, step: int, total: int) -> None: ...
-        def show(self, row: dict[str, Any]) -> None: ...
-        def close(self) -> None: ...
-        def note(self, text: str) -> None:
-            self.notes.append(text)
-
     whole, _ = train(tmp_path / "whole", TRAINING.replace(save_every=4))
     config, display = TRAINING.replace(save_every=4), Notes()
     train(tmp_path / "cut", config, **stopping_at(10))

@@ -25,12 +25,11 @@ _SPAN = re.compile(
     """,
     re.VERBOSE,
 )
-_CITATION = r"\[(?:\d+|[A-Z][\w+]*\d{2,4}\w?|#\w*)\](?:_|(?=[\s.,;)]|$))"
+_CITATION = re.compile(r"\[(?:\d+|[A-Z][\w+]*\d{2,4}\w?|#\w*)\](?:_|(?=[\s.,;)]|$))")
+_BEFORE_A_NOUN = re.compile(r"\b(?:in|of|by|to|at|see|and|from|with|also)\s+$", re.IGNORECASE)
 _OUTSIDE_CODE: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"!\[[^\]]*\]\([^)]*\)"), ""),  # Markdown image
     (re.compile(r"\[([^\]]+)\]\((?:https?:|[./#\w])[^)\s]*\)"), r"\1"),  # Markdown link
-    (re.compile(rf"(?<!\b(?:in|In|of|by|to|at) )(?<!\b(?:see|See|and) )(?<!\b(?:from|with) ){_CITATION}"), ""),
-    (re.compile(_CITATION), LOST),  # what is left is part of its sentence
     (re.compile(r"(?<![\w|])\|(\w[\w .-]*)\|_?(?![\w|])"), r"\1"),  # substitution
     (re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]+?)(?<=[^\s*])\1(?![\w*])"), EMPHASIS + r"\2"),
     (re.compile(r"<(?:https?|ftp|mailto):[^>]*>|(?:https?|ftp)://\S+|\bwww\.\S+"), LOST),
@@ -56,10 +55,16 @@ def inline(text: str, *, backticks_are_formulas: bool = False) -> str:
             return LOST if "\\" in words else OPEN + words + CLOSE
         return words
 
-    pieces = _CODE.split(_SPAN.sub(spoken, plain(text)))
+    pieces = _CODE.split(_CITATION.sub(_cited, _SPAN.sub(spoken, plain(text))))
     for pattern, replacement in _OUTSIDE_CODE:
         pieces[::2] = [pattern.sub(replacement, piece) for piece in pieces[::2]]
     return re.sub(r" ([.,;:!?])(?=\s|$)", r"\1", " ".join("".join(pieces).split()))
+
+
+def _cited(citation: re.Match[str]) -> str:
+    """Nothing in place of a citation, unless it is a part of its sentence, as in "see [1]"."""
+    begin = citation.start()
+    return LOST if _BEFORE_A_NOUN.search(citation.string, max(0, begin - 8), begin) else ""
 
 
 def plain(text: str) -> str:
@@ -81,7 +86,7 @@ def prose(paragraph: str, sentences: Callable[[str], Iterable[str]]) -> list[str
             whole.append(sentence)
     if len(whole) > 1 and not _ENDED.search(plain(whole[-1])):
         whole.pop()
-    whole = [_SPARE.sub("", sentence) for sentence in whole]
+    whole = [_SPARE.sub("", sentence) if LOST in sentence else sentence for sentence in whole]
     return [_finished(sentence) for sentence in whole if _is_prose(sentence)]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unmask.errors import UnmaskError
 from unmask.objectives.language_modeling import runs
 from unmask.objectives.objective import Join, Objective
 from unmask.types import Document, Example
@@ -36,10 +35,7 @@ class NextSentence(Objective):
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         documents = [document for document in documents if any(len(s) for s in document.sentences)]
         if len({document.index for document in documents}) < 2:
-            raise UnmaskError(
-                "Next-sentence prediction needs at least two documents to draw from. "
-                "Separate the documents by blank lines, or learn the masked words alone: --sentences none."
-            )
+            return []  # nothing to draw a random partner from; `Pretrain` refuses a corpus of one document
         examples: list[Example] = []
         for document in documents:
             examples.extend(self._pairs(document, documents, length - 3, rng))

@@ -131,7 +131,6 @@ class Trainer:
         self.evaluate, self.save, self.resume = evaluate, save, resume
         self.device = distributed.init(config.device)
         self.display: Display = display if display is not None and distributed.is_main() else Silent()
-        torch.manual_seed(config.seed + distributed.rank())
         self.engine = Engine(
             model,
             objective,
@@ -154,6 +153,7 @@ class Trainer:
     def train(self) -> Result:
         """Run to the last step, or until a signal or `stop`. Every way out leaves a sound checkpoint."""
         self.clock = Clock()
+        torch.manual_seed(self.config.seed + distributed.rank())  # dropout
         with ExitStack() as stack:
             if distributed.is_main():
                 stack.enter_context(checkpoint.Lock(self.out))
@@ -184,7 +184,7 @@ class Trainer:
         """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
         config = self.config
         found = self._found()
-        known = found is not None and (found.state["steps"], found.state["minutes"]) == (config.steps, config.minutes)
+        known = found is not None and not {"steps", "minutes"} & self._changes(found.state["config"])
         pace = self._pace() if config.minutes is not None and not known else None
         if found is not None:
             self._load(found)
@@ -216,6 +216,14 @@ class Trainer:
         if found is not None and distributed.is_main():
             checkpoint.set_aside(folder, after=found.step)
         return found
+
+    def _changes(self, before: dict[str, Any]) -> set[str]:
+        """Names of the settings that differ from those of the run that is resumed; each is said."""
+        was, now = Training.from_dict(before).places(), self.config.places()
+        changed = {name for name in now if was[name] != now[name]}
+        for name in sorted(changed):
+            self.display.note(f"Going on with {name} {now[name]}; it was {was[name]}.")
+        return changed
 
     def _pace(self) -> Pace:
         """Time and memory of a step."""
@@ -341,8 +349,7 @@ class Trainer:
             return
         state = {
             "total": self.total,
-            "steps": self.config.steps,
-            "minutes": self.config.minutes,
+            "config": self.config.to_dict(),
             "seconds": self.clock.seconds(),
             "position": self.position,
             "ranks": distributed.ranks(),
