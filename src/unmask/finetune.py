@@ -114,8 +114,10 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings.
     """
     out = Path(out)
+    distributed.init(config.fit.device)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    distributed.barrier()  # every process has looked before the first one writes
     if config.seeds < 1:
         raise UnmaskError("The number of seeds must be 1 or more.")
     notes: list[str] = []
