@@ -47,10 +47,10 @@ def test_lines_hold_the_numbers_and_do_not_flood() -> None:
     shown.note("Saved.")
     shown.close()
     assert lines[0] == "Training 100 steps."
-    start = "step 50 of 100  mlm loss 5.25  mlm correct 28.6 %  gradient norm 1.5  lr 1.00e-03  tokens/s 12,346"
+    start = "step 50 of 100  mlm loss 5.250  mlm correct 28.6 %  gradient norm 1.5  lr 1.00e-03  tokens/s 12,346"
     assert lines[1].startswith(start)
     assert lines[1].endswith("left")
-    assert lines[2] == "step 51 of 100  held out:  mlm loss 5"
+    assert lines[2] == "step 51 of 100  held out:  mlm loss 5.000"
     assert "skipped steps 2" in lines[3]
     assert "nsp loss –" in lines[3]
     assert lines[4:] == ["Saved."]
@@ -76,7 +76,7 @@ def test_the_live_picture_holds_both_splits() -> None:
     live.close()
     live.close()
     printed = file.getvalue()
-    for text in ("Resuming [from] step 0.", "step 50 of 100", "50 %", "mlm loss", "5.25", "4.75", "28.6 %", "held out"):
+    for text in ("Resuming [from] step 0.", "step 50 of 100", "50 %", "mlm loss", "5.250", "4.750", "28.6 %", "held out"):
         assert text in printed
 
 

@@ -347,6 +347,13 @@ def test_a_signal_finishes_the_step_saves_and_leaves(out: Path, number: signal.S
     assert found.step == int(step)
 
 
+def test_what_a_killed_run_left_is_removed(out: Path) -> None:
+    left = out / "checkpoints" / ".tmp-step-00000005"
+    left.mkdir(parents=True)
+    train(out)
+    assert not left.exists()
+
+
 def test_handlers_are_put_back(out: Path) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     train(out)

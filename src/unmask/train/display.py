@@ -211,6 +211,8 @@ def _value(name: str, value: Any) -> str:
         return "–" if value is None else value
     if name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy"):
         return f"{100 * value:.1f} %"
+    if name.startswith("loss/"):
+        return f"{value:.3f}"
     if name == "lr":
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 1000 or isinstance(value, int) else f"{value:.4g}"

@@ -120,7 +120,7 @@ class Engine:
         update(self.optimizer, norm, self.config.clip, skip)
         self.optimizer.zero_grad(set_to_none=True)
         known = {"steps": 1, **{f"count/{name}": totals[name] for name in scales}}
-        values = torch.stack([v.float() for v in (*sums.values(), norm, skip)])
+        values = torch.stack([v.float().to(self.device) for v in (*sums.values(), norm, skip)])
         meter.add([*sums, "gradient_norm"], values, known)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -185,7 +185,10 @@ class Trainer:
         config = self.config
         found = self._found()
         known = found is not None and not {"steps", "minutes"} & self._changes(found.state["config"])
-        pace = self._pace() if config.minutes is not None and not known else None
+        pace = None
+        if config.minutes is not None and not known:
+            self.display.note("Measuring the time of a step.")
+            pace = self._pace()
         if found is not None:
             self._load(found)
         if distributed.is_main():
@@ -202,13 +205,13 @@ class Trainer:
 
     def _found(self) -> checkpoint.Checkpoint | None:
         folder = self.out / "checkpoints"
+        if distributed.is_main():
+            checkpoint.tidy(folder)
+        distributed.barrier()
         if not self.resume:
             if checkpoint.steps(folder):
                 raise UnmaskError(f"{self.out} holds a run already; resume it, or choose another folder.")
             return None
-        if distributed.is_main():
-            checkpoint.tidy(folder)
-        distributed.barrier()
         found = checkpoint.latest(folder, self.display.note)
         if found is None:
             self.display.note(f"There is no checkpoint in {self.out} yet; starting from the beginning.")
