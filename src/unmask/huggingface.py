@@ -123,6 +123,9 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     if heads is None and (new or dropped):
         parts = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {parts} are not whole. Restore the folder from a copy.")
+    classes = [n for head, n in wanted.items() if head in ("classification", "tagging") and stored.get(head) == n]
+    if classes and labels and classes[0] != len(labels):
+        raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")
     tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in ("tokenizer.json", "vocab.txt")) else None
     vocabulary = getattr(config, "vocabulary", None)
     if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:
@@ -130,7 +133,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
             f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
             "they do not belong together. Use the tokenizer that the model was trained with."
         )
-    return Loaded(model.eval(), tokenizer, labels if wanted == stored else (), new, dropped)
+    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped)
 
 
 def export(model: Model) -> dict[str, Tensor]:
@@ -216,8 +219,8 @@ def _config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str,
 def _labels(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     names = values.get("id2label") or {}
     try:
-        return tuple(str(names[key]) for key in sorted(names, key=int))
-    except (TypeError, ValueError, AttributeError):
+        return tuple(str(name) for _, name in sorted(names.items(), key=lambda item: int(item[0])))
+    except (ValueError, AttributeError):
         raise UnmaskError(f"{folder / 'config.json'}: id2label must map numbers to label names.") from None
 
 
