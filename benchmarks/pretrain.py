@@ -1,0 +1,439 @@
+"""Tokens per second of pre-training: unmask against the Trainer of Hugging Face transformers, side by side.
+
+Both sides train the same model from the same weights on the same token ids, with the same optimiser, schedule,
+precision, dropout and number of threads, as masked-language models. They take turns, A B A B ..., each turn in a
+fresh process; the first steps of a turn are not counted. What counts are real tokens: padding is worth nothing.
+
+    python benchmarks/pretrain.py --size tiny mini --precision fp32 bf16 --text grouped lines --out results.json
+
+Every option that takes several values runs all their combinations. benchmarks/README.md says what is equal,
+what differs, and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+from common import Result, Settings
+
+LENGTH = 128  # tokens of a row, and positions of the model
+STEPS = {"tiny": 100, "mini": 50, "small": 20, "medium": 12, "base": 6}  # counted in each turn, by default
+SORTED_STEPS = 50  # group_by_length sorts the rows of so many steps: fewer would see the longest alone
+SIDES = ("unmask", "transformers")
+TEXTS = {
+    "grouped": "full rows of consecutive text",
+    "lines": "one sentence a sequence: padded by transformers, packed by unmask",
+    "sorted": "as lines, and transformers groups by length",
+}
+GROUP_BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
+TOLERANCE = 1e-4  # of the losses of the two sides, in nats, for the same weights and batch
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+@dataclass
+class Step:
+    """When a step began, and the tokens that it computed: those of the text, and all with padding."""
+
+    began: float
+    real: int = 0
+    computed: int = 0
+
+
+class Stopwatch:
+    """The steps of a turn: `next_step` where one ends and the next begins, `count` for each forward pass."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def next_step(self) -> None:
+        self.steps.append(Step(time.perf_counter()))
+
+    def count(self, real: int, computed: int) -> None:
+        self.steps[-1].real += real
+        self.steps[-1].computed += computed
+
+    def result(self, settings: Settings) -> Result:
+        """The counted steps: everything from the end of the warm-up to the end of the last of them."""
+        import torch
+
+        first, end = settings["warmup"], settings["warmup"] + settings["steps"]
+        counted = self.steps[first:end]
+        seconds, real = self.steps[end].began - counted[0].began, sum(step.real for step in counted)
+        return {
+            "tokens_per_second": real / seconds,
+            "seconds_per_step": seconds / len(counted),
+            "tokens_per_step": real / len(counted),
+            "filled": real / sum(step.computed for step in counted),
+            "peak_memory_mb": common.peak_memory(),
+            "threads": torch.get_num_threads(),
+        }
+
+
+def total_steps(settings: Settings) -> int:
+    """One more than is counted: the last step is followed by saving and the like."""
+    return settings["warmup"] + settings["steps"] + 1
+
+
+# ------------------------------------------------------------------------------------------------ unmask
+
+
+def run_unmask(settings: Settings) -> Result:
+    """A turn of `unmask.pretrain`, as `unmask pretrain` runs it."""
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.objectives import MaskedLM, Objective
+    from unmask.pretrain import Objectives, Pretrain, Pretraining, Rows
+    from unmask.train.metrics import read
+    from unmask.train.optim import Optimizer, Schedule
+    from unmask.train.trainer import Training
+    from unmask.types import Batch, Document
+
+    class OneSentence(MaskedLM):
+        """Every sentence is a sequence of its own; packing fills the rows with them."""
+
+        def sample(self, documents: Sequence[Document], length: int, rng: Any) -> list:
+            alone = [Document([sentence], d.index) for d in documents for sentence in d.sentences]
+            return super().sample(alone, length, rng)
+
+    class Lines(Objectives):
+        def build(self, tokenizer: Tokenizer) -> Objective:
+            ids = {"mask": tokenizer.mask, "specials": tokenizer.specials, "vocabulary": tokenizer.size}
+            return OneSentence(**ids, rate=self.rate, join=tokenizer.join)
+
+    watch = Stopwatch()
+
+    class Timed(Pretrain):
+        def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+            steps = super().batches(position)
+            while True:
+                watch.next_step()  # the trainer asks for the next batch: the step before has ended
+                batches, after = next(steps)
+                watch.count(sum(b.real_tokens for b in batches), sum(b.tokens.numel() for b in batches))
+                yield batches, after
+
+    config = Pretraining(
+        start=settings["model"],
+        objectives=(Objectives if settings["text"] == "grouped" else Lines)(sentences="none"),
+        rows=Rows(tokens=LENGTH, batch=settings["rows"], heldout=1, workers=settings["workers"]),
+        training=Training(
+            steps=total_steps(settings),
+            optimizer=Optimizer(lr=settings["lr"], weight_decay=0.01, eps=1e-8, clip=1.0),
+            schedule=Schedule(warmup=settings["warmup"], shape="linear"),
+            precision=settings["precision"],
+            device="cpu",
+            seed=settings["seed"],
+            log_every=10,
+            evaluate_every=None,
+            save_every=None,
+        ),
+    )
+    with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
+        Timed(config, [settings["corpus"]], out).run()
+        losses = [row["loss/mlm"] for row in read(Path(out) / "metrics.jsonl", "train")]
+    return {**watch.result(settings), "losses": losses}
+
+
+# ------------------------------------------------------------------------------------------------ transformers
+
+
+def run_transformers(settings: Settings) -> Result:
+    """A turn of `transformers.Trainer` with `DataCollatorForLanguageModeling`, as `run_mlm.py` has it."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(settings["model"])
+    model = transformers.BertForMaskedLM.from_pretrained(settings["model"])
+    model.accepts_loss_kwargs = False  # else the Trainer adds the mean losses of several passes up undivided
+    data, passes = huggingface_rows(settings)
+    watch = Stopwatch()
+
+    def count(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        mask = kwargs["attention_mask"]
+        watch.count(int(mask.sum()), mask.numel())
+
+    class Timed(transformers.TrainerCallback):
+        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+            watch.next_step()
+
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            watch.next_step()
+
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
+        arguments = transformers.TrainingArguments(
+            output_dir=out,
+            max_steps=total_steps(settings),
+            per_device_train_batch_size=settings["rows"],
+            gradient_accumulation_steps=passes,
+            learning_rate=settings["lr"],
+            lr_scheduler_type="linear",
+            warmup_steps=settings["warmup"],
+            weight_decay=0.01,
+            adam_epsilon=1e-8,
+            max_grad_norm=1.0,
+            optim="adamw_torch_fused",
+            bf16=settings["precision"] == "bf16",
+            use_cpu=True,
+            seed=settings["seed"],
+            dataloader_num_workers=settings["workers"],
+            dataloader_pin_memory=False,
+            # With the special tokens already marked, the collator need not look for them in a Python loop.
+            remove_unused_columns=False,
+            logging_steps=10,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            **(GROUP_BY_LENGTH if settings["text"] == "sorted" else {}),
+        )
+        trainer = transformers.Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=data,
+            data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
+            callbacks=[Timed()],
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    return {**watch.result(settings), "losses": losses, "passes": passes}
+
+
+def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], int]:
+    """Encoded rows as `run_mlm.py` prepares them, in memory as lists; and how many forward passes make a step.
+
+    grouped  [CLS] document [SEP] of all documents in one string of ids, cut into full rows (`group_texts`)
+    lines    [CLS] sentence [SEP], padded to the longest of their pass (`--line_by_line`). Lines are shorter than
+             rows: a step accumulates as many passes as hold, on average, the tokens of a step of full rows.
+    sorted   the same, with lines of about equal length in a pass
+    """
+    import numpy as np
+
+    from unmask.data.corpus import Corpus
+    from unmask.objectives.language_modeling import runs
+
+    corpus = Corpus(settings["corpus"])
+    tokenizer, split = corpus.tokenizer, corpus.split("train")
+    if settings["text"] == "grouped":
+        joined = np.concatenate([tokenizer.join(np.concatenate(document.sentences))[0] for document in split])
+        sequences = list(joined[: len(joined) // LENGTH * LENGTH].reshape(-1, LENGTH))
+        passes = 1
+    else:
+        pieces = (run for document in split for s in document.sentences for run in runs([s], LENGTH - 2))
+        sequences = [tokenizer.join(piece)[0] for piece in pieces]
+        passes = max(1, round(LENGTH / np.mean([len(sequence) for sequence in sequences])))
+    special = np.zeros(tokenizer.size, np.int64)
+    special[list(tokenizer.specials)] = 1
+    rows = [
+        {
+            "input_ids": sequence.tolist(),
+            "attention_mask": [1] * len(sequence),
+            "special_tokens_mask": special[sequence].tolist(),
+        }
+        for sequence in sequences
+    ]
+    return rows, passes
+
+
+# ------------------------------------------------------------------------------------------------ preparation
+
+
+def prepare_corpus(settings: Settings) -> Result:
+    """Build the embedded corpus, the documentation that is installed with Python, where none was given."""
+    from unmask.data import corpus, embedded
+
+    if settings["corpus"] is None:
+        settings["corpus"] = str(Path(settings["folder"]) / "corpus")
+        corpus.build(embedded.documents, settings["corpus"], vocabulary_size=8192)
+    opened = corpus.Corpus(settings["corpus"])
+    train = opened.split("train")
+    facts = {"vocabulary": opened.tokenizer.size, "tokens": train.tokens, "sentences": train.sentences}
+    return {"corpus": settings["corpus"], **facts}
+
+
+def prepare_model(settings: Settings) -> Result:
+    """Write the model that both sides start from, and check that both compute the same loss with it."""
+    from unmask import huggingface
+    from unmask.data.corpus import Corpus
+    from unmask.models.bert import SIZES, Bert
+
+    tokenizer = Corpus(settings["corpus"]).tokenizer
+    dropout = {"dropout": settings["dropout"], "attention_dropout": settings["dropout"]}
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
+    model = Bert(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH).build({"mlm": 0}, seed=settings["seed"])
+    huggingface.save(settings["model"], model, tokenizer)
+    return {"parameters": model.parameters_total, **compare_losses(settings)}
+
+
+def compare_losses(settings: Settings) -> Result:
+    """Loss and gradient norm of both sides for the same weights and the same masked batch, in fp32, no dropout.
+
+    unmask         one sequence a row, as the other side has it      packed  the same sequences packed into rows
+    unmask_reread  with the weights that the other side wrote
+    """
+    import torch
+    import transformers
+
+    from unmask import huggingface
+    from unmask.data.collate import pack, pad
+    from unmask.objectives import MaskedLM
+    from unmask.types import Example
+
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(settings["seed"])
+    reader = transformers.AutoTokenizer.from_pretrained(settings["model"])
+    theirs = transformers.BertForMaskedLM.from_pretrained(settings["model"]).eval()
+    rows, _ = huggingface_rows(settings)
+    batch = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15)(rows[:16])
+    batch.pop("special_tokens_mask", None)
+
+    examples = []
+    for tokens, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
+        places = (labels != -100).nonzero()[:, 0]
+        targets = {"mlm": (places.numpy(), labels[places].numpy())}
+        examples.append(Example(tokens[: int(mask.sum())].numpy(), targets=targets))
+
+    loaded = huggingface.load(settings["model"])
+    assert loaded.tokenizer is not None
+    special = {"mask": loaded.tokenizer.mask, "specials": loaded.tokenizer.specials}
+    objective = MaskedLM(**special, vocabulary=loaded.tokenizer.size)
+
+    def ours(model: Any, rows: Any) -> Any:
+        loss = objective.loss(model, rows)["mlm"]
+        return loss.sum / loss.count
+
+    expected = theirs(**batch).loss
+    expected.backward()
+    padded, packed = pad(examples, loaded.tokenizer.pad), pack(examples, LENGTH, loaded.tokenizer.pad)
+    loss = ours(loaded.model, padded)
+    loss.backward()
+    with tempfile.TemporaryDirectory(prefix="unmask-model-") as folder, torch.no_grad():
+        theirs.save_pretrained(folder)
+        reread = ours(huggingface.load(folder).model, padded).item()
+        losses = {"transformers": expected.item(), "unmask": loss.item(), "packed": ours(loaded.model, packed).item()}
+    norms = {"transformers": gradient_norm(theirs), "unmask": gradient_norm(loaded.model)}
+    return {"losses": {**losses, "unmask_reread": reread}, "gradient_norms": norms}
+
+
+def gradient_norm(model: Any) -> float:
+    import torch
+
+    return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+
+
+# ------------------------------------------------------------------------------------------------ the comparison
+
+
+def compare(settings: Settings, pairs: int, threads: int) -> Result:
+    """One combination of options: check that the two sides are equal, then let them take turns."""
+    facts = common.trial(__file__, "model", settings, threads=threads)
+    dropout, rows = settings["dropout"], settings["rows"]
+    print(f"\n{settings['size']} ({facts['parameters'] / 1e6:.1f} M parameters), ", end="")
+    print(
+        f"{settings['precision']}, dropout {dropout:g}, {settings['text']}, {rows} x {LENGTH} tokens, {threads} threads"
+    )
+    difference = max(facts["losses"].values()) - min(facts["losses"].values())
+    shown = ", ".join(f"{name.replace('_', ' ')} {value:.6f}" for name, value in facts["losses"].items())
+    print(f"  same weights, same batch: {shown} (differ by {difference:.1e})")
+    print("  gradient norm: " + ", ".join(f"{name} {norm:.6f}" for name, norm in facts["gradient_norms"].items()))
+    if difference > TOLERANCE:
+        sys.exit(f"The two sides do not compute the same loss: they differ by {difference:.1e} > {TOLERANCE:.0e}.")
+    turns: dict[str, list[Result]] = {side: [] for side in SIDES}
+    ratios = []
+    for pair in range(pairs):
+        for side in SIDES:
+            seeded = {**settings, "seed": settings["seed"] + pair}
+            turns[side].append(common.trial(__file__, side, seeded, threads=threads))
+        speeds = [turns[side][-1]["tokens_per_second"] for side in SIDES]
+        ratios.append(speeds[0] / speeds[1])
+        print(f"  pair {pair + 1}: unmask {speeds[0]:9,.0f}   transformers {speeds[1]:9,.0f}   ratio {ratios[-1]:.2f}")
+    for side in SIDES:
+        print(f"  {side:12} {summary(turns[side])}")
+    ratio = common.spread(ratios)
+    print(f"  ratio        median {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})")
+    return {"settings": settings, "equality": facts, "turns": turns, "ratios": ratios, "ratio": ratio}
+
+
+def summary(turns: Sequence[Result]) -> str:
+    """One side in one line."""
+    speed, last = common.spread(turn["tokens_per_second"] for turn in turns), turns[-1]
+    return (
+        f"median {speed['median']:,.0f} real tokens/s ({speed['least']:,.0f} to {speed['greatest']:,.0f}); "
+        f"{last['tokens_per_step']:,.0f} a step, {last['filled']:.1%} of the rows filled, "
+        f"peak memory {last['peak_memory_mb']:,.0f} MB"
+        + (f", last loss {last['losses'][-1]:.2f}" if last["losses"] else "")
+    )
+
+
+def main() -> None:
+    options = parse()
+    common.need("torch", "transformers", "accelerate")
+    if options.corpus is not None and not (Path(options.corpus) / "manifest.json").is_file():
+        sys.exit(f"{options.corpus} is not a corpus; make one with: unmask corpus build --data ... --out FOLDER.")
+    facts: dict[str, Any] = {"machine": common.machine(options.threads), "seed": options.seed}
+    machine = facts["machine"]
+    print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads, load {machine['load_before']}")
+    print(", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
+    if not options.skip_startup:
+        facts["startup_seconds"] = common.startup()
+        print("start-up, s: " + ", ".join(f"{k} {v:.2f}" for k, v in facts["startup_seconds"].items()))
+    with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
+        given = {"folder": folder, "corpus": options.corpus}
+        facts["corpus"] = common.trial(__file__, "corpus", given, threads=options.threads)
+        print(
+            "corpus: {tokens:,} tokens in {sentences:,} sentences, vocabulary {vocabulary:,}".format(**facts["corpus"])
+        )
+        same = {name: getattr(options, name) for name in ("rows", "warmup", "workers", "lr", "seed")}
+        same |= {"corpus": facts["corpus"]["corpus"]}
+        facts["comparisons"] = []
+        for i, combination in enumerate(
+            itertools.product(options.size, options.precision, options.dropout, options.text)
+        ):
+            chosen = dict(zip(("size", "precision", "dropout", "text"), combination, strict=True))
+            steps = options.steps or STEPS[chosen["size"]]
+            if chosen["text"] == "sorted":
+                steps = -(-steps // SORTED_STEPS) * SORTED_STEPS
+            settings = {**same, **chosen, "steps": steps, "model": str(Path(folder) / f"model-{i}")}
+            facts["comparisons"].append(compare(settings, options.pairs, options.threads))
+    common.write(options.out, facts)
+
+
+def parse() -> argparse.Namespace:
+    import os
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", nargs="+", choices=list(STEPS), default=["tiny"], help="published sizes")
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32"])
+    parser.add_argument("--dropout", nargs="+", type=float, default=[0.1], help="published: 0.1; short recipes: 0.0")
+    parser.add_argument("--text", nargs="+", choices=list(TEXTS), default=["grouped"], help=f"{TEXTS}")
+    parser.add_argument("--rows", type=int, default=32, help=f"rows of {LENGTH} tokens in a step")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--pairs", type=int, default=5, help="turns of each side")
+    parser.add_argument("--steps", type=int, help=f"counted steps of a turn; default by size: {STEPS}")
+    parser.add_argument("--warmup", type=int, default=5, help="steps before counting, and of the rate's warm-up")
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare data, on both sides")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--corpus", help="a folder that `unmask corpus build` wrote (default: the embedded corpus)")
+    parser.add_argument("--skip-startup", action="store_true", help="do not measure the time that imports take")
+    parser.add_argument("--out", help="write everything as JSON")
+    return parser.parse_args()
+
+
+TRIALS = {"corpus": prepare_corpus, "model": prepare_model, "unmask": run_unmask, "transformers": run_transformers}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--trial"]:
+        common.serve(TRIALS, sys.argv[2:])
+    else:
+        main()
