@@ -415,6 +415,8 @@ def test_a_new_head_follows_its_seed(folder):
     assert same(one, two)
     assert not torch.equal(one.heads["tagging"].output.weight, other.heads["tagging"].output.weight)
     assert torch.equal(one.embedding.token.weight, other.embedding.token.weight)
+    assert 0 < one.heads["tagging"].output.weight.abs().max() <= 2 * TINY.std
+    assert not one.heads["tagging"].output.bias.any()
 
 
 def test_a_head_of_the_same_size_is_kept_with_its_labels(tmp_path):

@@ -116,13 +116,15 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
         raise unknown("head", head, table.heads)
     pooler = heads is None and "pooler" in _parts(table, tensors)
     try:
-        model = config.build(heads=wanted, seed=seed, pooler=pooler)  # type: ignore[attr-defined]
+        model = config.build(heads=wanted, seed=None, pooler=pooler)  # type: ignore[attr-defined]
     except (UnmaskError, RuntimeError, MemoryError) as error:
         raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {error}") from None
     new, dropped = _fill(table, model, tensors, keep=set(stored), folder=folder)
     if heads is None and (new or dropped):
         parts = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {parts} are not whole. Restore the folder from a copy.")
+    for part in new:
+        config.initialise(model.pooler if part == "pooler" else model.heads[part], seed)  # type: ignore[attr-defined]
     classes = [n for head, n in wanted.items() if head in ("classification", "tagging") and stored.get(head) == n]
     if classes and labels and classes[0] != len(labels):
         raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")

@@ -94,10 +94,11 @@ class Bert(Config):
         dropout = self.dropout if self.head_dropout is None else self.head_dropout
         return Classifier(self.dim, outputs, dropout=0.0 if pretraining else dropout)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int = 0, pooler: bool = False) -> Model:
+    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """A freshly initialised model.
 
         heads   name -> outputs; default: masked words and next sentence, as in pre-training
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  keep the pooler though no head needs it
         """
         heads = {"mlm": 0, "nsp": 2} if heads is None else heads
@@ -111,8 +112,13 @@ class Bert(Config):
             pooler=Pooler(self.dim) if pooler or POOLED & set(heads) else None,
             heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
         )
-        truncated_normal(model, self.std, torch.Generator().manual_seed(seed))
+        if seed is not None:
+            self.initialise(model, seed)
         return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Give a model, or a part of one, the weights it starts from."""
+        truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
 
 
 @dataclass(frozen=True, kw_only=True)
