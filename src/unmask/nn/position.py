@@ -171,8 +171,8 @@ class TransformerXL(Position):
         super().__init__()
         self.dim, self.heads, self.base = _even(dim, "width"), heads, base
         self.project = nn.Linear(dim, dim, bias=False)
-        self.u = nn.Parameter(0.02 * torch.randn(heads, dim // heads))
-        self.v = nn.Parameter(0.02 * torch.randn(heads, dim // heads))
+        self.u = nn.Parameter(torch.zeros(heads, dim // heads))
+        self.v = nn.Parameter(torch.zeros(heads, dim // heads))
 
     def score(self, q_BHTK: Tensor, k_BNSK: Tensor, scale: float) -> Tensor:
         T, S = q_BHTK.shape[-2], k_BNSK.shape[-2]
