@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.config import Config, read_json
+from unmask.config import Config, flatten, read_json
 from unmask.errors import UnmaskError, unknown
 
 
@@ -168,3 +168,11 @@ def test_unknown_names_the_nearest_and_all():
         "There is no verb 'tran'; did you mean 'train'? Known: eat, train."
     )
     assert str(unknown("verb", "xyz", [])) == "There is no verb 'xyz'. Known: none."
+
+
+def test_flatten_gives_dotted_names():
+    assert flatten({"a": {"b": 1, "c": {"d": [{"e": 2}]}}, "f": None, "g": {}}) == {
+        "a.b": 1,
+        "a.c.d": [{"e": 2}],
+        "f": None,
+    }

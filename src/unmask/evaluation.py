@@ -11,7 +11,7 @@ from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
-from unmask.data.table import guess_format
+from unmask.data.tables import guess_format
 from unmask.errors import UnmaskError
 from unmask.tasks import Regression, task_of
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unmask.config import read_json
+from unmask.config import flatten, read_json
 from unmask.train import report
 from unmask.train.metrics import read as read_metrics
 
@@ -20,7 +20,7 @@ def write_report(folder: Path) -> Path:
     sections += _charts(results, folder)
     if results["classes"]:
         sections.append(_classes(results["classes"]))
-    sections.append(report.Facts("Configuration", _flat(run), folded=True))
+    sections.append(report.Facts("Configuration", flatten(run), folded=True))
     subtitle = f"{run['model']} on {run['rows']['train']}, {len(results['seeds'])} seeds"
     return report.write(folder, f"Fine-tuned for {results['task']}", sections, subtitle=subtitle)
 
@@ -77,10 +77,3 @@ def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:
         [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
     ]
     return report.Table("Each class, on the dev rows", ["", *names], rows)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return flat

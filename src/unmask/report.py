@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import samples
-from unmask.config import read_json
+from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.pretrain import plateau
 from unmask.train import report
@@ -70,7 +70,7 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
         if manifest.exists():
             sections.append(_corpus(corpus, read_json(manifest)))
     if run:
-        sections.append(report.Facts("Configuration", _flat(run["config"]), folded=True))
+        sections.append(report.Facts("Configuration", flatten(run["config"]), folded=True))
     return sections
 
 
@@ -115,10 +115,3 @@ def _corpus(folder: str, manifest: dict[str, Any]) -> report.Facts:
         values |= {f"{split}: {what}": facts[what] for what in ("documents", "sentences", "tokens")}
     values |= {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
     return report.Facts(f"Corpus {folder}", values)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat

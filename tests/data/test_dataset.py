@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import dataset, table
+from unmask.data import dataset, lines, tables
 from unmask.data.dataset import Dataset, Row, read
 from unmask.errors import UnmaskError
 
@@ -178,8 +178,8 @@ BAD = {
     "not text": ("rows.tsv", {}, r"rows.tsv:2 is not UTF-8"),
     "unclear": ("rows.xyz", {}, "format of"),
     "unknown format": ("rows.tsv", {"format": "tvs"}, "did you mean 'tsv'"),
-    "not gzip": ("rows.tsv.gz", {}, "cannot be read"),
-    "not parquet": ("rows.parquet", {}, "cannot be read as Parquet"),
+    "not gzip": ("rows.tsv.gz", {}, "damaged or cut short"),
+    "not parquet": ("rows.parquet", {}, "damaged or not Parquet"),
 }
 CONTENT = {
     "blank": "\n \n",
@@ -282,5 +282,33 @@ def test_any_text_survives_tsv(tmp_path_factory, rows):
 def test_formats_by_name():
     from pathlib import Path
 
-    assert table.guess_format(Path("a.TSV.GZ")) == "tsv"
-    assert table.guess_format(Path("a.conllu.zst")) == "conll"
+    assert tables.guess_format(Path("a.TSV.GZ")) == "tsv"
+    assert tables.guess_format(Path("a.conllu.zst")) == "conll"
+
+
+def test_names_of_formats_do_not_depend_on_capitals(tmp_path):
+    assert read(write(tmp_path, "ROWS.TSV.gz", "text\tlabel\na\t1\n").rename(tmp_path / "ROWS.TSV.GZ"))[0].text == "a"
+
+
+def test_labelled_rows_are_never_repaired(tmp_path):
+    wide = write(tmp_path, "wide.tsv", "\ufefftext\tlabel\na\t1\n".encode("utf-16-le") + b"\x00\xd8")
+    with pytest.raises(UnmaskError, match="is not UTF-16 text"):
+        read(wide)
+    assert read(write(tmp_path, "nul.tsv", "text\tlabel\na\0b\t1\n"))[0].text == "a\0b"
+    with pytest.raises(UnmaskError, match=r"quoted.csv:2 is not valid CSV"):
+        read(write(tmp_path, "quoted.csv", 'text,label\n"a"b,1\n'))
+
+
+def test_a_json_array_may_stand_on_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 100)
+    monkeypatch.setattr(tables, "LONGEST_JSON", 1000)
+    found = read(write(tmp_path, "rows.json", json.dumps(ROWS * 10)))
+    assert (len(found), found[19].place.rpartition(":")[2]) == (20, "20")
+    with pytest.raises(UnmaskError, match=r"rows.json:1 is longer than 1,000 characters"):
+        read(write(tmp_path, "rows.json", json.dumps(ROWS * 20)))
+
+
+def test_lone_carriage_returns_in_tsv(tmp_path):
+    assert read(write(tmp_path, "rows.tsv", "text\tlabel\na\rb\t1\n"))[0].text == "a\rb"
+    with pytest.raises(UnmaskError, match="CR alone"):
+        read(write(tmp_path, "mac.tsv", "text\tlabel\ra\t1\r"))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from unmask.data import streams, tables, text
+from unmask.data import lines as reader
+from unmask.data import tables, text
 from unmask.data.text import TextStatistics, documents, sentences
 from unmask.errors import UnmaskError
 
@@ -114,9 +115,9 @@ def test_long_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_endless_lines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(streams, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(reader, "LONGEST_LINE", 1000)
     assert texts(write(tmp_path / "a.txt", "x" * 999 + "\n" + "y" * 1000)) != []
-    with pytest.raises(UnmaskError, match=r"b\.txt, line 2 is longer than 1,000 characters"):
+    with pytest.raises(UnmaskError, match=r"b\.txt:2 is longer than 1,000 characters"):
         texts(write(tmp_path / "b.txt", "short\n" + "x" * 1001))
 
 
@@ -162,6 +163,10 @@ def test_compressed_files(ending: str, tmp_path: Path):
         ("array.json", ' [\n{"text": "a"},\n {"text": "b"}\n]\n', ["a", "b"]),
         ("a.csv", '\ufeffid, text\r\n1,"a, ""b"" \r\nc"\r\n\r\n2,d\r\n', ['a, "b" \nc', "d"]),
         ("a.tsv", 'id\ttext\n1\tsay "hi\n2\td\n', ['say "hi', "d"]),
+        ("odd.csv", 'id,text,\n1,"a"b,\n', ["ab"]),
+        ("twice.csv", "text,n,n\na,1,2\n", ["a"]),
+        ("semicolon.csv", "id;text\n1;a, b\n", ["a, b"]),
+        ("one.json", '[{"text": "a"}, {"text": "b"}]', ["a", "b"]),
     ],
 )
 def test_tables(name: str, content: str, expected: list[str], tmp_path: Path):
@@ -170,7 +175,7 @@ def test_tables(name: str, content: str, expected: list[str], tmp_path: Path):
 
 def test_rows_say_where_they_come_from(tmp_path: Path):
     path = write(tmp_path / "a.csv", 'body,n\n"x\ny",1\nz,2\n')
-    assert [d.source for d in documents([path], column="body")] == [f"{path}:3", f"{path}:4"]
+    assert [d.source for d in documents([path], column="body")] == [f"{path}:2", f"{path}:4"]
 
 
 def test_large_fields_are_read(tmp_path: Path):
@@ -183,15 +188,15 @@ def test_large_fields_are_read(tmp_path: Path):
     [
         ("a.csv", "id,texts\n1,a\n", "did you mean 'texts'"),
         ("a.tsv", "id,text\n1,a\n", "no column"),
-        ("a.csv", "id,text\n1,a,b\n", "line 2 has 3 fields"),
+        ("a.csv", "id,text\n1,a,b\n", "a.csv:2 has 3 fields"),
         ("a.csv", "text\n", "no text"),
         ("a.csv", "", "empty"),
         ("a.jsonl", '{"texts": "a"}\n', "did you mean 'texts'"),
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', "row 2: 'text' is a int"),
-        ("a.jsonl", '{"text": "a"}\n"b"\n', "row 2 is a str"),
-        ("a.jsonl", '{"text": "a"\n', "line 1 is not JSON"),
-        ("a.jsonl", "[" * 100_000, "not JSON"),
-        ("a.json", '[{"text": "a"}', "not JSON"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', "a.jsonl:2: 'text' must be text, not a int"),
+        ("a.jsonl", '{"text": "a"}\n"b"\n', "a.jsonl:2 must be a JSON object, not a str"),
+        ("a.jsonl", '{"text": "a"\n', "a.jsonl:1 is not valid JSON"),
+        ("a.jsonl", "[" * 100_000, "not valid JSON"),
+        ("a.json", '[{"text": "a"}', "not valid JSON"),
         ("a.parquet", "PAR1 no parquet", "damaged"),
         ("a.parquet", "", "empty"),
         ("a.txt", "", "empty"),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unmask.data.table import FORMATS, Table, guess_format, lines, read_table, read_text
+from unmask.data.lines import lines
+from unmask.data.tables import FORMATS, Table, guess_format, read_table
 from unmask.errors import UnmaskError, unknown
 
 PAIRS = (
@@ -313,8 +314,8 @@ def _conll(path: Path, word: str | None, tag: str | None) -> Dataset:
             raise UnmaskError(
                 f"The columns of {path} have no names; give a number, counted from 1, instead of '{name}'."
             )
-    text = read_text(path)
-    tabbed = "\t" in text
+    numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in lines(path, newline="\n")]
+    tabbed = any("\t" in line for _, line in numbered)
     rows: list[Row] = []
     sentence: list[tuple[str, str]] = []
     begin = width = 0
@@ -325,7 +326,7 @@ def _conll(path: Path, word: str | None, tag: str | None) -> Dataset:
             rows.append(Row(" ".join(words), words=words, tags=tags, place=f"{path}:{begin}"))
             sentence.clear()
 
-    for number, line in enumerate(lines(text), 1):
+    for number, line in numbered:
         if line.startswith("-DOCSTART-") or not line.strip():
             close()
             continue

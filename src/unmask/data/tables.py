@@ -1,108 +1,107 @@
-"""One text a row: JSON lines, CSV, TSV, Parquet and Hugging Face hub data sets."""
+"""Tables on disk as rows with named columns: TSV, CSV, JSON lines, JSON and Parquet, compressed or not, and the hub."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from unmask.data.streams import LONGEST_LINE, FileFacts, NotText, lines
+from unmask.config import flatten
+from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
 from unmask.errors import UnmaskError, unknown
 
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
 
-Rows = Iterator[tuple[int, str]]
+FORMATS = ("tsv", "csv", "jsonl", "json", "parquet", "conll")
+_SUFFIXES = {
+    **{f".{name}": name for name in FORMATS},
+    ".tab": "tsv",
+    ".ndjson": "jsonl",
+    ".pq": "parquet",
+    **dict.fromkeys((".conllu", ".iob", ".iob2", ".bio"), "conll"),
+}
+
+Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def json_rows(path: Path, column: str, facts: FileFacts, doubt: bool) -> Rows:
-    """Line number and text of each object of a JSON lines file, or row number and text of a JSON array."""
-    stream = lines(path, facts, doubt=doubt)
-    for number, line in stream:
-        if not line.strip():
-            continue
-        if line.lstrip()[0] == "[":
-            yield from _json_array(path, column, line, stream)
-            return
-        yield from _field(_json(path, line, number), column, path, number)
+@dataclass(frozen=True)
+class Table:
+    """All rows of a file, each with its number, and the columns that any of them has."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[int, Mapping[str, Any]]]
 
 
-def _json_array(path: Path, column: str, start: str, stream: Rows) -> Rows:
-    held, size = [start], len(start)
-    for _, line in stream:
-        held.append(line)
-        size += len(line)
-        if size > LONGEST_JSON:
-            raise UnmaskError(f"{path} is too large a JSON array; write it as JSON lines, one object a line.")
-    for number, row in enumerate(_json(path, "".join(held), 1), 1):
-        yield from _field(row, column, path, number)
+def format_by_name(path: Path) -> str | None:
+    """The format that a file's name says, `.gz` and `.zst` aside; None where it says none."""
+    return _SUFFIXES.get(bare(path).suffix.lower())
 
 
-def _json(path: Path, text: str, number: int) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnmaskError(f"{path}, line {number} is not JSON, one object a line: {error}.") from None
-
-
-def csv_rows(path: Path, column: str, facts: FileFacts, doubt: bool) -> Rows:
-    """Line number and text of each row of a comma-separated file whose first line names the columns."""
-    return _separated(path, column, facts, doubt, delimiter=",", quoting=csv.QUOTE_MINIMAL)
-
-
-def tsv_rows(path: Path, column: str, facts: FileFacts, doubt: bool) -> Rows:
-    """The same for tab-separated files, in which quotation marks are ordinary characters."""
-    return _separated(path, column, facts, doubt, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def _separated(path: Path, column: str, facts: FileFacts, doubt: bool, **dialect: Any) -> Rows:
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    reader = csv.reader((line for _, line in lines(path, facts, doubt=doubt)), **dialect)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        if column not in header:
-            raise unknown(f"column of {path}", column, header)
-        place = header.index(column)
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise UnmaskError(
-                    f"{path}, line {reader.line_num} has {len(row)} fields where the first line names {len(header)}; "
-                    "quote fields that hold the separator."
-                )
-            yield reader.line_num, row[place]
-    except csv.Error as error:
-        raise UnmaskError(f"{path}, line {reader.line_num} cannot be read: {error}.") from None
-
-
-def parquet_rows(path: Path, column: str, facts: FileFacts, doubt: bool) -> Rows:
-    """Row number and text of each row of a Parquet file, read in batches."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UnmaskError(f"Reading {path} needs pyarrow: run pip install 'unmask[data]'.") from None
-    if path.stat().st_size == 0:
+def guess_format(path: Path) -> str:
+    """The format that a file's name says, else the one that its first lines look like."""
+    known = format_by_name(path)
+    if known is not None:
+        return known
+    head = [line for _, line in islice(lines(path, newline="\n"), 200)]
+    first = next((line for line in head if line.strip()), None)
+    if first is None:
         raise NotText(path, "it is empty")
-    try:
-        with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if column not in names:
-                raise unknown(f"column of {path}", column, names)
-            number = 0
-            for batch in file.iter_batches(batch_size=1024, columns=[column]):
-                for value in batch.column(0).to_pylist():
-                    number += 1
-                    yield from _field({column: value}, column, path, number)
-    except (arrow.ArrowException, OSError) as error:
-        raise UnmaskError(f"{path} is damaged or not Parquet: {_first_line(error)}.") from None
+    if first.startswith("-DOCSTART-") or any(not line.strip() for line in head):
+        return "conll"
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    if "\t" in first or "," in first:
+        return "tsv" if "\t" in first else "csv"
+    raise UnmaskError(f"The format of {path} is not clear from its name; say --format {', '.join(FORMATS)}.")
+
+
+def read_table(path: Path, format: str, *, header: bool = True) -> Table:
+    """All rows of a file, read strictly; for the arguments and errors see `rows`."""
+    found = list(rows(path, format, header=header))
+    if not found:
+        raise UnmaskError(f"{path} has no rows.")
+    return Table(tuple(dict.fromkeys(name for _, values in found for name in values)), found)
+
+
+def rows(
+    path: Path,
+    format: str,
+    *,
+    column: str | None = None,
+    header: bool = True,
+    facts: FileFacts | None = None,
+    doubt: bool = False,
+) -> Rows:
+    """Number and values by column of each row, read in bounded memory (a JSON array: of LONGEST_JSON characters).
+
+    format        tsv, csv, jsonl, json or parquet
+    column        the one column that is wanted, which every row must have; None: all
+    header        the first line of a TSV or CSV names the columns; else they are called 1, 2, …
+    facts, doubt  as for `lines`: with `facts`, what is damaged is repaired and counted, and CSV quoted in odd ways is
+                  taken as it comes; without, both are errors
+
+    A row's number is the line that it begins on; in Parquet and JSON arrays rows are counted from 1. TSV is read
+    without quoting, as GLUE and most NLP data sets write it: a `"` is a character like any other. Nested objects
+    become dotted columns (`labels.binary`). Raises UnmaskError that names the file, and the row where there is one,
+    for an unknown column, a row with another number of fields, or one that is not valid.
+    """
+    if format == "parquet":
+        return _records(path, _parquet(path, column), column)
+    if format in ("json", "jsonl"):
+        longest = LONGEST_JSON if format == "json" else LONGEST_LINE
+        return _records(path, _json(path, lines(path, facts, doubt=doubt, longest=longest)), column)
+    if format == "tsv":
+        return _delimited(path, _tsv(path, facts, doubt), header, column)
+    return _delimited(path, _csv(path, facts, doubt), header, column)
 
 
 def hub_rows(name: str, column: str) -> Rows:
-    """Row number and text of each row of `hub:owner/name[/configuration][:split]`, streamed; the split is train
-    where none is named. Raises UnmaskError without the `datasets` library or a network."""
+    """Number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the split is train where
+    none is named. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
     where, _, split = name.removeprefix("hub:").partition(":")
     owner, _, rest = where.partition("/")
     dataset, _, configuration = rest.partition("/")
@@ -113,40 +112,124 @@ def hub_rows(name: str, column: str) -> Rows:
     except ImportError:
         raise UnmaskError(f"Reading {name} needs datasets: run pip install 'unmask[data]'.") from None
     try:
-        rows = datasets.load_dataset(
+        found = datasets.load_dataset(
             f"{owner}/{dataset}", configuration or None, split=split or "train", streaming=True
         )
-        for number, row in enumerate(rows, 1):
-            yield from _field(row, column, name, number)
+        yield from _records(name, enumerate(found, 1), column)
     except UnmaskError:
         raise
     except Exception as error:  # the library and its transports raise many kinds
         raise UnmaskError(f"{name} cannot be read from the hub: {_first_line(error)}.") from None
 
 
-def _field(row: Any, column: str, where: Path | str, number: int) -> Rows:
-    """The text of one row; nothing where it is null."""
-    if not isinstance(row, Mapping):
-        raise UnmaskError(f"{where}, row {number} is a {type(row).__name__}; it must be an object with '{column}'.")
-    if column not in row:
-        raise unknown(f"column in row {number} of {where}", column, map(str, row))
-    value = row[column]
-    if value is None:
-        return
-    if not isinstance(value, str):
-        raise UnmaskError(f"{where}, row {number}: '{column}' is a {type(value).__name__}; it must be text.")
-    yield number, value
+# ------------------------------------------------------------------------------------------------ TSV, CSV
+
+
+def _tsv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, facts, doubt=doubt, newline="\n"):
+        if line.strip():
+            yield number, line.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def _csv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    source = (line for _, line in lines(path, facts, doubt=doubt))
+    first = next(source, "")
+    delimiter = ";" if "," not in first and ";" in first else ","
+    reader = csv.reader(chain([first], source), delimiter=delimiter, strict=facts is None)
+    begin = 1
+    try:
+        for values in reader:
+            if values:
+                yield begin, values
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UnmaskError(f"{path}:{begin} is not valid CSV: {error}.") from None
+
+
+def _delimited(path: Path, records: Iterator[tuple[int, list[str]]], header: bool, column: str | None) -> Rows:
+    first = next(records, None)
+    if first is None:
+        raise NotText(path, "it is empty")
+    names = [name.strip() for name in first[1]] if header else [str(i) for i in range(1, len(first[1]) + 1)]
+    if any("\r" in name for name in names):
+        raise UnmaskError(f"The lines of {path} end with CR alone; save it with the line ends LF or CRLF.")
+    if column is not None and column not in names:
+        raise unknown(f"column in {path}", column, names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None and column is None:
+        raise UnmaskError(f"{path} has two columns called '{twice}'; rename one.")
+    places = {name: names.index(name) for name in (names if column is None else [column])}
+    for number, values in chain([] if header else [first], records):
+        if len(values) != len(names):
+            raise UnmaskError(
+                f"{path}:{number} has {len(values)} fields, but the first line has {len(names)}; "
+                "in CSV, quote fields that hold the separator."
+            )
+        yield number, {name: values[place] for name, place in places.items()}
+
+
+# ------------------------------------------------------------------------------------------------ JSON, Parquet
+
+
+def _json(path: Path, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
+    """Line number and value of each line, or, where the first one opens an array, number and value of its items."""
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        if line.lstrip()[0] == "[":
+            yield from enumerate(_parsed(path, number, _joined(path, line, numbered)), 1)
+            return
+        yield number, _parsed(path, number, line)
+
+
+def _joined(path: Path, start: str, numbered: Iterator[tuple[int, str]]) -> str:
+    held, size = [start], len(start)
+    for _, line in numbered:
+        held.append(line)
+        size += len(line)
+        if size > LONGEST_JSON:
+            raise UnmaskError(f"{path} is too large a JSON array; write it as JSON lines, one object a line.")
+    return "".join(held)
+
+
+def _parsed(path: Path, number: int, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnmaskError(f"{path}:{number} is not valid JSON, one object a line: {error}.") from None
+
+
+def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UnmaskError(f"Reading {path} needs pyarrow: run pip install 'unmask[data]'.") from None
+    try:
+        if path.stat().st_size == 0:
+            raise NotText(path, "it is empty")
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if column is not None and column not in names:
+                raise unknown(f"column in {path}", column, names)
+            batches = file.iter_batches(batch_size=1024, columns=None if column is None else [column])
+            yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+    except FileNotFoundError:
+        raise UnmaskError(f"There is no file {path}.") from None
+    except (arrow.ArrowException, OSError) as error:
+        raise UnmaskError(f"{path} is damaged or not Parquet: {_first_line(error)}.") from None
+
+
+def _records(source: Path | str, values: Iterable[tuple[int, Any]], column: str | None) -> Rows:
+    for number, value in values:
+        if not isinstance(value, Mapping):
+            raise UnmaskError(f"{source}:{number} must be a JSON object, not a {type(value).__name__}.")
+        row = flatten(value)
+        if column is not None and column not in row:
+            raise unknown(f"column in {source}:{number}", column, row)
+        yield number, row
 
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-
-
-READERS: dict[str, Callable[[Path, str, FileFacts, bool], Rows]] = {
-    ".jsonl": json_rows,
-    ".ndjson": json_rows,
-    ".json": json_rows,
-    ".csv": csv_rows,
-    ".tsv": tsv_rows,
-    ".parquet": parquet_rows,
-}

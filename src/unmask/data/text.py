@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, lines
 from unmask.data.sentences import sentences
-from unmask.data.streams import LONGEST_LINE, FileFacts, NotText, lines
-from unmask.data.tables import READERS, Rows, hub_rows
+from unmask.data.tables import Rows, format_by_name, hub_rows, rows
 from unmask.data.vocabulary import clean
 from unmask.errors import UnmaskError, unknown
 
@@ -18,6 +18,7 @@ __all__ = ["LONGEST_DOCUMENT", "LONGEST_LINE", "FileFacts", "TextDocument", "Tex
 
 Per = Literal["blank-line", "line", "file"]
 LONGEST_DOCUMENT = 1 << 24  # characters; a longer one is handed out in parts, so that memory stays bounded
+Numbered = Iterator[tuple[int, str]]  # line or row, and the text that begins there
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def _source(path: str | Path, per: Per, column: str, statistics: TextStatistics)
 
 def _hub(name: str, column: str, statistics: TextStatistics) -> Iterator[TextDocument]:
     facts = statistics.files[name] = FileFacts()
-    yield from _counted(map(_tidy, hub_rows(name, column)), name, facts)
+    yield from _counted(_texts(name, hub_rows(name, column), column), name, facts)
     if not facts.documents:
         raise UnmaskError(f"{name} holds no text in its column '{column}'.")
 
@@ -104,15 +105,17 @@ def _hub(name: str, column: str, statistics: TextStatistics) -> Iterator[TextDoc
 def _file(path: Path, per: Per, column: str, statistics: TextStatistics, doubt: bool = False) -> Iterator[TextDocument]:
     """Documents of one file; `doubt` is for files that nobody named, which may well be no text."""
     facts = statistics.files[str(path)] = FileFacts()
-    plain = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
-    reader = READERS.get(plain.suffix.lower())
-    texts = map(_tidy, reader(path, column, facts, doubt)) if reader else _divide(lines(path, facts, doubt=doubt), per)
+    format = format_by_name(path)
+    if format is None or format == "conll":
+        texts = _divide(lines(path, facts, doubt=doubt), per)
+    else:
+        texts = _texts(path, rows(path, format, column=column, facts=facts, doubt=doubt), column)
     yield from _counted(texts, str(path), facts)
     if not facts.documents:
         raise NotText(path, "it holds no text")
 
 
-def _counted(texts: Rows, source: str, facts: FileFacts) -> Iterator[TextDocument]:
+def _counted(texts: Numbered, source: str, facts: FileFacts) -> Iterator[TextDocument]:
     for number, text in texts:
         for part in _parts(text):
             facts.documents += 1
@@ -150,7 +153,7 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _divide(numbered: Rows, per: Per) -> Rows:
+def _divide(numbered: Numbered, per: Per) -> Numbered:
     """Number of the first line and text of each document of a plain-text file."""
     held: list[str] = []
     size = first = 0
@@ -168,10 +171,20 @@ def _divide(numbered: Rows, per: Per) -> Rows:
         yield first, "".join(held).strip()
 
 
-def _tidy(row: tuple[int, str]) -> tuple[int, str]:
+def _texts(source: Path | str, table: Rows, column: str) -> Numbered:
+    """Number and text of each row of a table, but for those whose text is null."""
+    for number, values in table:
+        value = values[column]
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UnmaskError(f"{source}:{number}: '{column}' must be text, not a {type(value).__name__}.")
+        yield number, _tidy(value)
+
+
+def _tidy(text: str) -> str:
     """A field of a table, as lines of a file are tidied: LF line ends, neither NUL nor lone surrogates."""
-    number, text = row
-    return number, clean(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")).strip()
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")).strip()
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from unmask.errors import UnmaskError
 
 LONGEST_LINE = 1 << 24  # characters; a file without line ends is more often a mistake than a text
+COMPRESSED = (".gz", ".zst")
 
 _BYTE_ORDER_MARKS = (  # UTF-32 before UTF-16, whose mark it begins with
     (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -63,24 +64,50 @@ class FileFacts:
     nul: int = 0
 
 
-def lines(path: Path, facts: FileFacts, *, doubt: bool = False) -> Iterator[tuple[int, str]]:
-    """Number, from 1, and text of each line, with its LF; `facts` learns the encoding and the repairs.
+def lines(
+    path: Path,
+    facts: FileFacts | None = None,
+    *,
+    doubt: bool = False,
+    newline: str | None = None,
+    longest: int | None = None,
+) -> Iterator[tuple[int, str]]:
+    """Number, from 1, and text of each line, with its end.
 
-    `doubt` treats a file with NUL bytes and no byte order mark as not text. Raises NotText for a file of another
-    kind, UnmaskError for a damaged file or a line of more than LONGEST_LINE characters.
+    facts    learns the encoding and the repairs; without it nothing is repaired: undecodable bytes are an error
+    doubt    treats a file with NUL bytes and no byte order mark as not text
+    newline  None: lines end with LF, CRLF or CR, and are given LF; "\n": they end with LF, a CR stays where it is
+    longest  most characters of a line; None: LONGEST_LINE
+
+    Raises NotText for a file of another kind, UnmaskError for a damaged file or a line that is too long.
     """
+    longest = LONGEST_LINE if longest is None else longest
     with opened(path) as stream:
-        facts.encoding = _encoding(path, stream.peek(4096)[:4096], doubt)
-        errors = "surrogateescape" if facts.encoding.startswith("utf-8") else "replace"
-        text = io.TextIOWrapper(stream, encoding=facts.encoding, errors=errors, newline=None)
+        encoding = _encoding(path, stream.peek(4096)[:4096], doubt)
+        if facts is not None:
+            facts.encoding = encoding
+        narrow = encoding.startswith("utf-8")
+        errors = "surrogateescape" if narrow else "strict" if facts is None else "replace"
+        text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline=newline)
         number = 0
-        while line := text.readline(LONGEST_LINE + 1):
-            number += 1
-            if len(line) > LONGEST_LINE:
-                raise UnmaskError(
-                    f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; break the text into lines."
-                )
-            yield number, _repaired(line, facts)
+        try:
+            while line := text.readline(longest + 1):
+                number += 1
+                if len(line) > longest:
+                    raise UnmaskError(
+                        f"{path}:{number} is longer than {longest:,} characters; break the text into lines."
+                    )
+                yield number, _sound(path, number, line) if facts is None else _repaired(line, facts)
+        except UnicodeDecodeError:
+            name = encoding.upper()
+            raise UnmaskError(f"{path} is not {name} text after line {number}; save the file as UTF-8.") from None
+
+
+def bare(path: Path) -> Path:
+    """The path without the endings of compression."""
+    while path.suffix.lower() in COMPRESSED:
+        path = path.with_suffix("")
+    return path
 
 
 @contextlib.contextmanager
@@ -89,11 +116,13 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     try:
         with open(path, "rb") as file:
             raw: Any = file
-            if path.suffix == ".gz":
+            if path.suffix.lower() == ".gz":
                 raw = gzip.GzipFile(fileobj=file)
-            elif path.suffix == ".zst":
+            elif path.suffix.lower() == ".zst":
                 raw = _Zstandard(path, file)
             yield io.BufferedReader(raw, buffer_size=1 << 16)
+    except FileNotFoundError:
+        raise UnmaskError(f"There is no file {path}.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnmaskError(f"{path} is damaged or cut short: {error}.") from None
     except OSError as error:
@@ -157,6 +186,12 @@ def _encoding(path: Path, head: bytes, doubt: bool) -> str:
     if doubt and 0 in head:
         raise NotText(path, "it holds NUL bytes, so it is probably not text")
     return "utf-8"
+
+
+def _sound(path: Path, number: int, line: str) -> str:
+    if not line.isascii() and _UNDECODED.search(line):
+        raise UnmaskError(f"{path}:{number} is not UTF-8 text; save the file as UTF-8.")
+    return line
 
 
 def _repaired(line: str, facts: FileFacts) -> str:
