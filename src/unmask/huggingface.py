@@ -141,6 +141,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
 def export(model: Model) -> dict[str, Tensor]:
     """The model's parameters under their Hugging Face names. Raises UnmaskError for one that no rule names."""
     table = _table_of(model.config)
+    for head in model.heads.keys() - table.heads.keys():
+        raise unknown(f"place in the table of '{table.model_type}' for the head", head, table.heads)
     rules = _rules(table, list(model.heads), pooler=model.pooler is not None)
     bare = not model.heads
     tensors: dict[str, Tensor] = {}

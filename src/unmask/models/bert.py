@@ -86,6 +86,10 @@ class Bert(Config):
             Residual(feedforward, after=norm(), dropout=self.dropout),
         )
 
+    def stack(self) -> Stack:
+        """The blocks, one after the other."""
+        return Stack([self.block() for _ in range(self.layers)])
+
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:
         """The layer that answers for `name`: over the vocabulary for "mlm", else over `outputs` classes."""
         if name == "mlm":
@@ -108,7 +112,7 @@ class Bert(Config):
         model = Model(
             self,
             embedding,
-            Stack([self.block() for _ in range(self.layers)]),
+            self.stack(),
             pooler=Pooler(self.dim) if pooler or POOLED & set(heads) else None,
             heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
         )
