@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, atomic, sha256, verify_manifest, write_manifest, write_text
+from unmask.files import MANIFEST, atomic, check, describe, sha256, verify_manifest, write_manifest, write_text
 
 
 def names(folder) -> list[str]:
@@ -138,7 +138,7 @@ def test_a_truncated_file_is_detected(sealed, cut):
         ('{"files": []}', "lists no files"),
         ('{"files": {"../a.bin": {}}}', "damaged at '../a.bin'"),
         ('{"files": {"/etc/passwd": {}}}', "damaged at '/etc/passwd'"),
-        ('{"files": {"..": {}}}', "missing"),
+        ('{"files": {"..": {}}}', "damaged at '..'"),
         ('{"files": {"a.bin": 3}}', "damaged at 'a.bin'"),
         ('{"files": {"a.bin": {}}}', "does not match"),
         ('{"files": {"c.bin": {"bytes": 1, "sha256": "0"}}}', "c.bin is missing"),
@@ -149,3 +149,17 @@ def test_a_wrong_manifest_is_refused(sealed, manifest, sentence):
     with pytest.raises(UnmaskError) as caught:
         verify_manifest(sealed)
     assert sentence in str(caught.value)
+
+
+def test_sizes_alone_can_be_checked(tmp_path):
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "sub" / "a.bin"
+    path.write_bytes(b"abc")
+    facts = {"sub/a.bin": describe(path)}
+    path.write_bytes(b"abd")
+    check(tmp_path, facts, "Build it again.", checksums=False)
+    with pytest.raises(UnmaskError, match=r"a\.bin does not match its checksum: .* Build it again\.$"):
+        check(tmp_path, facts, "Build it again.")
+    path.write_bytes(b"ab")
+    with pytest.raises(UnmaskError, match=r"a\.bin does not match its size"):
+        check(tmp_path, facts, "Build it again.", checksums=False)

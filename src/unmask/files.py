@@ -7,12 +7,22 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from unmask.errors import UnmaskError
 
 MANIFEST = "manifest.json"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a full disk, or a folder that cannot be written, into an UnmaskError."""
+    try:
+        yield
+    except OSError as error:
+        raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager
@@ -23,17 +33,16 @@ def atomic(path: Path) -> Iterator[Path]:
     """
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+            os.close(handle)
+            temporary = Path(name)
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            os.replace(temporary, path)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -51,9 +60,39 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def describe(path: Path) -> dict[str, Any]:
+    """Size and checksum of a file, as manifests keep them."""
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def check(folder: Path, facts: Mapping[str, Any], advice: str, *, checksums: bool = True) -> None:
+    """Compare the files of a folder with what `describe` said of each, by name.
+
+    advice     the sentence that ends the message: what to do about a file that differs
+    checksums  read every byte; else only sizes are compared
+
+    Raises UnmaskError naming the first file that is missing or differs, or a name that leads out of the folder.
+    """
+    for name, fact in facts.items():
+        path = folder / name
+        if Path(name).is_absolute() or ".." in Path(name).parts or not isinstance(fact, Mapping):
+            raise UnmaskError(f"{folder / MANIFEST} is damaged at '{name}'. {advice}")
+        if not path.is_file():
+            raise UnmaskError(f"{path} is missing although {MANIFEST} lists it. {advice}")
+        try:
+            sound = path.stat().st_size == fact.get("bytes") and (not checksums or sha256(path) == fact.get("sha256"))
+        except OSError as error:
+            raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+        if not sound:
+            raise UnmaskError(
+                f"{path} does not match its {'checksum' if checksums else 'size'}: "
+                f"it is damaged, or was changed by hand. {advice}"
+            )
+
+
 def write_manifest(folder: Path, names: list[str]) -> None:
     """Record size and checksum of `names` in the folder's manifest; written last, it seals the folder."""
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(names)}
+    files = {name: describe(folder / name) for name in sorted(names)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=2) + "\n")
 
 
@@ -66,14 +105,5 @@ def verify_manifest(folder: Path) -> None:
     files = read_json(folder / MANIFEST).get("files")
     if not isinstance(files, dict):
         raise UnmaskError(f"{folder / MANIFEST} is damaged: it lists no files. Restore the folder from a copy.")
-    for name, fact in files.items():
-        path = folder / name
-        if Path(name).name != name or not isinstance(fact, dict):
-            raise UnmaskError(f"{folder / MANIFEST} is damaged at '{name}'. Restore the folder from a copy.")
-        if not path.is_file():
-            raise UnmaskError(f"{path} is missing although {MANIFEST} lists it. Restore the folder from a copy.")
-        if path.stat().st_size != fact.get("bytes") or sha256(path) != fact.get("sha256"):
-            raise UnmaskError(
-                f"{path} does not match its checksum: it is damaged, or was changed by hand. "
-                f"Restore it from a copy, or delete {folder / MANIFEST} if the change was meant."
-            )
+    advice = f"Restore the folder from a copy, or delete {folder / MANIFEST} if the change was meant."
+    check(folder, files, advice)

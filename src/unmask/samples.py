@@ -14,6 +14,7 @@ import torch
 from unmask.data import collate
 from unmask.data.corpus import Split
 from unmask.data.tokenizer import Tokenizer
+from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.types import Example
 
@@ -88,11 +89,8 @@ def note(folder: Path, step: int, given: Sequence[Prompt], found: Sequence[Seque
         {"text": p.text, "expected": list(p.expected), "guesses": [[w, round(x, 5)] for w, x in g]}
         for p, g in zip(given, found, strict=True)
     ]
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{FILE}.tmp"
     lines = [*earlier, {"step": step, "samples": rows}]
-    temporary.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    temporary.replace(folder / FILE)
+    write_text(folder / FILE, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

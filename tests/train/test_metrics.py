@@ -78,7 +78,7 @@ def test_what_json_cannot_say_is_null(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnmaskError, match="cannot be written"):
+    with pytest.raises(UnmaskError, match="could not be written"):
         Writer(tmp_path / "file")
 
 

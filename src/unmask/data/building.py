@@ -15,15 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from unmask.data.shards import token_type, writing
+from unmask.data.shards import token_type
 from unmask.data.text import TextDocument, sentences
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, sha256
+from unmask.files import MANIFEST, writing
 
 TRAIN, HELDOUT = "train", "heldout"
 BATCH_CHARACTERS = 1 << 18  # of text that one call of the encoder takes
@@ -213,11 +212,6 @@ def entropy(counts: np.ndarray) -> float:
     """Entropy in nats of the distribution that `counts` [V] describes."""
     shares = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(shares * np.log(shares)).sum())
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """Size and checksum of a file, as the manifest keeps them."""
-    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def refuse_single_pass(documents: object) -> None:

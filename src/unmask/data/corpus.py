@@ -24,7 +24,6 @@ from unmask.data.building import (
     Tally,
     batches,
     deal,
-    describe,
     entropy,
     refuse_single_pass,
     sources_by_size,
@@ -35,7 +34,7 @@ from unmask.data.shards import UNIT, Shard, Writer
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
-from unmask.files import MANIFEST, sha256, write_text
+from unmask.files import MANIFEST, check, describe, write_text
 from unmask.types import Document
 
 FORMAT, VERSION = "unmask-corpus", 1
@@ -64,7 +63,7 @@ class Corpus:
             self.manifest = _read_manifest(self.folder)
             if verify is None:
                 verify = self._bytes() < VERIFY_BELOW
-            self._check_files(checksums=verify)
+            check(self.folder, self.manifest["files"], "Build the corpus again.", checksums=verify)
         except OSError as error:
             raise UnmaskError(f"{error.filename or folder} cannot be read: {error.strerror or error}.") from None
         self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
@@ -104,19 +103,6 @@ class Corpus:
 
     def _bytes(self) -> int:
         return sum(fact["bytes"] for fact in self.manifest["files"].values())
-
-    def _check_files(self, *, checksums: bool) -> None:
-        for name, fact in self.manifest["files"].items():
-            path = self.folder / name
-            if Path(name).name != name or not path.is_file():
-                raise UnmaskError(f"{path} is missing, although {MANIFEST} lists it; build the corpus again.")
-            if path.stat().st_size != fact["bytes"]:
-                raise UnmaskError(
-                    f"{path} has {path.stat().st_size:,} bytes instead of {fact['bytes']:,}: "
-                    "it is damaged or cut short; build the corpus again."
-                )
-            if checksums and sha256(path) != fact["sha256"]:
-                raise UnmaskError(f"{path} does not match its checksum: it is damaged; build the corpus again.")
 
 
 class Split:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from unmask.errors import UnmaskError
+from unmask.files import writing
 from unmask.types import Document
 
 BOUND = np.dtype("<u4")
@@ -165,15 +165,6 @@ class _Checked:
             self.file.flush()
             os.fsync(self.file.fileno())
         return {"bytes": self.size, "sha256": self.digest.hexdigest()}
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a full disk or a folder that cannot be written into an UnmaskError."""
-    try:
-        yield
-    except OSError as error:
-        raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _map(path: Path, dtype: np.dtype) -> np.ndarray:

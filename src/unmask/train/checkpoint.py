@@ -19,8 +19,9 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
+from unmask.files import MANIFEST, check, describe
 
-MANIFEST, STATE, TENSORS = "manifest.json", "state.json", "optimizer.safetensors"
+STATE, TENSORS = "state.json", "optimizer.safetensors"
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
 
@@ -84,9 +85,8 @@ def seal(folder: Path) -> None:
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         with path.open("rb+") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
-        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest}
+        files[path.relative_to(folder).as_posix()] = describe(path)
     with (folder / MANIFEST).open("wb") as file:
         file.write(_manifest(files))
         file.flush()
@@ -103,16 +103,7 @@ def verify(folder: Path) -> None:
     files = read_json(path).get("files")
     if not isinstance(files, dict) or path.read_bytes() != _manifest(files):
         raise UnmaskError(f"{path} is damaged.")
-    for name, fact in files.items():
-        try:
-            with (folder / name).open("rb") as file:
-                sound = hashlib.file_digest(file, "sha256").hexdigest() == fact["sha256"]
-        except FileNotFoundError:
-            raise UnmaskError(f"{folder / name} is missing.") from None
-        except OSError as error:
-            raise UnmaskError(f"{folder / name} cannot be read: {error.strerror}.") from None
-        if not sound:
-            raise UnmaskError(f"{folder / name} is damaged: its checksum differs from the manifest's.")
+    check(folder, files, "The checkpoint cannot be used.")
 
 
 def steps(folder: Path) -> list[int]:

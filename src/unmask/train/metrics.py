@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
+from unmask.files import write_text, writing
 from unmask.train import distributed
 
 
@@ -140,23 +140,16 @@ class Writer:
     def __init__(self, folder: Path, step: int = 0, *, tensorboard: bool = False) -> None:
         self.path = folder / "metrics.jsonl"
         self.board = _board(folder) if tensorboard else None
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            kept = [row for row in read(self.path) if row.get("step", 0) <= step] if step else []
-            temporary = self.path.with_name(".tmp-metrics.jsonl")
-            temporary.write_text("".join(map(_line, kept)), encoding="utf-8")
-            os.replace(temporary, self.path)
+        kept = [row for row in read(self.path) if row.get("step", 0) <= step] if step else []
+        write_text(self.path, "".join(map(_line, kept)))
+        with writing(self.path):
             self.file = self.path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise UnmaskError(f"{self.path} cannot be written: {error.strerror}.") from None
 
     def write(self, row: Mapping[str, Any]) -> None:
         """One row: `step`, `seconds`, `split`, and numbers by name."""
-        try:
+        with writing(self.path):
             self.file.write(_line(row))
             self.file.flush()
-        except OSError as error:
-            raise UnmaskError(f"{self.path} cannot be written: {error.strerror}.") from None
         if self.board is not None:
             for name, value in row.items():
                 if isinstance(value, (int, float)) and name not in ("step", "seconds"):
