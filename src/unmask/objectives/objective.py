@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -83,9 +84,10 @@ class Joint(Objective):
 
 
 def cross_entropy(model: Model, name: str, hidden_BTD: Tensor, batch: Batch) -> Loss:
-    """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where the argmax is right."""
+    """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where none is likelier."""
     target = batch.targets[name]
-    logits_MC = model.answer(name, hidden_BTD, target.places)
-    total = F.cross_entropy(logits_MC.float(), target.values, reduction="sum")
-    correct = (logits_MC.detach().argmax(-1) == target.values).sum()
+    logits_MC = model.answer(name, hidden_BTD, target.places).float()
+    total = F.cross_entropy(logits_MC, target.values, reduction="sum")
+    with torch.no_grad():  # amax is several times faster than argmax on a CPU
+        correct = (logits_MC.gather(-1, target.values[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
     return Loss(total, target.values.numel(), {"correct": correct})
