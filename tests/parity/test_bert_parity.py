@@ -178,9 +178,10 @@ def test_a_regression_folder_keeps_its_kind(tmp_path):
 
 
 def test_fields_and_initialisation_are_the_published_ones(tmp_path):
-    assert transformers.BertConfig().to_dict().items() >= {
-        theirs: getattr(Bert(), ours) for theirs, ours in huggingface.TABLES["bert"].fields.items()
-    }.items()
+    assert (
+        transformers.BertConfig().to_dict().items()
+        >= {theirs: getattr(Bert(), ours) for theirs, ours in huggingface.TABLES["bert"].fields.items()}.items()
+    )
     model = Bert(vocabulary=2_000, dim=64, layers=2, heads=2, hidden=128, length=64).build()
     weight = model.stack.blocks[0].feedforward.f.up.weight
     assert weight.abs().max() <= 0.04
