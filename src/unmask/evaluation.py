@@ -40,13 +40,12 @@ def evaluate(
     """
     loaded = huggingface.load(folder)
     task = task_of(loaded.model, loaded.labels)
-    if loaded.tokenizer is None:
-        raise UnmaskError(f"{folder} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
+    tokenizer = loaded.require_tokenizer(folder)
     rows = read_rows(Path(data), task.name, text=text, pair=pair, label=label, format=format)
     rows = check_scores(rows) if isinstance(task, Regression) else name_labels(rows, task.labels, str(folder))
-    positions = min(getattr(loaded.model.config, "length", MOST_POSITIONS), MOST_POSITIONS)
-    encoded = task.encode(rows, loaded.tokenizer, min(length or _length_of_run(Path(folder)) or positions, positions))
-    answers = task.answer_all(loaded.model, encoded, loaded.tokenizer.pad)
+    positions = min(loaded.model.positions or MOST_POSITIONS, MOST_POSITIONS)
+    encoded = task.encode(rows, tokenizer, min(length or _length_of_run(Path(folder)) or positions, positions))
+    answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
     return {
         "task": task.name,
         "rows": len(rows),

@@ -274,16 +274,15 @@ def _task(config: FineTuning, sets: Mapping[str, Dataset], say: _Speaker) -> Tas
 def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
     assert config.model is not None
     loaded = huggingface.load(config.model, heads=task.heads, seed=seed)
-    if loaded.tokenizer is None:
-        raise UnmaskError(f"{config.model} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
+    tokenizer = loaded.require_tokenizer(config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=task.heads, seed=seed)  # type: ignore[attr-defined]
-        return huggingface.Loaded(fresh, loaded.tokenizer, (), loaded.new, loaded.dropped)
+        return huggingface.Loaded(fresh, tokenizer, (), loaded.new, loaded.dropped)
     return loaded
 
 
 def _length(rows: Rows, model: Model) -> int:
-    positions = int(getattr(model.config, "length", LONGEST))
+    positions = model.positions or LONGEST
     if rows.length is not None and not 3 <= rows.length <= positions:
         raise UnmaskError(
             f"The length must be between 3 and {positions}, the positions of the model, not {rows.length}."

@@ -58,6 +58,12 @@ class Loaded:
     new: tuple[str, ...]
     dropped: tuple[str, ...]
 
+    def require_tokenizer(self, owner: object) -> Tokenizer:
+        """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        if self.tokenizer is None:
+            raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
+        return self.tokenizer
+
     @property
     def notice(self) -> str:
         """One sentence on what was new and what was dropped; empty where the folder was taken as it is."""
@@ -86,7 +92,7 @@ def save(folder: Path | str, model: Model, tokenizer: Tokenizer | None = None, *
         (folder / MANIFEST).unlink(missing_ok=True)
     write_text(folder / "config.json", config)
     if tokenizer is not None:
-        tokenizer.save(folder, length=getattr(model.config, "length", None))
+        tokenizer.save(folder, length=model.positions)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names)
 

@@ -41,7 +41,7 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D] of the last block. Raises UnmaskError for rows longer than the positions."""
-        longest = getattr(self.config, "length", None)
+        longest = self.positions
         if longest is not None and batch.positions is None and batch.tokens.shape[1] > longest:
             raise UnmaskError(
                 f"A sequence of {batch.tokens.shape[1]} tokens does not fit this model, which has {longest} positions. "
@@ -62,6 +62,11 @@ class Model(nn.Module):
             x_MD = self.pooler(x_MD)
         answers_MC: Tensor = self.heads[name](x_MD)
         return answers_MC
+
+    @property
+    def positions(self) -> int | None:
+        """The most tokens that a sequence may have; None where nothing limits them."""
+        return getattr(self.config, "length", None)
 
     @property
     def parameters_total(self) -> int:

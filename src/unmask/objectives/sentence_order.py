@@ -14,23 +14,28 @@ NEXT, RANDOM = 0, 1
 IN_ORDER, SWAPPED = 0, 1
 
 
-class NextSentence(Objective):
+class SentencePair(Objective):
+    """A question about two segments that has two answers, asked at [CLS].
+
+    join   frames two runs of ids with special tokens: `Tokenizer.join`
+    short  share of the pairs that aim at a random shorter length
+    """
+
+    def __init__(self, join: Join, *, short: float = 0.1) -> None:
+        self.heads = {self.name: 2}
+        self.join, self.short = join, short
+
+
+class NextSentence(SentencePair):
     """Does segment B follow segment A, or does it come from another document? (BERT, section 3.1 and appendix A.2)
 
     Pairs are filled to the full length with consecutive sentences; one in ten aims at a random shorter length.
     Half of the second segments are the true continuation (label 0), half are taken from another document
     (label 1), in which case the sentences they displaced are used again for the next pair. A pair of which
     there is only one sentence left always gets a random partner, as published.
-
-    join   frames two runs of ids with special tokens: `Tokenizer.join`
-    short  share of the pairs that aim at a random shorter length
     """
 
     name = "nsp"
-
-    def __init__(self, join: Join, *, short: float = 0.1) -> None:
-        self.heads = {self.name: 2}
-        self.join, self.short = join, short
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         documents = [document for document in documents if any(len(s) for s in document.sentences)]
@@ -48,10 +53,7 @@ class NextSentence(Objective):
         examples, at = [], 0
         while at < len(sentences):
             target = _target_length(room, self.short, rng)
-            end, total = at, 0
-            while end < len(sentences) and total < target:
-                total += len(sentences[end])
-                end += 1
+            end = _end(sentences, at, target)
             cut = at + 1 if end - at == 1 else at + int(rng.integers(1, end - at))
             first = np.concatenate(sentences[at:cut])
             if end - at == 1 or rng.random() < 0.5:
@@ -64,7 +66,7 @@ class NextSentence(Objective):
         return examples
 
 
-class SentenceOrder(Objective):
+class SentenceOrder(SentencePair):
     """Are two consecutive segments in their order (label 0) or swapped (label 1)? (ALBERT, section 3.1)
 
     A run of a single sentence cannot be a pair: it is kept as one segment without this target.
@@ -72,20 +74,13 @@ class SentenceOrder(Objective):
 
     name = "sop"
 
-    def __init__(self, join: Join, *, short: float = 0.1) -> None:
-        self.heads = {self.name: 2}
-        self.join, self.short = join, short
-
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         examples: list[Example] = []
         for document in documents:
             sentences, at = [s for s in document.sentences if len(s)], 0
             while at < len(sentences):
                 target = _target_length(length - 3, self.short, rng)
-                end, total = at + 1, len(sentences[at])
-                while end < len(sentences) and total < target:
-                    total += len(sentences[end])
-                    end += 1
+                end = _end(sentences, at, target)
                 if end - at == 1:
                     alone = runs(sentences[at:end], length - 2)
                     examples.extend(Example(*self.join(run, None, length)) for run in alone)
@@ -106,19 +101,22 @@ def _target_length(room: int, short: float, rng: np.random.Generator) -> int:
     return int(rng.integers(2, room + 1)) if rng.random() < short else room
 
 
+def _end(sentences: Sequence[np.ndarray], at: int, target: int) -> int:
+    """End of the run of sentences, at least one, from `at` on that reaches `target` tokens or the last sentence."""
+    end, total = at + 1, len(sentences[at])
+    while end < len(sentences) and total < target:
+        total += len(sentences[end])
+        end += 1
+    return end
+
+
 def _elsewhere(document: Document, documents: Sequence[Document], length: int, rng: np.random.Generator) -> np.ndarray:
     """About `length` tokens from a random place of a random other document."""
     other = document
     while other.index == document.index:
         other = documents[int(rng.integers(len(documents)))]
     begin = int(rng.integers(len(other.sentences)))
-    taken, total = [], 0
-    for sentence in other.sentences[begin:]:
-        taken.append(sentence)
-        total += len(sentence)
-        if total >= length:
-            break
-    return np.concatenate(taken)
+    return np.concatenate(other.sentences[begin : _end(other.sentences, begin, length)])
 
 
 def _truncate(

@@ -52,12 +52,10 @@ class Predictor:
 
     def __init__(self, model: Path | str | Loaded, *, top: int = 5, length: int | None = None) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
-        if loaded.tokenizer is None:
-            raise UnmaskError(f"{model} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
         self.model: Model = loaded.model
-        self.tokenizer: Tokenizer = loaded.tokenizer
+        self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
         if heads & {"classification", "regression", "tagging"}:
@@ -65,7 +63,7 @@ class Predictor:
         elif not heads & {"mlm", "nsp", "sop"}:
             raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
-        positions = int(getattr(self.model.config, "length", 512))
+        positions = self.model.positions or 512
         self.length = min(length or positions, positions)
         self.top = min(top, self.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
