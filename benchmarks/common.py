@@ -19,6 +19,7 @@ from typing import Any
 Settings = dict[str, Any]
 Result = dict[str, Any]
 
+BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 VERSIONS = ("unmask", "torch", "transformers", "accelerate", "tokenizers", "numpy", "scikit-learn", "scipy")
 
 
@@ -120,6 +121,14 @@ def machine(threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in VERSIONS if _installed(name)},
     }
+
+
+def introduce(facts: Mapping[str, Any]) -> None:
+    """Print the facts of `machine`, and a warning where others are at work on it."""
+    print(f"{facts['processor']}, {facts['cores']} cores, {facts['threads']} threads, load {facts['load_before']}")
+    print(", ".join(f"{name} {version}" for name, version in facts["versions"].items()))
+    if (facts["load_before"] or 0) > BUSY:
+        print("This machine is busy with something else: the speeds below say little about a quiet one.")
 
 
 def _processor() -> str:

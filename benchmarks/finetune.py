@@ -267,9 +267,7 @@ def main() -> None:
     if not (model / "config.json").is_file():
         sys.exit(f"{model} is not a model folder: it has no config.json.")
     facts: dict[str, Any] = {"machine": common.machine(options.threads), "model": model.name}
-    machine = facts["machine"]
-    print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads, load {machine['load_before']}")
-    print(", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
+    common.introduce(facts["machine"])
     same = {key: getattr(options, key) for key in ("lr", "epochs", "batch", "warmup", "length", "precision")}
     seeds = range(options.seed, options.seed + options.seeds)
     facts["tasks"] = {}

@@ -24,8 +24,8 @@ from typing import Any
 
 import common
 from common import Result, Settings
+from preparation import LENGTH, huggingface_rows, prepare_corpus, prepare_model
 
-LENGTH = 128  # tokens of a row, and positions of the model
 STEPS = {"tiny": 100, "mini": 50, "small": 20, "medium": 12, "base": 6}  # counted in each turn, by default
 SORTED_STEPS = 50  # group_by_length sorts the rows of so many steps: fewer would see the longest alone
 SIDES = ("unmask", "transformers")
@@ -211,128 +211,6 @@ def run_transformers(settings: Settings) -> Result:
     return {**watch.result(settings), "losses": losses, "passes": passes}
 
 
-def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], int]:
-    """Encoded rows as `run_mlm.py` prepares them, in memory as lists; and how many forward passes make a step.
-
-    grouped  [CLS] document [SEP] of all documents in one string of ids, cut into full rows (`group_texts`)
-    lines    [CLS] sentence [SEP], padded to the longest of their pass (`--line_by_line`). Lines are shorter than
-             rows: a step accumulates as many passes as hold, on average, the tokens of a step of full rows.
-    sorted   the same, with lines of about equal length in a pass
-    """
-    import numpy as np
-
-    from unmask.data.corpus import Corpus
-    from unmask.objectives.language_modeling import runs
-
-    corpus = Corpus(settings["corpus"])
-    tokenizer, split = corpus.tokenizer, corpus.split("train")
-    if settings["text"] == "grouped":
-        joined = np.concatenate([tokenizer.join(np.concatenate(document.sentences))[0] for document in split])
-        sequences = list(joined[: len(joined) // LENGTH * LENGTH].reshape(-1, LENGTH))
-        passes = 1
-    else:
-        pieces = (run for document in split for s in document.sentences for run in runs([s], LENGTH - 2))
-        sequences = [tokenizer.join(piece)[0] for piece in pieces]
-        passes = max(1, round(LENGTH / np.mean([len(sequence) for sequence in sequences])))
-    special = np.zeros(tokenizer.size, np.int64)
-    special[list(tokenizer.specials)] = 1
-    rows = [
-        {
-            "input_ids": sequence.tolist(),
-            "attention_mask": [1] * len(sequence),
-            "special_tokens_mask": special[sequence].tolist(),
-        }
-        for sequence in sequences
-    ]
-    return rows, passes
-
-
-# ------------------------------------------------------------------------------------------------ preparation
-
-
-def prepare_corpus(settings: Settings) -> Result:
-    """Build the embedded corpus, the documentation that is installed with Python, where none was given."""
-    from unmask.data import corpus, embedded
-
-    if settings["corpus"] is None:
-        settings["corpus"] = str(Path(settings["folder"]) / "corpus")
-        corpus.build(embedded.documents, settings["corpus"], vocabulary_size=8192)
-    opened = corpus.Corpus(settings["corpus"])
-    train = opened.split("train")
-    facts = {"vocabulary": opened.tokenizer.size, "tokens": train.tokens, "sentences": train.sentences}
-    return {"corpus": settings["corpus"], **facts}
-
-
-def prepare_model(settings: Settings) -> Result:
-    """Write the model that both sides start from, and check that both compute the same loss with it."""
-    from unmask import huggingface
-    from unmask.data.corpus import Corpus
-    from unmask.models.bert import SIZES, Bert
-
-    tokenizer = Corpus(settings["corpus"]).tokenizer
-    dropout = {"dropout": settings["dropout"], "attention_dropout": settings["dropout"]}
-    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
-    model = Bert(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH).build({"mlm": 0}, seed=settings["seed"])
-    huggingface.save(settings["model"], model, tokenizer)
-    return {"parameters": model.parameters_total, **compare_losses(settings)}
-
-
-def compare_losses(settings: Settings) -> Result:
-    """Loss and gradient norm of both sides for the same weights and the same masked batch, in fp32, no dropout.
-
-    unmask         one sequence a row, as the other side has it      packed  the same sequences packed into rows
-    unmask_reread  with the weights that the other side wrote
-    """
-    import torch
-    import transformers
-
-    from unmask import huggingface
-    from unmask.data.collate import pack, pad
-    from unmask.objectives import MaskedLM
-    from unmask.types import Example
-
-    transformers.logging.set_verbosity_error()
-    torch.manual_seed(settings["seed"])
-    reader = transformers.AutoTokenizer.from_pretrained(settings["model"])
-    theirs = transformers.BertForMaskedLM.from_pretrained(settings["model"]).eval()
-    rows, _ = huggingface_rows(settings)
-    batch = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15)(rows[:16])
-    batch.pop("special_tokens_mask", None)
-
-    examples = []
-    for tokens, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
-        places = (labels != -100).nonzero()[:, 0]
-        targets = {"mlm": (places.numpy(), labels[places].numpy())}
-        examples.append(Example(tokens[: int(mask.sum())].numpy(), targets=targets))
-
-    loaded = huggingface.load(settings["model"])
-    assert loaded.tokenizer is not None
-    special = {"mask": loaded.tokenizer.mask, "specials": loaded.tokenizer.specials}
-    objective = MaskedLM(**special, vocabulary=loaded.tokenizer.size)
-
-    def ours(model: Any, rows: Any) -> Any:
-        loss = objective.loss(model, rows)["mlm"]
-        return loss.sum / loss.count
-
-    expected = theirs(**batch).loss
-    expected.backward()
-    padded, packed = pad(examples, loaded.tokenizer.pad), pack(examples, LENGTH, loaded.tokenizer.pad)
-    loss = ours(loaded.model, padded)
-    loss.backward()
-    with tempfile.TemporaryDirectory(prefix="unmask-model-") as folder, torch.no_grad():
-        theirs.save_pretrained(folder)
-        reread = ours(huggingface.load(folder).model, padded).item()
-        losses = {"transformers": expected.item(), "unmask": loss.item(), "packed": ours(loaded.model, packed).item()}
-    norms = {"transformers": gradient_norm(theirs), "unmask": gradient_norm(loaded.model)}
-    return {"losses": {**losses, "unmask_reread": reread}, "gradient_norms": norms}
-
-
-def gradient_norm(model: Any) -> float:
-    import torch
-
-    return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
-
-
 # ------------------------------------------------------------------------------------------------ the comparison
 
 
@@ -383,9 +261,7 @@ def main() -> None:
     if options.corpus is not None and not (Path(options.corpus) / "manifest.json").is_file():
         sys.exit(f"{options.corpus} is not a corpus; make one with: unmask corpus build --data ... --out FOLDER.")
     facts: dict[str, Any] = {"machine": common.machine(options.threads), "seed": options.seed}
-    machine = facts["machine"]
-    print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads, load {machine['load_before']}")
-    print(", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
+    common.introduce(facts["machine"])
     if not options.skip_startup:
         facts["startup_seconds"] = common.startup()
         print("start-up, s: " + ", ".join(f"{k} {v:.2f}" for k, v in facts["startup_seconds"].items()))
@@ -417,11 +293,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--size", nargs="+", choices=list(STEPS), default=["tiny"], help="published sizes")
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32"])
     parser.add_argument("--dropout", nargs="+", type=float, default=[0.1], help="published: 0.1; short recipes: 0.0")
-    parser.add_argument("--text", nargs="+", choices=list(TEXTS), default=["grouped"], help=f"{TEXTS}")
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        choices=list(TEXTS),
+        default=["grouped"],
+        help="; ".join(f"{name}: {what}" for name, what in TEXTS.items()),
+    )
     parser.add_argument("--rows", type=int, default=32, help=f"rows of {LENGTH} tokens in a step")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pairs", type=int, default=5, help="turns of each side")
-    parser.add_argument("--steps", type=int, help=f"counted steps of a turn; default by size: {STEPS}")
+    parser.add_argument("--steps", type=int, help="counted steps of a turn (default: fewer for larger sizes)")
     parser.add_argument("--warmup", type=int, default=5, help="steps before counting, and of the rate's warm-up")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare data, on both sides")
     parser.add_argument("--lr", type=float, default=1e-4)

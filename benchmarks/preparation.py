@@ -1,0 +1,130 @@
+"""Before the clock of the pre-training benchmark starts: text, model, and the check that both sides are equal."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import Result, Settings
+
+LENGTH = 128  # tokens of a row, and positions of the model
+
+
+def prepare_corpus(settings: Settings) -> Result:
+    """Build the embedded corpus, the documentation that is installed with Python, where none was given."""
+    from unmask.data import corpus, embedded
+
+    if settings["corpus"] is None:
+        settings["corpus"] = str(Path(settings["folder"]) / "corpus")
+        corpus.build(embedded.documents, settings["corpus"], vocabulary_size=8192)
+    opened = corpus.Corpus(settings["corpus"])
+    train = opened.split("train")
+    facts = {"vocabulary": opened.tokenizer.size, "tokens": train.tokens, "sentences": train.sentences}
+    return {"corpus": settings["corpus"], **facts}
+
+
+def prepare_model(settings: Settings) -> Result:
+    """Write the model that both sides start from, and check that both compute the same loss with it."""
+    from unmask import huggingface
+    from unmask.data.corpus import Corpus
+    from unmask.models.bert import SIZES, Bert
+
+    tokenizer = Corpus(settings["corpus"]).tokenizer
+    dropout = {"dropout": settings["dropout"], "attention_dropout": settings["dropout"]}
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
+    model = Bert(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH).build({"mlm": 0}, seed=settings["seed"])
+    huggingface.save(settings["model"], model, tokenizer)
+    return {"parameters": model.parameters_total, **compare_losses(settings)}
+
+
+def compare_losses(settings: Settings) -> Result:
+    """Loss and gradient norm of both sides for the same weights and the same masked batch, in fp32, no dropout.
+
+    unmask         one sequence a row, as the other side has it      packed  the same sequences packed into rows
+    unmask_reread  with the weights that the other side wrote
+    """
+    import torch
+    import transformers
+
+    from unmask import huggingface
+    from unmask.data.collate import pack, pad
+    from unmask.objectives import MaskedLM
+    from unmask.types import Example
+
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(settings["seed"])
+    reader = transformers.AutoTokenizer.from_pretrained(settings["model"])
+    theirs = transformers.BertForMaskedLM.from_pretrained(settings["model"]).eval()
+    rows, _ = huggingface_rows(settings)
+    batch = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15)(rows[:16])
+    batch.pop("special_tokens_mask", None)
+
+    examples = []
+    for tokens, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
+        places = (labels != -100).nonzero()[:, 0]
+        targets = {"mlm": (places.numpy(), labels[places].numpy())}
+        examples.append(Example(tokens[: int(mask.sum())].numpy(), targets=targets))
+
+    loaded = huggingface.load(settings["model"])
+    assert loaded.tokenizer is not None
+    special = {"mask": loaded.tokenizer.mask, "specials": loaded.tokenizer.specials}
+    objective = MaskedLM(**special, vocabulary=loaded.tokenizer.size)
+
+    def ours(model: Any, rows: Any) -> Any:
+        loss = objective.loss(model, rows)["mlm"]
+        return loss.sum / loss.count
+
+    expected = theirs(**batch).loss
+    expected.backward()
+    padded, packed = pad(examples, loaded.tokenizer.pad), pack(examples, LENGTH, loaded.tokenizer.pad)
+    loss = ours(loaded.model, padded)
+    loss.backward()
+    with tempfile.TemporaryDirectory(prefix="unmask-model-") as folder, torch.no_grad():
+        theirs.save_pretrained(folder)
+        reread = ours(huggingface.load(folder).model, padded).item()
+        losses = {"transformers": expected.item(), "unmask": loss.item(), "packed": ours(loaded.model, packed).item()}
+    norms = {"transformers": gradient_norm(theirs), "unmask": gradient_norm(loaded.model)}
+    return {"losses": {**losses, "unmask_reread": reread}, "gradient_norms": norms}
+
+
+def gradient_norm(model: Any) -> float:
+    import torch
+
+    return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+
+
+def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], int]:
+    """Encoded rows as `run_mlm.py` prepares them, in memory as lists; and how many forward passes make a step.
+
+    grouped  [CLS] document [SEP] of all documents in one string of ids, cut into full rows (`group_texts`)
+    lines    [CLS] sentence [SEP], padded to the longest of their pass (`--line_by_line`). Lines are shorter than
+             rows: a step accumulates as many passes as hold, on average, the tokens of a step of full rows.
+    sorted   the same, with lines of about equal length in a pass
+    """
+    import numpy as np
+
+    from unmask.data.corpus import Corpus
+    from unmask.objectives.language_modeling import runs
+
+    corpus = Corpus(settings["corpus"])
+    tokenizer, split = corpus.tokenizer, corpus.split("train")
+    if settings["text"] == "grouped":
+        joined = np.concatenate([tokenizer.join(np.concatenate(document.sentences))[0] for document in split])
+        sequences = list(joined[: len(joined) // LENGTH * LENGTH].reshape(-1, LENGTH))
+        passes = 1
+    else:
+        pieces = (run for document in split for s in document.sentences for run in runs([s], LENGTH - 2))
+        sequences = [tokenizer.join(piece)[0] for piece in pieces]
+        passes = max(1, round(LENGTH / np.mean([len(sequence) for sequence in sequences])))
+    special = np.zeros(tokenizer.size, np.int64)
+    special[list(tokenizer.specials)] = 1
+    rows = [
+        {
+            "input_ids": sequence.tolist(),
+            "attention_mask": [1] * len(sequence),
+            "special_tokens_mask": special[sequence].tolist(),
+        }
+        for sequence in sequences
+    ]
+    return rows, passes
