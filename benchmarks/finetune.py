@@ -55,6 +55,8 @@ DATA = {
 
 def run_unmask(settings: Settings) -> Result:
     """Rows to a saved folder with `unmask.finetune`, as `unmask finetune` does it."""
+    import sklearn.metrics  # noqa: F401
+
     from unmask.finetune import FineTuning, Fit, Rows, finetune
     from unmask.train.optim import Optimizer, Schedule
 
