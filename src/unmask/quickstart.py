@@ -24,7 +24,7 @@ from unmask.train.display import Terminal, progress
 
 MINUTES = 4.0
 RECIPE = "bert-tiny"
-VOCABULARY = 8_192
+VOCABULARY = 4_096
 TEST_SENTENCES = 1_000
 PROMPTS: dict[str, tuple[str, ...]] = {
     "Return a [MASK] of strings.": ("list", "tuple", "set", "sequence", "dictionary"),
@@ -94,7 +94,7 @@ def _build_corpus(folder: Path) -> corpus.Corpus:
     """All documents but those that the labelled sentences are tested on, and the sentences that these contain."""
     with progress() as show:
         return corpus.build(
-            lambda: embedded.documents(exclude=held_out), folder, vocabulary_size=VOCABULARY, cased=True, progress=show
+            lambda: embedded.documents(exclude=held_out), folder, vocabulary_size=VOCABULARY, progress=show
         )
 
 
@@ -166,8 +166,8 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
     paragraphs = [
         f"This model was pre-trained for {facts['minutes']:g} minutes, on nothing but the documentation that is "
         f"installed with Python and the packages that unmask needs. Of the hidden words of documents it never saw it "
-        f"guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give "
-        f"{baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
+        f"guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
+        f"alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
         f"from the text; every sentence has at least one code word that looks like a plain word. The test: "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Literal
 
 from unmask.errors import unknown
 from unmask.models.bert import SIZES, Bert
@@ -18,11 +19,11 @@ from unmask.train.trainer import Training
 
 def bert_tiny() -> Pretraining:
     """2 layers of 128 (4 M parameters): minutes on a laptop."""
-    return _small("tiny", lr=3e-3)
+    return _small("tiny", lr=3e-3, precision="fp32")
 
 
 def quickstart() -> Pretraining:
-    """The tour: bert-tiny on hidden words alone, which a few minutes are best spent on."""
+    """The tour: bert-tiny on hidden words alone, on which a few minutes are best spent."""
     return bert_tiny().replace(objectives={"sentences": "none"})
 
 
@@ -51,14 +52,21 @@ def bert_large() -> Pretraining:
     return _published("large")
 
 
-def _small(size: str, lr: float) -> Pretraining:
-    """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart)."""
+def _small(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+    """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
+
+    The published initialisation suits a width of 768; narrower models start from the same scale of activations
+    (std ∝ dim^-0.5), which brings them past word frequencies sooner. The narrowest gain nothing from bf16.
+    """
+    shape = SIZES[size]
+    std = round(0.02 * (768 / shape["dim"]) ** 0.5, 3)
     return Pretraining(
-        model=Bert(length=128, dropout=0.0, attention_dropout=0.0).replace(**SIZES[size]),
+        model=Bert(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids").replace(**shape),
         objectives=Objectives(sentences="next"),
         rows=Rows(batch=32),
         training=Training(
             minutes=30.0,
+            precision=precision,
             optimizer=Optimizer(lr=lr),
             schedule=Schedule(warmup=0.06),
         ),

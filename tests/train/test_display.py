@@ -76,7 +76,16 @@ def test_the_live_picture_holds_both_splits() -> None:
     live.close()
     live.close()
     printed = file.getvalue()
-    for text in ("Resuming [from] step 0.", "step 50 of 100", "50 %", "mlm loss", "5.250", "4.750", "28.6 %", "held out"):
+    for text in (
+        "Resuming [from] step 0.",
+        "step 50 of 100",
+        "50 %",
+        "mlm loss",
+        "5.250",
+        "4.750",
+        "28.6 %",
+        "held out",
+    ):
         assert text in printed
 
 

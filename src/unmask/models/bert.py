@@ -25,6 +25,7 @@ from unmask.nn import (
     Pooler,
     Residual,
     Segment,
+    Sinusoidal,
     Stack,
     Token,
 )
@@ -45,6 +46,8 @@ class Bert(Config):
     layers      number of blocks                   heads   H, attention heads of each
     hidden      width inside the feed-forward      length  longest sequence, in tokens
     segments    number of segment embeddings       std     of the initialisation
+    positions   what the position table starts from: random vectors, as published, or sinusoids (Vaswani et al. 2017,
+                section 3.5), from which attention finds neighbours several times sooner (docs/log.md)
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
     head_dropout  before a classifier; None is `dropout`
     padding, offset  id of the padding token, and first row of the position table that is used (RoBERTa: 2)
@@ -63,6 +66,7 @@ class Bert(Config):
     head_dropout: float | None = None
     eps: float = 1e-12
     std: float = 0.02
+    positions: Literal["normal", "sinusoids"] = "normal"
     padding: int = 0
     offset: int = 0
 
@@ -123,6 +127,12 @@ class Bert(Config):
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from."""
         truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
+        if self.positions == "sinusoids":
+            for part in module.modules():
+                if isinstance(part, Learned):
+                    waves_TD = Sinusoidal(self.dim).embed(torch.zeros(1, *part.table.weight.shape))[0]
+                    with torch.no_grad():
+                        part.table.weight.copy_(waves_TD * self.std / waves_TD.std())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +171,7 @@ _FIELDS = {
     "classifier_dropout": "head_dropout",
     "layer_norm_eps": "eps",
     "initializer_range": "std",
+    "position_initializer": "positions",  # ours alone; a run from fresh weights needs it
     "pad_token_id": "padding",
 }
 _FIXED = {
