@@ -25,7 +25,8 @@ types: .venv/tested
 
 check: lint types test
 
-benchmark: .venv/tested  ## side by side with Hugging Face; ARGS="--threads 4"
+benchmark: .venv/installed  ## side by side with Hugging Face; ARGS="--threads 4"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[benchmark]'
 	$(BIN)/python benchmarks/pretrain.py $(ARGS)
 
 # torch first, by its exact version: it decides between the CPU build at hand and the CUDA build.

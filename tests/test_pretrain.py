@@ -129,6 +129,36 @@ def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
     assert [s["step"] for s in samples.read(tmp_path / "part")] == [s["step"] for s in samples.read(tmp_path / "whole")]
 
 
+def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
+    changes = {"first": 8, "first_share": 0.5, "sentences": "none", "save_every": 1, "keep": 20, "workers": 0}
+    whole = Pretrain(config(**changes), [folder], tmp_path / "whole")
+    lengths: list[tuple[int, int]] = []
+    step = whole.trainer.engine.step
+
+    def watched(batches, *rest):
+        lengths.append(tuple(batches[0].tokens.shape))
+        return step(batches, *rest)
+
+    whole.trainer.engine.step = watched
+    whole.run()
+    assert lengths == [(32, 8)] * 10 + [(8, 32)] * 10  # rows x tokens: as many tokens in every step
+    for stop in (7, 10, 13):
+        part = Pretrain(config(**changes), [folder], tmp_path / f"part-{stop}")
+        batches = part.batches
+
+        def ends(position, batches=batches, part=part, stop=stop):
+            for micro, after in batches(position):
+                if after["step"] == stop:
+                    part.trainer.stop("the test")
+                yield micro, after
+
+        part.trainer.data.batches = ends
+        assert part.run().step == stop
+        Pretrain(config(**changes), [folder], tmp_path / f"part-{stop}", resume=True).run()
+        one, two = (huggingface.load(f).model for f in (tmp_path / "whole", tmp_path / f"part-{stop}"))
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True)), stop
+
+
 def test_micro_batches_do_not_change_the_run(folder, tmp_path):
     for name, size in (("one", None), ("four", 2)):
         Pretrain(config(micro_batch=size, steps=5), [folder], tmp_path / name).run()
@@ -172,7 +202,8 @@ def recipes_model(folder):
     [
         ({"masked": "false", "sentences": "none"}, "nothing to learn"),
         ({"rows.tokens": 64}, "32 positions"),
-        ({"rows.tokens": 4}, "too short"),
+        ({"rows.tokens": 4, "first": "none"}, "too short"),
+        ({"first": 20}, "divide 32 evenly"),
         ({"batch": 0}, "batch of 0"),
         ({"lr": 0}, "learning rate"),
         ({"steps": 0}, "steps"),

@@ -36,20 +36,22 @@ class Objectives(Config):
     sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
+    short        share of the sequences, or pairs, that aim at a random shorter length
     """
 
     masked: bool = True
     sentences: Literal["next", "order", "none"] = "next"
     rate: float = 0.15
     whole_words: bool = False
+    short: float = 0.1
 
     def build(self, tokenizer: Tokenizer) -> Objective:
         """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
         parts: list[Objective] = []
         if self.sentences == "next":
-            parts.append(NextSentence(tokenizer.join))
+            parts.append(NextSentence(tokenizer.join, short=self.short))
         elif self.sentences == "order":
-            parts.append(SentenceOrder(tokenizer.join))
+            parts.append(SentenceOrder(tokenizer.join, short=self.short))
         if self.masked:
             masked = MaskedLM(
                 mask=tokenizer.mask,
@@ -58,6 +60,7 @@ class Objectives(Config):
                 rate=self.rate,
                 join=tokenizer.join,
                 continuation=tokenizer.continuation if self.whole_words else None,
+                short=self.short,
             )
             parts.append(masked)
         if not parts:
@@ -70,6 +73,9 @@ class Rows(Config):
     """How text becomes batches.
 
     tokens       of a row; None is as many as the model has positions
+    first        tokens of a row at the start of a run, with as many more rows; None begins with `tokens`. Short rows
+                 teach sooner which words go together (Devlin et al. 2018, A.2: 128 for 90 % of the steps, then 512)
+    first_share  share of the steps that have the rows of `first`
     batch        rows of one optimiser step, over all processes
     micro_batch  rows of one forward pass of a process; None is all of them. Smaller needs less memory, same result.
     alpha        several corpora are mixed with weights n^alpha of their sizes (0.5 as in XLS-R; 1 as they are)
@@ -78,6 +84,8 @@ class Rows(Config):
     """
 
     tokens: int | None = None
+    first: int | None = None
+    first_share: float = 0.9
     batch: int = 32
     micro_batch: int | None = None
     alpha: float = 0.5
@@ -187,23 +195,45 @@ class Pretrain:
     # -- data
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-        """The micro-batches of this process for each step, from any position on."""
+        """The micro-batches of this process for each step, from any position on.
+
+        A position is that of the stream, with the number of the step and the length of the rows. Where the rows grow
+        longer, the stream goes on with the next block: its blocks hold other rows for each length.
+        """
+        step, length = (0, 0) if position is None else (position["step"], position["length"])
+        place = None if position is None else {key: position[key] for key in ("epoch", "block", "row")}
+        while True:
+            if place is not None and length != self._length_at(step):
+                place = {"epoch": place["epoch"] + 1, "block": 0, "row": 0}
+            length = self._length_at(step)
+            times = self.tokens // length
+            for batch, after in self._stream(length, times).batches(place):
+                step, place = step + 1, after
+                size = self.micro_batch * times
+                micro = [batch.rows(i, i + size) for i in range(0, batch.tokens.shape[0], size)]
+                yield micro, {**after, "step": step, "length": length}
+                if self._length_at(step) != length:
+                    break
+
+    def _length_at(self, step: int) -> int:
+        """Tokens of a row in the step after `step` steps."""
         rows = self.config.rows
-        stream = Stream(
+        return rows.first if rows.first and step < rows.first_share * self.trainer.total else self.tokens
+
+    def _stream(self, length: int, times: int) -> Stream:
+        rows = self.config.rows
+        return Stream(
             [corpus.split("train") for corpus in self.corpora],
             sample=self.objective.sample,
             corrupt=self.objective.corrupt,
-            length=self.tokens,
-            rows=rows.batch // distributed.ranks(),
+            length=length,
+            rows=rows.batch * times // distributed.ranks(),
             seed=self.config.training.seed,
             rank=distributed.rank(),
             ranks=distributed.ranks(),
             workers=rows.workers,
             alpha=rows.alpha,
         )
-        for batch, after in stream.batches(position):
-            count = batch.tokens.shape[0]
-            yield [batch.rows(i, i + self.micro_batch) for i in range(0, count, self.micro_batch)], after
 
     def _heldout(self) -> list[Batch]:
         """The same held-out rows, with the same masks, at every evaluation."""
@@ -281,6 +311,9 @@ def _resolve(config: Pretraining, tokenizer: Tokenizer, objective: Objective) ->
             f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions; "
             f"set --rows.tokens {config.model.length} or less, or --length {tokens}."
         )
+    first = config.rows.first
+    if first is not None and (first > tokens or first < 8 or tokens % first):
+        raise UnmaskError(f"Rows begin with {first} tokens, which must be at least 8 and divide {tokens} evenly.")
     if tokens < 8:
         raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
     return config, model

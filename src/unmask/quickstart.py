@@ -22,7 +22,7 @@ from unmask.report import pretraining_sections, run_facts
 from unmask.train import report
 from unmask.train.display import Terminal, progress
 
-MINUTES = 4.0
+MINUTES = 3.5
 RECIPE = "bert-tiny"
 VOCABULARY = 4_096
 TEST_SENTENCES = 1_000

@@ -20,6 +20,7 @@ class MaskedLM(Objective):
     mask, specials, vocabulary  ids of the tokenizer
     join          frames a run of ids with special tokens; needed only where this objective samples the text itself
     continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
+    short         share of the sequences that aim at a random shorter length; it counts only together with `join`
     """
 
     name = "mlm"
@@ -33,9 +34,10 @@ class MaskedLM(Objective):
         rate: float = 0.15,
         join: Join | None = None,
         continuation: np.ndarray | None = None,
+        short: float = 0.0,
     ) -> None:
         self.heads = {self.name: 0}
-        self.mask, self.rate, self.join, self.continuation = mask, rate, join, continuation
+        self.mask, self.rate, self.join, self.continuation, self.short = mask, rate, join, continuation, short
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True
         self.ordinary = np.flatnonzero(~self.special)
@@ -45,7 +47,7 @@ class MaskedLM(Objective):
         assert self.join is not None, "MaskedLM samples text only where it was given `join`"
         examples = []
         for document in documents:
-            for run in runs(document.sentences, length - 2):
+            for run in runs(document.sentences, length - 2, self.short, rng):
                 tokens, segments = self.join(run, None, length)
                 examples.append(Example(tokens, segments))
         return examples
@@ -105,15 +107,20 @@ class MaskedLM(Objective):
         return candidates[np.repeat(chosen, size)]
 
 
-def runs(sentences: Sequence[np.ndarray], length: int) -> list[np.ndarray]:
-    """Consecutive sentences joined into arrays of at most `length` tokens; a longer sentence is cut, not dropped."""
+def runs(
+    sentences: Sequence[np.ndarray], length: int, short: float = 0.0, rng: np.random.Generator | None = None
+) -> list[np.ndarray]:
+    """Consecutive sentences joined into arrays of at most `length` tokens; a longer sentence is cut, not dropped.
+
+    short  share of the runs, drawn with `rng`, that end at a random shorter length, though not within a sentence
+    """
     out: list[np.ndarray] = []
     current: list[np.ndarray] = []
-    total = 0
+    total, aim = 0, target_length(length, short, rng)
     for sentence in sentences:
-        if current and total + len(sentence) > length:
+        if current and total + len(sentence) > aim:
             out.append(np.concatenate(current))
-            current, total = [], 0
+            current, total, aim = [], 0, target_length(length, short, rng)
         while len(sentence) > length:
             out.append(sentence[:length])
             sentence = sentence[length:]
@@ -123,6 +130,11 @@ def runs(sentences: Sequence[np.ndarray], length: int) -> list[np.ndarray]:
     if current:
         out.append(np.concatenate(current))
     return out
+
+
+def target_length(room: int, short: float, rng: np.random.Generator | None) -> int:
+    """The full room, or, for a share `short`, a random shorter length, so that short inputs are seen too."""
+    return int(rng.integers(2, room + 1)) if rng is not None and short and rng.random() < short else room
 
 
 def _sequence_of_token(batch: Batch) -> np.ndarray:

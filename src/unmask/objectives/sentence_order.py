@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unmask.objectives.language_modeling import runs
+from unmask.objectives.language_modeling import runs, target_length
 from unmask.objectives.objective import Join, Objective
 from unmask.types import Document, Example
 
@@ -52,7 +52,7 @@ class NextSentence(SentencePair):
         sentences = [s for s in document.sentences if len(s)]
         examples, at = [], 0
         while at < len(sentences):
-            target = _target_length(room, self.short, rng)
+            target = target_length(room, self.short, rng)
             end = _end(sentences, at, target)
             cut = at + 1 if end - at == 1 else at + int(rng.integers(1, end - at))
             first = np.concatenate(sentences[at:cut])
@@ -79,7 +79,7 @@ class SentenceOrder(SentencePair):
         for document in documents:
             sentences, at = [s for s in document.sentences if len(s)], 0
             while at < len(sentences):
-                target = _target_length(length - 3, self.short, rng)
+                target = target_length(length - 3, self.short, rng)
                 end = _end(sentences, at, target)
                 if end - at == 1:
                     alone = runs(sentences[at:end], length - 2)
@@ -94,11 +94,6 @@ class SentenceOrder(SentencePair):
                     examples.append(_pair(self.join, first, second, self.name, label))
                 at = end
         return examples
-
-
-def _target_length(room: int, short: float, rng: np.random.Generator) -> int:
-    """The full room, or for one pair in ten a random shorter length, so that short inputs are seen too."""
-    return int(rng.integers(2, room + 1)) if rng.random() < short else room
 
 
 def _end(sentences: Sequence[np.ndarray], at: int, target: int) -> int:
