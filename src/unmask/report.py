@@ -59,7 +59,7 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     if "loss/mlm" in last:
         sections.append(_against_frequencies(last, baseline))
     for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
-        sections += _curves(term, train, heldout, baseline)
+        sections += _curves(term, train, heldout, baseline, _growth(run))
     sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
     sections.append(report.Chart("Real tokens per second", [_series("tokens/s", train, "tokens_per_second")]))
     shown = samples.read(folder)
@@ -83,13 +83,24 @@ def _against_frequencies(last: dict[str, Any], baseline: dict[str, float]) -> re
     return report.Table("Hidden words of held-out documents", ["", "accuracy", "loss", "perplexity"], rows, note=note)
 
 
-def _curves(term: str, train: list, heldout: list, baseline: dict[str, float]) -> list[report.Section]:
+def _growth(run: dict[str, Any]) -> str:
+    """A sentence on rows that grow longer, which the curves show as a step; empty where they do not."""
+    config = run.get("config", {})
+    rows = config.get("rows", {})
+    tokens = rows.get("tokens") or config.get("model", {}).get("length")
+    if not rows.get("first") or rows["first"] == tokens:
+        return ""
+    share = f"{rows['first_share']:.0%} of the steps have rows of {rows['first']} tokens"
+    return f"The first {share}, the others, and held-out text throughout, have {tokens}."
+
+
+def _curves(term: str, train: list, heldout: list, baseline: dict[str, float], note: str = "") -> list[report.Section]:
     name = TERMS.get(term, term)
     floor = {"word frequencies alone": baseline[f"loss/{term}"]} if f"loss/{term}" in baseline else {}
     charts: list[report.Section] = []
     for what, key, floors in (("loss", f"loss/{term}", floor), ("accuracy", f"{term}/correct", {})):
         lines = [_series("training", train, key), _series("held-out", heldout, key)]
-        charts.append(report.Chart(f"{name.capitalize()}: {what}", lines, floors=floors))
+        charts.append(report.Chart(f"{name.capitalize()}: {what}", lines, floors=floors, note=note))
     return charts
 
 
