@@ -1,0 +1,108 @@
+"""The tour on a small text: it runs from one end to the other, says what came out, and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+
+from unmask import label_efficiency, lexical, quickstart
+from unmask.cli import main
+from unmask.data import embedded
+from unmask.data.dataset import Row
+from unmask.data.embedded import TaggedSentence
+from unmask.data.text import TextDocument
+from unmask.errors import UnmaskError
+from unmask.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
+
+NAMES = ("axis", "copy", "fit", "order", "dtype", "run")
+
+
+def sentence(number: int) -> TaggedSentence:
+    rng = np.random.default_rng(number)
+    name = NAMES[rng.integers(len(NAMES))]
+    words = ("If", name, "is", "given", ",", "the", "result", "number", str(number), "is", "returned", ".")
+    return TaggedSentence(words, tuple(word == name for word in words), f"pack:module_{number}.py")
+
+
+def row(number: int) -> Row:
+    found = sentence(number)
+    return Row(words=found.words, tags=tuple(CODE if tag else OUTSIDE for tag in found.tags))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A corpus of a few sentences and one seed in place of the real ones."""
+    texts = [
+        TextDocument(" ".join(" ".join(sentence(n * 7 + i).words) for i in range(9)), f"pack:{n}") for n in range(90)
+    ]
+    monkeypatch.setattr(embedded, "documents", lambda exclude=None: iter(texts))
+    monkeypatch.setattr(embedded, "code_mentions", lambda: iter(sentence(n) for n in range(80)))
+    monkeypatch.setattr(label_efficiency, "compare", partial(label_efficiency.compare, seeds=1))
+    monkeypatch.setattr(quickstart, "PROMPTS", {"If axis is [MASK], the result is returned.": ("given",)})
+
+
+def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
+    page = quickstart.quickstart(tmp_path / "tour", minutes=0.03).read_text()
+    facts = json.loads((tmp_path / "tour" / "quickstart.json").read_text())
+    assert {(found["labels"], found["way"]) for found in facts["labelled"]} == {
+        (32, way) for way in (PRETRAINED, RANDOM, LEXICAL)
+    }
+    assert 0 < facts["test_sentences"] < 80
+    for part in ("A BERT from nothing", "Word-level F1", "Masked words: loss", "What it guesses", "rows of 32 tokens"):
+        assert part in page
+    printed = capsys.readouterr().out
+    assert "unmask finetune --model" in printed
+    before = (tmp_path / "tour" / "quickstart.json").read_bytes()
+    with pytest.raises(SystemExit) as stop:
+        main(["quickstart", "--out", str(tmp_path / "tour")])
+    assert stop.value.code == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert (tmp_path / "tour" / "quickstart.json").read_bytes() == before
+
+
+def test_no_sentence_is_both_labelled_and_tested_on(small):
+    pool, test = quickstart.tagged_rows()
+    assert len(pool) + len(test) == 80
+    assert all(quickstart.held_out(row.place) for row in test)
+    assert not any(quickstart.held_out(row.place) for row in pool)
+
+
+def test_minutes_must_be_above_zero(tmp_path):
+    with pytest.raises(UnmaskError, match="above 0"):
+        quickstart.quickstart(tmp_path / "tour", minutes=0)
+    assert not (tmp_path / "tour").exists()
+
+
+def scores(**means: tuple[float, float]) -> dict[int, dict[str, tuple[float, float]]]:
+    return {100: {PRETRAINED: means["pre"], RANDOM: means["random"], LEXICAL: means["plain"]}}
+
+
+def test_the_verdict_says_what_came_out():
+    won = quickstart.verdict(scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.6, 0.01)))
+    assert "+0.20" in won
+    assert "1 of 1 label counts" in won
+    assert "ahead of the regression on lexical features at 100" in won
+    lost = quickstart.verdict(scores(pre=(0.5, 0.05), random=(0.49, 0.02), plain=(0.6, 0.01)))
+    assert "0 of 1 label counts" in lost
+    assert "still ahead of both" in lost
+
+
+def test_the_lexical_reference_learns_what_its_features_tell():
+    tags = lexical.tag([row(n) for n in range(30)], [row(n) for n in range(100, 130)])
+    true = [row(n).tags for n in range(100, 130)]
+    right = sum(a == b for guessed, given in zip(tags, true, strict=True) for a, b in zip(guessed, given, strict=True))
+    assert right == sum(map(len, true))
+    found = lexical.features(("Use", "np.dot", "here"), 1)
+    assert found["dot"]
+    assert found["word -1"] == "use"
+    assert found["word +2"] == lexical.EDGE
+
+
+def test_a_summary_has_mean_and_spread_of_the_seeds():
+    found = [{"labels": 32, "seed": s, "way": PRETRAINED, "f1": f} for s, f in enumerate((0.4, 0.6))]
+    mean, spread = label_efficiency.summary(found)[32][PRETRAINED]
+    assert mean == pytest.approx(0.5)
+    assert spread == pytest.approx(0.1414, abs=1e-4)
