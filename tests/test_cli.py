@@ -175,3 +175,13 @@ def test_a_corpus_is_checked_as_json(capsys):
     main(["corpus", "check", "text.txt", "--json"])
     facts = json.loads(capsys.readouterr().out)
     assert facts["documents"] == 2
+
+
+def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--steps", "10"])
+    assert "holds no run to go on with" in capsys.readouterr().err
+    main(["pretrain", "--steps", "10", "bert-tiny", "--lr=0.5", "--fields"])
+    printed = capsys.readouterr().out.split()
+    assert printed[printed.index("--training.steps") + 1] == "10"
+    assert printed[printed.index("--training.optimizer.lr") + 1] == "0.5"

@@ -46,14 +46,31 @@ def _fail(sentence: str, status: int) -> None:
 class _Parser(argparse.ArgumentParser):
     """Complains in one sentence, and names the nearest verb or option that exists."""
 
-    takes_fields = True  # passes on what it does not know, as `--name value` of a config
+    takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given = list(sys.argv[1:] if args is None else args)
-        options, rest = super().parse_known_args(args, namespace)
-        if rest and not self.takes_fields:
+        known, fields = self._set_aside(self.given) if self.takes_fields else (self.given, [])
+        options, rest = super().parse_known_args(known, namespace)
+        if rest and self.takes_fields is False:
             self.error(f"{rest[0]!r} is not understood here (a text of several words goes in quotes)")
-        return options, rest
+        return options, rest + fields
+
+    def _set_aside(self, given: list[str]) -> tuple[list[str], list[str]]:
+        """What the parser knows, and fields with their values, which it would take for positional arguments."""
+        known: list[str] = []
+        fields: list[str] = []
+        items = list(given)
+        while items:
+            item = items.pop(0)
+            name, equals, _ = item.partition("=")
+            if not item.startswith("--") or item == "--" or name in self._option_string_actions:
+                known.append(item)
+                continue
+            fields.append(item)
+            if not equals and items and not items[0].startswith("--"):
+                fields.append(items.pop(0))
+        return known, fields
 
     def error(self, message: str) -> NoReturn:
         known = {option for option in self._option_string_actions if option.startswith("--")}

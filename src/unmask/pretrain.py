@@ -342,6 +342,6 @@ def plateau(result: dict[str, float], baseline: dict[str, float]) -> str | None:
     if loss is None or floor is None or loss < 0.97 * floor:
         return None
     return (
-        f"The held-out masked-word loss, {loss:.2f}, is that of word frequencies alone ({floor:.2f}): the model "
+        f"The held-out masked-word loss, {loss:.2f}, is no better than word frequencies alone ({floor:.2f}): the model "
         "has not begun to use the context. Train longer, lower the learning rate, or lengthen the warm-up."
     )
