@@ -56,7 +56,7 @@ def config(**changes):
 
 @pytest.mark.parametrize("sentences", ["none", "next", "order"])
 def test_the_loss_trace_is_the_golden_one(folder, tmp_path, sentences):
-    """A refactoring must not change a digit; after a change that is meant to, delete the file and run this twice."""
+    """A refactoring must not change it; after a change that is meant to, delete the file and run this twice."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
