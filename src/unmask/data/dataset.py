@@ -184,7 +184,8 @@ def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
             f"{len(common):,} of the {len(dev):,} rows of {dev.path} are also in {train.path} (the first is "
-            f"{common[0].place}), so their score would not tell what was learned; take them out, or set --allow-overlap yes."
+            f"{common[0].place}), so their score would not tell what was learned; "
+            "take them out, or set --allow-overlap yes."
         )
     return common
 
