@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface, lexical, metrics
-from unmask.data.dataset import Row
+from unmask.data.rows import Row
 from unmask.fit import Fit, fit
 from unmask.models.bert import Bert
 from unmask.tasks import Tagging

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from unmask.data.dataset import Row
+from unmask.data.rows import Row
 
 EDGE = "<edge>"
 

@@ -14,7 +14,7 @@ from typing import Any
 from unmask import label_efficiency, recipes
 from unmask.config import read_json
 from unmask.data import corpus, embedded
-from unmask.data.dataset import Row
+from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.pretrain import Pretrain, plateau

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.lines import lines
+from unmask.data.rows import Row
 from unmask.data.tables import FORMATS, Table, guess_format, read_table
 from unmask.errors import UnmaskError, unknown
 
@@ -34,23 +35,6 @@ TAGS = ("tags", "ner_tags", "pos_tags", "chunk_tags", "labels", "label")
 # Share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the Naver movie
 # reviews and 6.0 % of the CoNLL-2003 sentences do, between their published splits.
 MOST_OVERLAP = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One labelled text, pair or sentence of tagged words, and the place it came from.
-
-    label        as it stands in the file; scores become numbers where they are asked for (`scores`)
-    words, tags  of equal length; empty where the row is a text
-    place        "file:line", for messages
-    """
-
-    text: str = ""
-    pair: str | None = None
-    label: str = ""
-    words: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,8 +158,8 @@ def scores(dataset: Iterable[Row]) -> list[float]:
 
 def overlap(train: Dataset, dev: Dataset) -> list[Row]:
     """Rows of `dev` whose text (and pair) is also in `train`, apart from capitals and spaces."""
-    known = {_key(row) for row in train}
-    return [row for row in dev if _key(row) in known]
+    known = {row.key for row in train}
+    return [row for row in dev if row.key in known]
 
 
 def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
@@ -297,10 +281,6 @@ def _number(value: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _key(row: Row) -> tuple[str, str]:
-    return " ".join(row.text.split()).casefold(), " ".join((row.pair or "").split()).casefold()
 
 
 # ------------------------------------------------------------------------------------------------ CoNLL

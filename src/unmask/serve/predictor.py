@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.data.dataset import Row
+from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded

@@ -1,0 +1,67 @@
+"""Rows: what one labelled example is, whatever file it came from. Texts, pairs, tagged words, questions, choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled text, pair or sentence of tagged words, and the place it came from.
+
+    label        as it stands in the file; scores become numbers where they are asked for (`dataset.scores`)
+    labels       where a text may have several at once, or none: all that it has
+    words, tags  of equal length; empty where the row is a text
+    predicate    number of the word whose arguments the tags name (semantic role labelling)
+    id           what the file calls the row, for files that are handed in; empty where it has no name
+    place        "file:line", for messages
+    """
+
+    text: str = ""
+    pair: str | None = None
+    label: str = ""
+    labels: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    predicate: int | None = None
+    id: str = ""
+    place: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two rows the same one, apart from capitals and spaces; the label does not count."""
+        return tuple(" ".join(part.split()).casefold() for part in (self.text, self.pair or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Row):
+    """A question (`text`) and the context (`pair`) that its answer stands in.
+
+    answers  (begin in characters of the context, text) of each annotated answer; none where there is no label
+    possible whether the context answers the question (SQuAD 2.0); such a row has no answers
+    """
+
+    answers: tuple[tuple[int, str], ...] = ()
+    possible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Choices(Row):
+    """A context (`text`), maybe a question or the start of a sentence (`pair`), and what may follow.
+
+    choices  one or more texts; `label` is the number of the right one, from "0", or empty
+    """
+
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        parts = (self.text, self.pair or "", *self.choices)
+        return tuple(" ".join(part.split()).casefold() for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Triplet(Row):
+    """An anchor (`text`), a text of the same meaning (`pair`), and one of another."""
+
+    negative: str = ""
