@@ -91,6 +91,14 @@ def test_resume_is_bit_exact_at_any_step(tmp_path: Path, at: int) -> None:
     assert not same(whole, train(tmp_path / "other", config.replace(seed=1))[0]), "dropout must matter for this test"
 
 
+def test_a_model_that_comes_in_evaluation_mode_is_trained_with_dropout(tmp_path):
+    as_loaded = Tiny(dropout=0.5).eval()
+    fresh = Tiny(dropout=0.5)
+    for name, model in (("loaded", as_loaded), ("fresh", fresh)):
+        Trainer(model, Guess(), Rows(), TRAINING, tmp_path / name).train()
+    assert same(as_loaded, fresh)
+
+
 def test_resume_of_a_finished_run_changes_nothing(out: Path) -> None:
     model, _ = train(out)
     again, result = train(out, resume=True)

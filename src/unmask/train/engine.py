@@ -75,7 +75,7 @@ class Engine:
         compile: bool = False,
         recompute: bool = False,
     ) -> None:
-        self.model = model.to(device)
+        self.model = model.to(device).train()  # a folder opens in evaluation mode, without dropout
         self.objective = objective
         self.device = device
         self.config = optimizer
