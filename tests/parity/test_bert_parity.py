@@ -29,10 +29,14 @@ ARCHITECTURES = [
     "BertForNextSentencePrediction",
     "BertForSequenceClassification",
     "BertForTokenClassification",
+    "BertForQuestionAnswering",
+    "BertForMultipleChoice",
     "BertModel",
     "RobertaForMaskedLM",
     "RobertaForSequenceClassification",
     "RobertaForTokenClassification",
+    "RobertaForQuestionAnswering",
+    "RobertaForMultipleChoice",
     "RobertaModel",
 ]
 HEAD_OUTPUT = {
@@ -46,7 +50,9 @@ HEAD_OUTPUT = {
 def reference(name: str, **changes: object) -> torch.nn.Module:
     """A tiny random reference model whose weights are large enough for a mistake to show."""
     roberta = name.startswith("Roberta")
-    values = {**SMALL, "num_labels": 3, **changes} | ({"type_vocab_size": 1} if roberta else {})
+    values = {**SMALL, "num_labels": 2 if name.endswith("QuestionAnswering") else 3, **changes} | (
+        {"type_vocab_size": 1} if roberta else {}
+    )
     if roberta:
         values |= {"pad_token_id": 1, "layer_norm_eps": 1e-5}
     config = (transformers.RobertaConfig if roberta else transformers.BertConfig)(**values)
@@ -70,13 +76,29 @@ def ragged(roberta: bool) -> tuple[Batch, dict[str, Tensor], Tensor]:
     return Batch(tokens, documents=mask, segments=None if roberta else segments, starts=starts), theirs, places
 
 
+def called(theirs: torch.nn.Module, inputs: dict[str, Tensor], **more: bool) -> object:
+    """Their output; multiple choice takes the three sequences as the three choices of one row."""
+    choice = type(theirs).__name__.endswith("MultipleChoice")
+    return theirs(**{k: v[None] if choice else v for k, v in inputs.items()}, **more)
+
+
 def place_of(head: str, batch: Batch, places: Tensor) -> Tensor:
-    return batch.starts if head in ("nsp", "classification") else places
+    return batch.starts if head in ("nsp", "classification", "choice") else places
 
 
 def their_logits(head: str, output: object, places: Tensor) -> Tensor:
+    if head == "span":
+        return torch.stack([output.start_logits, output.end_logits], -1).flatten(0, 1)[places]
+    if head == "choice":
+        return output.logits.reshape(-1, 1)
     logits = next(getattr(output, n) for n in HEAD_OUTPUT[head] if getattr(output, n, None) is not None)
     return logits if head in ("nsp", "classification") else logits.flatten(0, 1)[places]
+
+
+def some_loss(answers: Tensor) -> Tensor:
+    """Cross-entropy against labels that differ from row to row; over the rows where each has one score."""
+    answers = answers if answers.shape[-1] > 1 else answers.T
+    return F.cross_entropy(answers, torch.arange(len(answers)) % answers.shape[-1])
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -92,7 +114,7 @@ def test_a_folder_of_theirs_gives_the_same_numbers_here(name, tmp_path):
         for block in loaded.model.stack.blocks:
             block.register_forward_hook(lambda _, __, out: states.append(out))
         hidden = loaded.model(batch)
-        output = theirs(**inputs, output_hidden_states=True)
+        output = called(theirs, inputs, output_hidden_states=True)
     assert hidden.std() > 0.1  # degenerate outputs would agree too
     for ours, other in zip(states, output.hidden_states[1:], strict=True):
         torch.testing.assert_close(ours.flatten(0, 1)[places], other.flatten(0, 1)[places], atol=1e-5, rtol=1e-5)
@@ -114,22 +136,19 @@ def test_losses_and_gradients_are_theirs(name, train, tmp_path):
     theirs.train(train)
     ours.train(train)
     batch, inputs, places = ragged(name.startswith("Roberta"))
-    output, hidden = theirs(**inputs), ours(batch)
+    output, hidden = called(theirs, inputs), ours(batch)
     loss, their_loss = torch.zeros(()), torch.zeros(())
     for head in ours.heads:
         answers = ours.answer(head, hidden, place_of(head, batch, places))
-        labels = torch.arange(len(answers)) % answers.shape[-1]
-        loss = loss + F.cross_entropy(answers, labels)
-        their_loss = their_loss + F.cross_entropy(their_logits(head, output, places), labels)
+        loss = loss + some_loss(answers)
+        their_loss = their_loss + some_loss(their_logits(head, output, places))
     torch.testing.assert_close(loss, their_loss, atol=1e-5, rtol=1e-5)
     loss.backward()
     their_loss.backward()
     gradients = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
     largest = max(g.abs().max() for g in gradients.values())
-    mine = {}
-    for key, parameter in ours.named_parameters():
-        rules = huggingface._rules(huggingface._table_of(ours.config), list(ours.heads), pooler=True)
-        mine[huggingface._rename(key, rules, 0)] = parameter.grad
+    names = huggingface.names(ours)
+    mine = {names[key]: parameter.grad for key, parameter in ours.named_parameters()}
     assert set(gradients) == set(mine)
     for key, gradient in gradients.items():
         error = (mine[key] - gradient).abs().max() / largest
@@ -162,7 +181,7 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name, tmp_path):
     assert not info["unexpected_keys"]
     _, inputs, _ = ragged(name.startswith("Roberta"))
     with torch.no_grad():
-        for x, y in zip(again(**inputs).to_tuple(), theirs(**inputs).to_tuple(), strict=True):
+        for x, y in zip(called(again, inputs).to_tuple(), called(theirs, inputs).to_tuple(), strict=True):
             torch.testing.assert_close(x, y, atol=0, rtol=0)
     automatic = transformers.AutoConfig.from_pretrained(tmp_path / "ours")
     assert automatic.architectures == [name]

@@ -26,6 +26,7 @@ from unmask.nn import (
     Residual,
     Segment,
     Sinusoidal,
+    Span,
     Stack,
     Token,
 )
@@ -98,6 +99,8 @@ class Bert(Config):
         """The layer that answers for `name`: over the vocabulary for "mlm", else over `outputs` classes."""
         if name == "mlm":
             return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
+        if name == "span":
+            return Span(self.dim)
         pretraining = name in ("nsp", "sop")
         dropout = self.dropout if self.head_dropout is None else self.head_dropout
         return Classifier(self.dim, outputs, dropout=0.0 if pretraining else dropout)
@@ -206,6 +209,8 @@ def _architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[
         f"{name}ForMaskedLM": frozenset({"mlm"}),
         f"{name}ForSequenceClassification": frozenset({"classification"}),
         f"{name}ForTokenClassification": frozenset({"tagging"}),
+        f"{name}ForQuestionAnswering": frozenset({"span"}),
+        f"{name}ForMultipleChoice": frozenset({"choice"}),
         f"{name}Model": frozenset(),
     }
 
@@ -226,9 +231,9 @@ HUGGINGFACE = Table(
         ),
         "nsp": (("heads.nsp.output", "cls.seq_relationship"),),
         "sop": (("heads.sop.output", "cls.seq_relationship"),),
-        "classification": (("heads.classification.output", "classifier"),),
-        "regression": (("heads.regression.output", "classifier"),),
+        **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
         "tagging": (("heads.tagging.output", "classifier"),),
+        "span": (("heads.span.output", "qa_outputs"),),
     },
     architectures=_architectures(
         "Bert",
@@ -259,9 +264,13 @@ ROBERTA = Table(
             ("heads.mlm.norm", "lm_head.layer_norm"),
             ("heads.mlm.bias", "lm_head.bias"),
         ),
-        "classification": (_ROBERTA_POOLER, ("heads.classification.output", "classifier.out_proj")),
-        "regression": (_ROBERTA_POOLER, ("heads.regression.output", "classifier.out_proj")),
+        **{
+            h: (_ROBERTA_POOLER, (f"heads.{h}.output", "classifier.out_proj"))
+            for h in ("classification", "multilabel", "regression")
+        },
+        "choice": (("heads.choice.output", "classifier"),),
         "tagging": (("heads.tagging.output", "classifier"),),
+        "span": (("heads.span.output", "qa_outputs"),),
     },
     architectures=_architectures("Roberta"),
     copies={

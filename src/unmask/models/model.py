@@ -12,7 +12,7 @@ from unmask.errors import UnmaskError
 from unmask.nn import Embedding, Mask, Pooler, Stack
 from unmask.types import Batch
 
-POOLED = frozenset({"nsp", "sop", "classification", "regression"})
+POOLED = frozenset({"nsp", "sop", "classification", "multilabel", "regression", "choice"})
 """Heads that answer for a whole sequence, from the pooled vector of its first token."""
 
 

@@ -1,0 +1,118 @@
+"""config.json of a Hugging Face folder: to the config of a page and back. No field is passed over in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask.config import Config
+from unmask.errors import UnmaskError, unknown
+from unmask.models import bert
+from unmask.models.model import Model
+from unmask.models.table import Table
+
+LABELLED = ("classification", "multilabel", "tagging")
+"""Heads whose outputs have names."""
+
+PROBLEMS = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
+"""Head -> what config.json calls its kind of problem."""
+
+TABLES: dict[str, Table] = {table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA)}
+
+# Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
+IRRELEVANT = frozenset(
+    """
+    _attn_implementation_autoset _name_or_path architectures bos_token_id cls_token_id directionality dtype eos_token_id
+    eos_token_ids finetuning_task gradient_checkpointing id2label label2id language model_max_length model_type name
+    num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type return_dict
+    sentence_transformers sep_token_id task_specific_params tokenizer_class torch_dtype torchscript
+    transformers_version unmask_heads unmask_task use_bfloat16 use_cache use_return_dict xla_device
+    decoder_start_token_id diversity_penalty length_penalty max_length num_beam_groups num_beams num_return_sequences
+    repetition_penalty temperature top_k top_p typical_p
+    """.split()  # noqa: SIM905 (a list of this length, one name a line, hides the page)
+)
+
+
+def table_of(config: Config) -> Table:
+    for table in TABLES.values():
+        if type(config) is table.config:
+            return table
+    raise UnmaskError(f"There is no Hugging Face table for {type(config).__name__}.")
+
+
+def table_for(values: Mapping[str, Any], folder: Path) -> Table:
+    kind = values.get("model_type")
+    if not isinstance(kind, str):
+        raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
+    if kind not in TABLES:
+        raise unknown(f"reader for the model type of {folder}:", kind, TABLES)
+    return TABLES[kind]
+
+
+def read_config(table: Table, values: Mapping[str, Any], folder: Path) -> Config:
+    place = folder / "config.json"
+    for name, required in table.fixed.items():
+        if values.get(name, required) not in (required, None):
+            raise UnmaskError(f"{place}: {name} = {values[name]!r} is not supported; only {required!r} is.")
+    for name, value in values.items():
+        known = name in table.fields or name in table.fixed or name in IRRELEVANT
+        if not known and value not in (None, False, [], {}, "", 0):
+            raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
+    ours = {table.fields[name]: value for name, value in values.items() if name in table.fields and value is not None}
+    try:
+        ours |= {table.fields[name]: ours[table.fields[name]] - by for name, by in table.shift.items()}
+        config = table.config.from_dict(ours)
+    except (UnmaskError, KeyError, TypeError) as error:
+        raise UnmaskError(f"{place}: {error}") from None
+    return config
+
+
+# Heads that are one class in transformers, apart by `problem_type`; and those that it has no class for.
+_ONE_CLASS = {"regression": "classification", "multilabel": "classification"}
+_UNKNOWN_THERE = frozenset({"crf"})
+
+
+def config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str, Any]:
+    heads = frozenset(model.heads)
+    config = model.config.to_dict()
+    theirs_has = frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
+    values: dict[str, Any] = {
+        "architectures": [name for name, has in table.architectures.items() if has == theirs_has][:1],
+        "model_type": table.model_type,
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+    }
+    values |= {theirs: config[ours] for theirs, ours in table.fields.items()}
+    values |= {theirs: values[theirs] + by for theirs, by in table.shift.items()}
+    for name in heads & set(LABELLED):
+        outputs = _outputs(model, name)
+        names = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
+        if len(names) != outputs:
+            raise UnmaskError(f"The {name} head has {outputs} outputs but {len(names)} label names were given.")
+        values |= {
+            "id2label": {str(i): n for i, n in enumerate(names)},
+            "label2id": {n: i for i, n in enumerate(names)},
+        }
+    if "regression" in heads:
+        values |= {"id2label": {"0": "score"}, "label2id": {"score": 0}}
+    for head in heads & set(PROBLEMS):
+        values["problem_type"] = PROBLEMS[head]
+    values["unmask_heads"] = sorted(heads)
+    return values
+
+
+def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    names = values.get("id2label") or {}
+    try:
+        return tuple(str(name) for _, name in sorted(names.items(), key=lambda item: int(item[0])))
+    except (ValueError, AttributeError):
+        raise UnmaskError(f"{folder / 'config.json'}: id2label must map numbers to label names.") from None
+
+
+def _outputs(model: Model, head: str) -> int:
+    return int(list(model.heads[head].parameters())[-1].shape[0])

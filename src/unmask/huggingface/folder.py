@@ -1,0 +1,160 @@
+"""Model folders: config, weights and tokenizer together, read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from unmask.config import read_json
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError, unknown
+from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
+from unmask.huggingface.config import LABELLED, config_json, label_names, read_config, table_for, table_of
+from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
+from unmask.models.model import Model
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A folder in memory.
+
+    model, tokenizer  ready to use, in evaluation mode; the tokenizer is None where the folder has none
+    labels            class names, in the order of the outputs, of a classification or tagging head
+    new, dropped      parts that were initialised afresh, and stored ones that were not asked for
+    settings          what the task that made the folder wants remembered (`Task.settings`)
+    """
+
+    model: Model
+    tokenizer: Tokenizer | None
+    labels: tuple[str, ...]
+    new: tuple[str, ...]
+    dropped: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def require_tokenizer(self, owner: object) -> Tokenizer:
+        """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        if self.tokenizer is None:
+            raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
+        return self.tokenizer
+
+    @property
+    def notice(self) -> str:
+        """One sentence on what was new and what was dropped; empty where the folder was taken as it is."""
+        parts = [f"new: {', '.join(self.new)}"] if self.new else []
+        parts += [f"dropped: {', '.join(self.dropped)}"] if self.dropped else []
+        return f"Parts {'; '.join(parts)}." if parts else ""
+
+
+def save(
+    folder: Path | str,
+    model: Model,
+    tokenizer: Tokenizer | None = None,
+    *,
+    labels: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a folder that `transformers` opens: config, weights, tokenizer, then a manifest of checksums.
+
+    labels    class names of a classification or tagging head, in the order of its outputs
+    settings  plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`
+
+    Raises UnmaskError, before anything is written, for a model that no table describes or another number of labels,
+    and where the folder cannot be written.
+    """
+    folder = Path(folder)
+    tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
+    values = config_json(table_of(model.config), model, labels)
+    if settings:
+        values["unmask_task"] = dict(settings)
+    config = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    with atomic(folder / "model.safetensors") as temporary:
+        try:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # the library's name for a full disk
+            raise OSError(str(error)) from error
+        # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
+        (folder / MANIFEST).unlink(missing_ok=True)
+    write_text(folder / "config.json", config)
+    if tokenizer is not None:
+        tokenizer.save(folder, length=model.positions)
+    names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
+    write_manifest(folder, names)
+
+
+def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
+    """Read a folder that `save`, or `transformers`, wrote.
+
+    heads  head -> number of outputs, to put other heads on the trunk; None keeps those that the folder has
+    seed   of the initialisation of what the folder does not hold
+
+    Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no model folder {folder}.")
+    if not (folder / "config.json").exists():
+        raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
+    verify_manifest(folder)
+    values = read_json(folder / "config.json")
+    table = table_for(values, folder)
+    config = read_config(table, values, folder)
+    tensors = normalise(table, read_tensors(folder))
+    labels = label_names(values, folder)
+    stored = stored_heads(table, tensors, values, len(labels))
+    wanted = dict(heads) if heads is not None else stored
+    for head in wanted.keys() - table.heads.keys():
+        raise unknown("head", head, table.heads)
+    pooler = heads is None and "pooler" in parts_of(table, tensors)
+    try:
+        model = config.build(heads=wanted, seed=None, pooler=pooler)  # type: ignore[attr-defined]
+    except (UnmaskError, RuntimeError, MemoryError) as error:
+        raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {error}") from None
+    new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
+    if heads is None and (new or dropped):
+        broken = ", ".join(sorted({*new, *dropped}))
+        raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
+    for part in new:
+        config.initialise(model.pooler if part == "pooler" else model.heads[part], seed)  # type: ignore[attr-defined]
+    classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
+    if classes and labels and classes[0] != len(labels):
+        raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")
+    tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in ("tokenizer.json", "vocab.txt")) else None
+    vocabulary = getattr(config, "vocabulary", None)
+    if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:
+        raise UnmaskError(
+            f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
+            "they do not belong together. Use the tokenizer that the model was trained with."
+        )
+    settings = values.get("unmask_task") if heads is None else None
+    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings or {})
+
+
+def export(model: Model) -> dict[str, Tensor]:
+    """The model's parameters under their Hugging Face names. Raises UnmaskError for one that no rule names."""
+    parameters = dict(model.named_parameters())  # a tied one under its first name only
+    return {theirs: parameters[ours].detach() for ours, theirs in names(model).items()}
+
+
+def names(model: Model) -> dict[str, str]:
+    """Our name of each parameter -> its Hugging Face name. Raises UnmaskError for one that no rule names."""
+    table = table_of(model.config)
+    for head in model.heads.keys() - table.heads.keys():
+        raise unknown(f"place in the table of '{table.model_type}' for the head", head, table.heads)
+    rules = rules_of(table, list(model.heads), pooler=model.pooler is not None)
+    bare = not model.heads
+    found: dict[str, str] = {}
+    for ours, _ in model.named_parameters():
+        theirs = rename(ours, rules, 0)
+        if theirs is None:
+            raise UnmaskError(f"The table of '{table.model_type}' names no place for the parameter '{ours}'.")
+        found[ours] = theirs.removeprefix(table.prefix) if bare else theirs
+    return found

@@ -1,0 +1,169 @@
+"""Weights of a Hugging Face folder: safetensors, whole or in shards, under names that a table translates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+from unmask.huggingface.config import PROBLEMS
+from unmask.models.model import Model
+from unmask.models.table import Names, Table
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists():
+        files = ["model.safetensors"]
+    elif index.exists():
+        shards = read_json(index).get("weight_map")
+        if not isinstance(shards, dict) or not all(isinstance(s, str) and Path(s).name == s for s in shards.values()):
+            raise UnmaskError(f"{index} is damaged: weight_map must map names to files of the same folder.")
+        files = sorted(set(shards.values()))
+    elif list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
+        raise UnmaskError(
+            f"{folder} holds its weights as a pickle, which could run a stranger's code and is never opened here. "
+            "Where you trust it, convert it: transformers.AutoModel.from_pretrained(here).save_pretrained(there)."
+        )
+    else:
+        raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
+    tensors: dict[str, Tensor] = {}
+    for name in files:
+        try:
+            with safe_open(folder / name, "pt") as file:
+                tensors.update({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118 (not a mapping)
+        except (SafetensorError, OSError) as error:
+            raise UnmaskError(f"{folder / name} is damaged or missing: {error}. Restore it from a copy.") from None
+    return tensors
+
+
+def normalise(table: Table, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked."""
+    bare = not any(key.startswith(table.prefix) for key in tensors)
+    trunk = tuple(theirs.removeprefix(table.prefix).split(".")[0] for _, theirs in table.trunk + table.pooler)
+    out: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        name = key.removesuffix(".gamma") + ".weight" if key.endswith(".gamma") else key
+        name = name.removesuffix(".beta") + ".bias" if name.endswith(".beta") else name
+        if bare and name.split(".")[0] in trunk:
+            name = table.prefix + name
+        if not name.endswith("embeddings.position_ids"):
+            out[name] = tensor
+    for copy, original in table.copies.items():
+        if copy in out and original in out and not torch.equal(out[copy], out[original]):
+            raise UnmaskError(f"'{copy}' differs from '{original}', but this model ties the two: it cannot be loaded.")
+        out.pop(copy, None)
+    return out
+
+
+def rules_of(table: Table, heads: Iterable[str], *, pooler: bool) -> Names:
+    """Names of the trunk and some heads; a head's own name for the pooler goes before the common one."""
+    own = tuple(rule for head in heads for rule in table.heads[head])
+    return own + table.trunk + (table.pooler if pooler else ())
+
+
+def rename(key: str, rules: Names, side: int) -> str | None:
+    """The name of a parameter on the other side of the rules; side 0 is ours, 1 theirs."""
+    for rule in rules:
+        source, goal = rule[side], rule[1 - side]
+        before, hole, after = source.partition("{}")
+        number = ""
+        if hole:
+            number = key.removeprefix(before).split(".")[0]
+            if not (key.startswith(before) and number.isdigit()):
+                continue
+        name = before + number + after
+        if key == name or key.startswith(name + "."):
+            return goal.replace("{}", number) + key[len(name) :]
+    return None
+
+
+def parts_of(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:
+    """Which heads, and whether the pooler, have weights in the folder."""
+    candidates = {"pooler": table.pooler, **table.heads}
+    return {
+        part
+        for part, names in candidates.items()
+        if all(theirs in tensors or theirs + ".weight" in tensors for _, theirs in names)
+    }
+
+
+def stored_heads(table: Table, tensors: Mapping[str, Tensor], values: Mapping[str, Any], labels: int) -> dict[str, int]:
+    """Head -> outputs, of the heads that the folder holds. Where several share their names, config.json decides."""
+    found = parts_of(table, tensors) - {"pooler"}
+    said, classes = values.get("unmask_heads"), values.get("architectures")
+    architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
+    meant = frozenset(map(str, said)) if isinstance(said, list) else table.architectures.get(architecture, frozenset())
+    if "classification" in meant:
+        problem = "regression" if labels == 1 else values.get("problem_type")
+        meant = meant - {"classification"} | {next((h for h, p in PROBLEMS.items() if p == problem), "classification")}
+    heads: dict[str, int] = {}
+    for head in sorted(found, key=lambda head: (head not in meant, head)):
+        names = {theirs: ours for ours, theirs in table.heads[head]}
+        if any(names.keys() & {theirs for _, theirs in table.heads[rival]} for rival in heads):
+            continue
+        outputs = [tensors[theirs + ".weight"].shape[0] for theirs, ours in names.items() if ours.endswith(".output")]
+        heads[head] = outputs[0] if outputs else 0
+    return heads
+
+
+def fill(
+    table: Table, model: Model, tensors: Mapping[str, Tensor], *, keep: set[str], folder: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Copy the tensors into the model; returns the parts that are new and the stored parts that were dropped."""
+    rules = rules_of(table, [head for head in model.heads if head in keep], pooler=model.pooler is not None)
+    parameters = dict(model.named_parameters())  # a tied one under its first name only
+    filled: set[str] = set()
+    dropped: set[str] = set()
+    for key, tensor in tensors.items():
+        ours = rename(key, rules, 1)
+        if ours is None:
+            part = _owner(table, key)
+            if part is None:
+                raise UnmaskError(
+                    f"{folder}: the weights have a key '{key}' that no rule of '{table.model_type}' names."
+                )
+            dropped.add(part)
+            continue
+        if ours not in parameters:
+            raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
+        if not tensor.is_floating_point():
+            raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} numbers; quantised weights cannot be read.")
+        if parameters[ours].shape != tensor.shape:
+            if ours.startswith("heads."):
+                dropped.add(_part(ours))
+                continue
+            raise UnmaskError(
+                f"{folder}: '{key}' has the shape {list(tensor.shape)}, but config.json asks for "
+                f"{list(parameters[ours].shape)}."
+            )
+        with torch.no_grad():
+            parameters[ours].copy_(tensor)
+        filled.add(ours)
+    missing = [name for name in parameters if name not in filled]
+    begun = {_part(name) for name in filled} - dropped
+    for name in missing:
+        if not name.startswith(("heads.", "pooler.")) or _part(name) in begun:
+            raise UnmaskError(f"{folder}: the weights lack '{rename(name, rules, 0) or name}'.")
+    new = {_part(name) for name in missing}
+    return tuple(sorted(new)), tuple(sorted(dropped))
+
+
+def _part(name: str) -> str:
+    """The head that a parameter of ours belongs to, or what else of the model."""
+    first, second = name.split(".")[:2]
+    return second if first == "heads" else first
+
+
+def _owner(table: Table, key: str) -> str | None:
+    """The head (or pooler) that a key belongs to."""
+    for part, names in {"pooler": table.pooler, **table.heads}.items():
+        if rename(key, names, 1) is not None:
+            return part
+    return None
