@@ -15,7 +15,8 @@ from unmask.data.dataset import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.tasks import Classification, Regression, Tagging, evaluating, task_of, windows
+from unmask.tasks import Classification, Regression, Tagging, evaluating, task_of
+from unmask.tasks.lengths import windows
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_what_is_cut_is_counted_and_said(tokenizer):
     rows = [Row("the film was good"), Row("the"), Row("the film was good and bad")]
     encoded = task.encode(rows, tokenizer, whole)
     assert encoded.cut == (2,)
-    assert encoded.notice == f"1 of 3 rows (33.3%) are longer than {whole} tokens and were cut at their end."
+    assert encoded.notice == f"1 of 3 rows (33.3%) are longer than {whole} tokens and were cut."
     assert max(len(e.tokens) for e in encoded.examples) == whole
 
 
@@ -134,7 +135,7 @@ def test_many_rows_are_answered_in_several_batches(tokenizer, monkeypatch):
     rows = [Row(text) for text in ["film", "the film was good", "talk", "the plot was bad and people talk"] * 3]
     encoded = task.encode(rows, tokenizer, 32)
     whole = task.answer_all(model, encoded, tokenizer.pad)
-    monkeypatch.setattr("unmask.tasks.TOKENS_AT_ONCE", 12)
+    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 12)
     np.testing.assert_allclose(
         np.concatenate(task.answer_all(model, encoded, tokenizer.pad)), np.concatenate(whole), atol=1e-5
     )

@@ -50,7 +50,8 @@ HEAD_OUTPUT = {
 def reference(name: str, **changes: object) -> torch.nn.Module:
     """A tiny random reference model whose weights are large enough for a mistake to show."""
     roberta = name.startswith("Roberta")
-    values = {**SMALL, "num_labels": 2 if name.endswith("QuestionAnswering") else 3, **changes} | (
+    labels = 2 if name.endswith("QuestionAnswering") else 3
+    values = {**SMALL, "num_labels": labels, **changes} | (
         {"type_vocab_size": 1} if roberta else {}
     )
     if roberta:

@@ -1,0 +1,47 @@
+"""Tasks: objectives that can also answer: classification, tagging, question answering, choices, similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.tasks.balance import ClassLoss
+from unmask.tasks.classification import Classification, MultiLabel, Regression
+from unmask.tasks.tagging import Tagging
+from unmask.tasks.task import Encoded, Task, by_length, evaluating
+
+__all__ = [
+    "ClassLoss",
+    "Classification",
+    "Encoded",
+    "MultiLabel",
+    "Regression",
+    "Tagging",
+    "Task",
+    "by_length",
+    "evaluating",
+    "task_of",
+]
+
+ANSWERING = ("classification", "multilabel", "regression", "tagging")
+"""Heads that answer for labelled rows."""
+
+
+def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any] | None = None) -> Task:
+    """The task that a model was fine-tuned for, from its head and what its folder remembers (`Loaded`).
+
+    Raises UnmaskError where it has no head for labelled rows.
+    """
+    name = next((name for name in ANSWERING if name in model.heads), None)
+    if name is None:
+        heads = ", ".join(model.heads) or "none"
+        raise UnmaskError(f"The model has no head for labelled rows (heads: {heads}); fine-tune it first.")
+    more = dict(settings or {})
+    if name == "regression":
+        return Regression(**more)
+    outputs = int(list(model.heads[name].parameters())[-1].shape[0])
+    labels = tuple(labels) or tuple(f"LABEL_{i}" for i in range(outputs))
+    kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel, "tagging": Tagging}
+    return kinds[name](labels, **more)  # type: ignore[call-arg]

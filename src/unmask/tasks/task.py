@@ -1,0 +1,190 @@
+"""Task: an objective that can also answer. It encodes labelled rows, answers them, and scores the answers.
+
+Shapes: N examples, M targets, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unmask.data import collate
+from unmask.data.rows import Row
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.objectives.objective import Objective
+from unmask.types import Batch, Example
+
+TOKENS_AT_ONCE = 8_192  # of a batch that is only answered, padding included
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as sequences of ids, in the order of the rows.
+
+    examples  one for each row, or several: the windows of a long text, the choices of a question, the texts of a pair
+    owners    [N] the row that each example belongs to, ascending
+    rows      what was encoded
+    length    the longest sequence that was allowed, in tokens
+    cut       numbers of the rows that lost tokens
+    split     rows that became several windows, in which every token keeps its place
+    together  whether the examples of a row must meet in one batch: the loss compares them
+    """
+
+    examples: list[Example]
+    owners: np.ndarray
+    rows: Sequence[Row]
+    length: int
+    cut: tuple[int, ...] = ()
+    split: int = 0
+    together: bool = False
+
+    @property
+    def notice(self) -> str:
+        """One sentence on rows that did not fit; empty where all did."""
+        if self.cut:
+            share = f"{len(self.cut):,} of {len(self.rows):,} rows ({len(self.cut) / len(self.rows):.1%})"
+            return f"{share} are longer than {self.length} tokens and were cut."
+        if self.split:
+            share = f"{self.split:,} of {len(self.rows):,} rows ({self.split / len(self.rows):.1%})"
+            return f"{share} are longer than {self.length} tokens and were split into windows."
+        return ""
+
+    def of_rows(self) -> list[slice]:
+        """For each row, where its examples are."""
+        ends = np.searchsorted(self.owners, np.arange(len(self.rows) + 1)).tolist()
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+
+class Task(Objective):
+    """An objective with labelled rows: it encodes them, answers them, and scores the answers.
+
+    name    of the head, the loss term and the target
+    labels  class names in the order of the outputs; none where there are no classes
+    metric  the one that decides which model is best, where nobody says otherwise; higher is better
+
+    The answer to a row is an array [1, C] for a text or a pair, [W, C] for the W words of a sentence, and what
+    `merge` makes of the examples of a row elsewhere.
+    """
+
+    labels: tuple[str, ...] = ()
+    metric: str
+
+    def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
+        """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at."""
+        raise NotImplementedError
+
+    def squash(self, logits: Tensor) -> Tensor:
+        """What a head says [M, C] -> what is answered [M, C]: probabilities, or scores as they are."""
+        return logits.softmax(-1)
+
+    def places(self, batch: Batch) -> Tensor:
+        """The flat places [M] that the head answers at."""
+        return batch.targets[self.name].places
+
+    def answers(self, model: Model, batch: Batch) -> list[np.ndarray]:
+        """Answers [M, C] of each example, in the order of the examples, wherever packing put them."""
+        places = self.places(batch)
+        answers = self.squash(model.answer(self.name, model(batch), places).float()).detach().cpu().numpy()
+        owners = sequence_of(batch, places).cpu().numpy()
+        assert batch.starts is not None
+        return [answers[owners == i] for i in range(len(batch.starts))]
+
+    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Any:
+        """The answer to a row from the answers to its examples."""
+        return np.concatenate(parts)
+
+    def answer_all(self, model: Model, encoded: Encoded, pad: int) -> list[Any]:
+        """The answer to each row; computed without gradients, in evaluation mode."""
+        lengths = np.array([len(example.tokens) for example in encoded.examples])
+        found: list[np.ndarray] = [np.empty(0)] * len(lengths)
+        with evaluating(model):
+            for places in by_length(lengths):
+                batch = collate.pad([encoded.examples[i] for i in places], pad, multiple=1)
+                for i, answer in zip(places, self.answers(model, batch.to(model.device)), strict=True):
+                    found[i] = answer
+        return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows())]
+
+    def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
+        """The metrics of what the model answers to rows that have labels."""
+        return self.metrics(self.answer_all(model, encoded, pad), encoded.rows)
+
+    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
+        """Name -> value over all rows; `loss` is the mean one, in nats for classes."""
+        raise NotImplementedError
+
+    def report(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        """Class -> precision, recall, f1, support; empty where there are no classes."""
+        return {}
+
+    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
+        """The metrics of one answer to everything: the most frequent label of `train`, or its mean score."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """What a folder must remember, besides its head and labels, for the task to answer alike: JSON values."""
+        return {}
+
+    def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
+        """Choose, on the answers to dev rows, what is not a weight of the model: a threshold. Most tasks have none."""
+
+
+def sequence_of(batch: Batch, places: Tensor) -> Tensor:
+    """Which sequence of the batch, in the order of its examples, each flat place [M] belongs to: [M] int64."""
+    if batch.starts is None:
+        raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
+    order = batch.starts.argsort()
+    return order[torch.searchsorted(batch.starts[order], places, right=True) - 1]
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the mode that the model was in comes back afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        if training:
+            model.train()
+
+
+def by_length(lengths: np.ndarray) -> Iterator[list[int]]:
+    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE once they are padded."""
+    batch: list[int] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if batch and (len(batch) + 1) * lengths[i] > TOKENS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def different(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels. Raises UnmaskError where they are fewer than two, or two of them are the same."""
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        raise UnmaskError(f"A task needs two or more different labels, not {', '.join(labels) or 'none'}.")
+    return tuple(labels)
+
+
+def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
+    """The number of a label. Raises UnmaskError that names the row for one that is not known."""
+    if label not in ids:
+        raise UnmaskError(f"{row.place or 'A row'} has the label '{label}', which is not one of {', '.join(ids)}.")
+    return ids[label]
+
+
+def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:
+    """-log of the probability [N, C] of the true class [N], averaged, in nats."""
+    return float(-np.log(np.maximum(probabilities[np.arange(len(true)), true], 1e-12)).mean())
