@@ -9,6 +9,8 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.classification import Classification, MultiLabel, Regression
+from unmask.tasks.multiple_choice import MultipleChoice
+from unmask.tasks.question_answering import QuestionAnswering
 from unmask.tasks.tagging import Tagging
 from unmask.tasks.task import Encoded, Task, by_length, evaluating
 
@@ -17,6 +19,8 @@ __all__ = [
     "Classification",
     "Encoded",
     "MultiLabel",
+    "MultipleChoice",
+    "QuestionAnswering",
     "Regression",
     "Tagging",
     "Task",
@@ -25,7 +29,7 @@ __all__ = [
     "task_of",
 ]
 
-ANSWERING = ("classification", "multilabel", "regression", "tagging")
+ANSWERING = ("classification", "multilabel", "regression", "tagging", "span", "choice")
 """Heads that answer for labelled rows."""
 
 
@@ -39,8 +43,9 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
         heads = ", ".join(model.heads) or "none"
         raise UnmaskError(f"The model has no head for labelled rows (heads: {heads}); fine-tune it first.")
     more = dict(settings or {})
-    if name == "regression":
-        return Regression(**more)
+    plain: dict[str, type[Task]] = {"regression": Regression, "span": QuestionAnswering, "choice": MultipleChoice}
+    if name in plain:
+        return plain[name](**more)
     outputs = int(list(model.heads[name].parameters())[-1].shape[0])
     labels = tuple(labels) or tuple(f"LABEL_{i}" for i in range(outputs))
     kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel, "tagging": Tagging}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -58,6 +59,7 @@ class Encoded:
             return f"{share} are longer than {self.length} tokens and were split into windows."
         return ""
 
+    @cached_property
     def of_rows(self) -> list[slice]:
         """For each row, where its examples are."""
         ends = np.searchsorted(self.owners, np.arange(len(self.rows) + 1)).tolist()
@@ -111,7 +113,7 @@ class Task(Objective):
                 batch = collate.pad([encoded.examples[i] for i in places], pad, multiple=1)
                 for i, answer in zip(places, self.answers(model, batch.to(model.device)), strict=True):
                     found[i] = answer
-        return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows())]
+        return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
         """The metrics of what the model answers to rows that have labels."""

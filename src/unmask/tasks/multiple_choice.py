@@ -1,0 +1,96 @@
+"""Multiple choice: which of several texts goes with a context.
+
+Shapes: N sequences, one for each choice; Q rows, C choices of the row that has most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask.data.rows import Choices, Row
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.tasks.task import Encoded, Task, mean_cross_entropy, sequence_of
+from unmask.types import Batch, Example, Loss
+
+
+class MultipleChoice(Task):
+    """One score for each choice, read with its context; softmax over the choices of a row, of which rows may have
+    different numbers (Devlin et al. 2018, section 4.4).
+
+    The context is the first segment; the second is the choice, with the question or the start of the sentence before
+    it. The target of a row is at its first choice, and its value is the number of the right one.
+    """
+
+    name = "choice"
+    heads: Mapping[str, int] = {"choice": 1}
+    metric = "accuracy"
+
+    def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
+        examples: list[Example] = []
+        owners: list[int] = []
+        cut: list[int] = []
+        contexts = tokenizer.ids([row.text for row in rows])
+        for number, (row, context) in enumerate(zip(rows, contexts, strict=True)):
+            if not isinstance(row, Choices) or len(row.choices) < 2:
+                raise UnmaskError(f"{row.place or f'Row {number + 1}'} has no choices: two or more are needed.")
+            texts = [f"{row.pair} {choice}" if row.pair else choice for choice in row.choices]
+            right = self._right(row)
+            for i, second in enumerate(tokenizer.ids(texts)):
+                tokens, segments = tokenizer.join(context, second, length)
+                if len(tokens) == length < len(tokenizer.join(context, second)[0]):
+                    cut.append(number)
+                targets = {self.name: (np.zeros(1, np.int64), np.array([right]))} if i == 0 else {}
+                examples.append(Example(tokens, segments, targets))
+                owners.append(number)
+        return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(dict.fromkeys(cut)), together=True)
+
+    def places(self, batch: Batch) -> Tensor:
+        """The [CLS] of every choice."""
+        assert batch.starts is not None
+        return batch.starts
+
+    def squash(self, logits: Tensor) -> Tensor:
+        return logits
+
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        """Cross-entropy over the choices of each row; the sequences of a row follow each other in the batch."""
+        target = batch.targets[self.name]
+        logits_N = model.answer(self.name, hidden_BTD, self.places(batch)).float().squeeze(-1)
+        first_Q, order = sequence_of(batch, target.places).sort()
+        begins = torch.zeros(len(logits_N), dtype=torch.int64, device=logits_N.device)
+        begins[first_Q] = 1
+        row_N = begins.cumsum(0) - 1
+        choice_N = torch.arange(len(logits_N), device=logits_N.device) - first_Q[row_N]
+        logits_QC = logits_N.new_full((len(first_Q), int(choice_N.max()) + 1), -torch.inf)
+        logits_QC[row_N, choice_N] = logits_N
+        right_Q = target.values[order]
+        total = F.cross_entropy(logits_QC, right_Q, reduction="sum")
+        return Loss(total, len(right_Q), {"correct": (logits_QC.detach().argmax(-1) == right_Q).sum()})
+
+    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> np.ndarray:
+        """Probabilities [1, C] of the choices of a row."""
+        logits = np.concatenate(parts).astype(np.float64).T
+        shares = np.exp(logits - logits.max())
+        return np.asarray(shares / shares.sum())
+
+    def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
+        right = [self._right(row) for row in rows]
+        found = [answer.argmax() == i for answer, i in zip(answers, right, strict=True)]
+        losses = [mean_cross_entropy(answer, np.array([i])) for answer, i in zip(answers, right, strict=True)]
+        return {"accuracy": float(np.mean(found)), "loss": float(np.mean(losses))}
+
+    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
+        """The place at which the right choice of the training rows stands most often."""
+        commonest = np.bincount([self._right(row) for row in train]).argmax()
+        return {"accuracy": float(np.mean([self._right(row) == commonest for row in rows]))}
+
+    @staticmethod
+    def _right(row: Row) -> int:
+        return int(row.label or 0)
