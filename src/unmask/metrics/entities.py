@@ -1,55 +1,15 @@
-"""Metrics of the field: accuracy, F1 and MCC of classes, correlations of scores, entities of tagged sentences."""
+"""Entities of tagged sentences: spans in IOB1, IOB2, IOBES and BILOU, counted as conlleval counts them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import numpy as np
+Span = tuple[int, int, str]
 
-PREFIXES = frozenset("BIESLU")
+FIRST, LAST = frozenset("BSU"), frozenset("ESLU")
+PREFIXES = FIRST | LAST | {"I"}
 """Begin, Inside, End or Last, Single or Unit: what stands before the dash of a tag in IOB1, IOB2, IOBES and BILOU."""
-
-
-def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    """accuracy, macro F1 and Matthews' correlation of class ids [N]; with two classes, f1 of the second as well."""
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
-    ids = list(range(len(labels)))
-    found = {"accuracy": float((predicted == true).mean())}
-    if len(labels) == 2:
-        found["f1"] = float(f1_score(true, predicted, labels=[1], average="macro", zero_division=0))
-    found["macro_f1"] = float(f1_score(true, predicted, labels=ids, average="macro", zero_division=0))
-    varied = len({*true.tolist(), *predicted.tolist()}) > 1
-    found["mcc"] = float(matthews_corrcoef(true, predicted)) if varied else 0.0
-    return found
-
-
-def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Label -> precision, recall, f1, and support: the number of rows that bear it."""
-    from sklearn.metrics import precision_recall_fscore_support
-
-    ids = list(range(len(labels)))
-    columns = precision_recall_fscore_support(true, predicted, labels=ids, zero_division=0)
-    names = ("precision", "recall", "f1", "support")
-    return {
-        label: {name: float(c[i]) for name, c in zip(names, columns, strict=True)} for i, label in enumerate(labels)
-    }
-
-
-def of_scores(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
-    """Pearson's and Spearman's correlation, and the root mean squared error, of scores [N].
-
-    A correlation that does not exist, because one side is constant, is 0.
-    """
-    from scipy.stats import pearsonr, spearmanr
-
-    varied = len(true) > 1 and np.ptp(predicted) > 0 and np.ptp(true) > 0
-    return {
-        "pearson": float(pearsonr(predicted, true).statistic) if varied else 0.0,
-        "spearman": float(spearmanr(predicted, true).statistic) if varied else 0.0,
-        "rmse": float(np.sqrt(np.mean((predicted - true) ** 2))),
-    }
 
 
 def of_tags(
@@ -64,8 +24,7 @@ def of_tags(
     pairs = [(p, t) for ps, ts in zip(predicted, true, strict=True) for p, t in zip(ps, ts, strict=True)]
     found = {"accuracy": sum(p == t for p, t in pairs) / max(1, len(pairs))}
     if are_iob(labels):
-        guesses, facts = (_numbered(map(spans, sentences)) for sentences in (predicted, true))
-        return {**_f1(len(guesses & facts), len(guesses), len(facts)), **found}
+        return {**of_spans(map(spans, predicted), map(spans, true)), **found}
     rest = outside(labels)
     if rest is None:
         return found
@@ -84,9 +43,17 @@ def per_tag(
     return {kind: {**_f1(right[kind], guessed[kind], support[kind]), "support": support[kind]} for kind in kinds}
 
 
+def of_spans(predicted: Iterable[Sequence[Span]], true: Iterable[Sequence[Span]]) -> dict[str, float]:
+    """Precision, recall and F1 of the spans (begin, end, kind) of sentences; one is right where all three are."""
+    guesses, facts = _numbered(predicted), _numbered(true)
+    return _f1(len(guesses & facts), len(guesses), len(facts))
+
+
 def are_iob(labels: Sequence[str]) -> bool:
-    """Whether tags mark the begin and inside of entities: O, B-PER, I-PER and the like."""
+    """Whether tags mark the begin and inside of entities: O, B-PER, I-PER and the like, or O, B and I alone."""
     inside = [label for label in labels if label != "O"]
+    if {"O", "B", "I"} <= set(labels) and PREFIXES.issuperset(inside):
+        return True
     return bool(inside) and all(label[:1] in PREFIXES and label[1:2] == "-" for label in inside)
 
 
@@ -95,31 +62,41 @@ def outside(labels: Sequence[str]) -> str | None:
     return "O" if "O" in labels else labels[0] if len(labels) == 2 else None
 
 
-def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+def spans(tags: Sequence[str]) -> list[Span]:
     """(begin, end, kind) of the entities in the tags of a sentence; `end` is exclusive.
 
     An entity ends before O, B or S, before another kind, and after E or S; anything else but O begins or goes on
-    with one. So IOB1, IOB2, IOBES and BILOU are read alike, and a stray I begins an entity, as in conlleval.
+    with one. So IOB1, IOB2, IOBES and BILOU are read alike, and a stray I begins an entity, as in conlleval. An
+    unknown prefix only says that the word belongs to its kind; where no kind follows, the word is outside.
+
+    conlleval itself knows neither S, L and U nor a B after E: it finds fewer entities of one kind that stand side
+    by side in IOBES and BILOU than in IOB2. Here they are the same in each.
     """
     found = []
     begin, kind, last = -1, "", "O"
     for i, tag in enumerate([*tags, "O"]):
         prefix, _, this = tag.partition("-")
-        if begin >= 0 and (prefix in "OBSU" or this != kind or last in "ESLU"):
+        inside = prefix != "O" and (prefix in PREFIXES or this != "")
+        if begin >= 0 and (not inside or this != kind or _parts(last, prefix)):
             found.append((begin, i, kind))
             begin = -1
-        if begin < 0 and prefix != "O":
+        if begin < 0 and inside:
             begin, kind = i, this
         last = prefix
     return found
 
 
-def words_as_spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+def words_as_spans(tags: Sequence[str]) -> list[Span]:
     """Every word as an entity of its own tag."""
     return [(i, i + 1, tag) for i, tag in enumerate(tags)]
 
 
-def _numbered(sentences: Iterable[list[tuple[int, int, str]]]) -> set[tuple[int, int, int, str]]:
+def _parts(last: str, prefix: str) -> bool:
+    """Whether one entity ends and another begins between two words of the same kind."""
+    return PREFIXES.issuperset((last, prefix)) and (last in LAST or prefix in FIRST)
+
+
+def _numbered(sentences: Iterable[Sequence[Span]]) -> set[tuple[int, int, int, str]]:
     return {(i, *span) for i, found in enumerate(sentences) for span in found}
 
 

@@ -1,0 +1,73 @@
+"""Classes: accuracy, F1 and Matthews' correlation of one label a row; exact matches and F1 of sets of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
+    """accuracy, macro F1 and Matthews' correlation of class ids [N]; with two classes, f1 of the second as well.
+
+    Macro F1 is the mean over all labels; one that is neither true nor predicted anywhere counts as 0.
+    """
+    from sklearn.metrics import f1_score, matthews_corrcoef
+
+    ids = list(range(len(labels)))
+    found = {"accuracy": float((predicted == true).mean())}
+    if len(labels) == 2:
+        found["f1"] = float(f1_score(true, predicted, labels=[1], average="macro", zero_division=0))
+    found["macro_f1"] = float(f1_score(true, predicted, labels=ids, average="macro", zero_division=0))
+    varied = len({*true.tolist(), *predicted.tolist()}) > 1
+    found["mcc"] = float(matthews_corrcoef(true, predicted)) if varied else 0.0
+    return found
+
+
+def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Label -> precision, recall, f1, and support: the number of rows that bear it."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    ids = list(range(len(labels)))
+    columns = precision_recall_fscore_support(true, predicted, labels=ids, zero_division=0)
+    return _report(labels, columns)
+
+
+def of_label_sets(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
+    """accuracy, micro F1 and macro F1 of sets of labels, bool [N, C]: whether row n bears label c.
+
+    A row is accurate where its whole set is right. Micro F1 counts every (row, label) alike; macro F1 is the mean
+    over labels. Where there is nothing to find and nothing is found, F1 is 0.
+    """
+    right, guessed, support = _counts(predicted, true)
+    return {
+        "accuracy": float((predicted == true).all(axis=1).mean()),
+        "micro_f1": float(_share(2 * right.sum(), guessed.sum() + support.sum())),
+        "macro_f1": float(_share(2 * right, guessed + support).mean()),
+    }
+
+
+def per_label(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Label -> precision, recall, f1 and support, of sets of labels, bool [N, C]."""
+    right, guessed, support = _counts(predicted, true)
+    f1 = _share(2 * right, guessed + support)
+    return _report(labels, (_share(right, guessed), _share(right, support), f1, support))
+
+
+def _counts(predicted: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each label [C]: how often it is predicted rightly, predicted, and true."""
+    return (predicted & true).sum(axis=0), predicted.sum(axis=0), true.sum(axis=0)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, and 0 of nothing."""
+    return part / np.maximum(1, whole)
+
+
+def _report(labels: Sequence[str], columns: Sequence[np.ndarray]) -> dict[str, dict[str, float]]:
+    """Label -> precision, recall, f1 and support, from a column [C] of each."""
+    names = ("precision", "recall", "f1", "support")
+    return {
+        label: {name: float(column[i]) for name, column in zip(names, columns, strict=True)}
+        for i, label in enumerate(labels)
+    }
