@@ -47,6 +47,7 @@ class Dataset(Sequence[Row]):
     path: Path
     rows: tuple[Row, ...]
     columns: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)

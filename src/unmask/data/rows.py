@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -37,19 +38,30 @@ class Row:
 class Question(Row):
     """A question (`text`) and the context (`pair`) that its answer stands in.
 
-    answers  (begin in characters of the context, text) of each annotated answer; none where there is no label
-    possible whether the context answers the question (SQuAD 2.0); such a row has no answers
+    answers   (begin in characters of the context, text) of each annotated answer, in the order of the file; the
+              context holds the text at that place exactly. None where the row has no label.
+    possible  whether the context answers the question; False only in SQuAD 2.0, and then there are no answers
+    unplaced  annotated answers that do not stand in the context: nothing to learn from, but scores count them
     """
 
     answers: tuple[tuple[int, str], ...] = ()
     possible: bool = True
+    unplaced: tuple[str, ...] = ()
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The texts of all annotated answers, of which a prediction is compared with the nearest."""
+        return (*(text for _, text in self.answers), *self.unplaced)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices(Row):
     """A context (`text`), maybe a question or the start of a sentence (`pair`), and what may follow.
 
-    choices  one or more texts; `label` is the number of the right one, from "0", or empty
+    choices  two or more texts; `label` is the number of the right one, from "0", or empty
+
+    The model reads `text` as the first segment and `pair` with one choice behind it as the second; where `pair` is
+    None, the choice alone.
     """
 
     choices: tuple[str, ...] = ()
@@ -65,3 +77,8 @@ class Triplet(Row):
     """An anchor (`text`), a text of the same meaning (`pair`), and one of another."""
 
     negative: str = ""
+
+
+def listed(places: Sequence[str], most: int = 3) -> str:
+    """The first few of some places, for notes: "a.tsv:3, a.tsv:9, a.tsv:14, …"."""
+    return ", ".join(places[:most]) + (", …" if len(places) > most else "")

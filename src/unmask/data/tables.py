@@ -99,6 +99,26 @@ def rows(
     return _delimited(path, _csv(path, facts, doubt), header, column)
 
 
+def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
+    """Number and value of each item of a JSON array, of each line of JSON lines, or of the one value of a file.
+
+    Unlike in `rows`, a value may be of any type, and an object may run over many lines (`json`, read whole). Raises
+    UnmaskError that names the file and the line of what is not valid.
+    """
+    if format == "json":
+        text = _joined(path, "", lines(path, longest=LONGEST_JSON))
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            message = getattr(error, "msg", str(error))
+            if message != "Extra data":  # more than one value: JSON lines under another name
+                raise UnmaskError(f"{path}:{getattr(error, 'lineno', 1)} is not valid JSON: {message}.") from None
+        else:
+            yield from enumerate(value, 1) if isinstance(value, list) else [(1, value)]
+            return
+    yield from _json(path, lines(path))
+
+
 def hub_rows(name: str, column: str) -> Rows:
     """Number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the split is train where
     none is named. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
