@@ -13,8 +13,8 @@ from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.serve import Predictor
-from unmask.serve.predictor import locate, render_answer, split_words
+from unmask.serve import Predictor, render_answer
+from unmask.serve.inputs import locate, split_words
 
 TEXT = "the function returns a list of strings and the film was good with people who talk"
 

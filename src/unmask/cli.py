@@ -308,7 +308,7 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve.predictor import Predictor, render_answer
+    from unmask.serve import Predictor, render_answer
 
     predictor = Predictor(options.model, top=options.top)
     for text, answer in predictor.stream(_texts(options)):

@@ -38,7 +38,7 @@ class Config:
             if isinstance(current, Config) and isinstance(value, Mapping):
                 changes[name] = current.replace(**value)
             else:
-                changes[name] = _typed(value, hints[name], f"{type(self).__name__}.{name}")
+                changes[name] = typed(value, hints[name], f"{type(self).__name__}.{name}")
         return dataclasses.replace(self, **changes)
 
     def override(self, changes: Mapping[str, Any]) -> Self:
@@ -116,8 +116,11 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _typed(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the annotated type; command-line strings are parsed, JSON lists become tuples."""
+def typed(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the annotated type; command-line strings are parsed, JSON lists become tuples.
+
+    Raises UnmaskError, which begins with `where`, for a value of another type.
+    """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if type(None) in args and (value is None or value == "none"):
@@ -125,7 +128,7 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         for option in args:
             if option is not type(None):
                 try:
-                    return _typed(value, option, where)
+                    return typed(value, option, where)
                 except UnmaskError:
                     continue
         raise UnmaskError(f"{where} must be {_name(hint)}, not {value!r}.")
@@ -137,9 +140,9 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         items = value.split(",") if isinstance(value, str) else value
         if isinstance(items, (list, tuple)):
             if len(args) == 2 and args[1] is Ellipsis:
-                return tuple(_typed(v, args[0], where) for v in items)
+                return tuple(typed(v, args[0], where) for v in items)
             if len(items) == len(args):
-                return tuple(_typed(v, a, where) for v, a in zip(items, args, strict=True))
+                return tuple(typed(v, a, where) for v, a in zip(items, args, strict=True))
     elif hint is bool:
         if isinstance(value, bool):
             return value

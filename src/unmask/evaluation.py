@@ -39,7 +39,7 @@ def evaluate(
     folder without such a head, and for rows that do not fit it.
     """
     loaded = huggingface.load(folder)
-    task = task_of(loaded.model, loaded.labels)
+    task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
     rows = read_rows(Path(data), task.name, text=text, pair=pair, label=label, format=format)
     rows = check_scores(rows) if isinstance(task, Regression) else name_labels(rows, task.labels, str(folder))

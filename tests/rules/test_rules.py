@@ -39,7 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "huggingface": LEARNED | {"data.tokenizer"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
-    "serve": ANSWERING | {"tasks", "data"},
+    "serve": ANSWERING | {"tasks", "data", "metrics"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
     "cli": EVERYTHING | WIRING,
     "__init__": EVERYTHING | WIRING,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,18 +19,16 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
-from unmask.tasks import Classification, Regression, Task, by_length, evaluating, task_of
+from unmask.serve.answers import Answer, answer_of
+from unmask.serve.inputs import Input, as_row, asked_in, from_line
+from unmask.tasks import ANSWERING, Task, by_length, evaluating, task_of
 from unmask.types import Example
 
-Input = str | tuple[str, str] | Sequence[str]
-Answer = dict[str, Any]
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 AT_ONCE = 64  # texts of a stream that are answered together
 
 
 class Predictor:
-    """Answers for texts, pairs of texts, or sentences of words.
+    """Answers for texts, pairs of texts, sentences of words, questions and choices (`inputs.as_row` lists the forms).
 
     model   a folder, or one that `huggingface.load` opened
     top     answers to give for each hidden word
@@ -41,8 +37,15 @@ class Predictor:
     What it answers depends on the model's head:
 
     classification  {"label", "probability", "scores": {label: probability}}
+    multilabel      {"labels": those above 0.5, "scores": {label: probability}}
     regression      {"score"}
-    tagging         {"words": [{"word", "tag", "probability", "begin", "end"}]}, offsets in characters of the text
+    tagging         {"words": [{"word", "tag", "probability", "begin", "end"}]}, offsets in characters of the text, and
+                    where tags mark the begin and inside of entities, "entities": [{"kind", "text", "begin", "end",
+                    "probability"}]
+    span            {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score",
+                    "probability"}]}, offsets in characters of the context; and "no_answer", its probability, where
+                    the model may say so
+    choice          {"choice": its number from 0, "text", "probability", "scores": [probability of each]}
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
     next sentence   {"follows": probability}, for a pair without a mask
 
@@ -58,10 +61,11 @@ class Predictor:
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
-        if heads & {"classification", "regression", "tagging"}:
-            self.task = task_of(self.model, loaded.labels)
+        if heads & set(ANSWERING):
+            self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not heads & {"mlm", "nsp", "sop"}:
             raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
+        self._kind = "" if self.task is None else self.task.name
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         positions = self.model.positions or 512
         self.length = min(length or positions, positions)
@@ -70,76 +74,52 @@ class Predictor:
 
     def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
         """One answer for each input, in order; messages count the inputs from `first`."""
-        given: list[Input] = [inputs] if isinstance(inputs, str) else list(inputs)
-        for number, item in enumerate(given, first):
-            _check(item, number)
+        given: list[Input] = [inputs] if isinstance(inputs, (str, Mapping)) else list(inputs)
+        return self.answer([as_row(item, number, self._kind) for number, item in enumerate(given, first)])
+
+    def answer(self, rows: Sequence[Row]) -> list[Answer]:
+        """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
+        if not rows:
+            return []
         with self._lock, torch.inference_mode(), evaluating(self.model):
-            if self.task is not None:
-                return self._labelled(self.task, given, first)
-            return self._pretrained(given, first)
+            found = self._pretrained(rows) if self.task is None else self._labelled(self.task, rows)
+        return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
 
     def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
-        """(text, answer) for lines of text, as they come; a tab separates the two texts of a pair.
+        """(text, answer) for lines of text, as they come; `inputs.from_line` says how a line is read.
 
-        Lines are gathered, so that short ones are answered together; at most 64 wait.
+        Lines are gathered, so that short ones are answered together; at most 64 wait. Of a JSON object, the text is
+        what it asks.
         """
         source, first = iter(texts), 1
         while waiting := list(islice(source, AT_ONCE)):
-            yield from self._answered(waiting, first)
+            inputs = [from_line(line, number, self._kind) for number, line in enumerate(waiting, first)]
+            asked = [asked_in(item, line) for item, line in zip(inputs, waiting, strict=True)]
+            yield from zip(asked, self(inputs, first=first), strict=True)
             first += len(waiting)
 
-    def _answered(self, texts: list[str], first: int) -> Iterator[tuple[str, Answer]]:
-        tagging = self.task is not None and self.task.name == "tagging"
-        inputs: list[Input] = []
-        for text in texts:
-            begin, tab, rest = text.partition("\t")
-            inputs.append((begin, rest) if tab and not tagging else text)
-        yield from zip(texts, self(inputs, first=first), strict=True)
+    # -- heads for labelled rows
 
-    # -- classification, regression, tagging
-
-    def _labelled(self, task: Task, given: list[Input], first: int) -> list[Answer]:
-        if not given:
-            return []
-        if task.name == "tagging":
-            return self._tagged(task, given)
-        rows = []
-        for number, item in enumerate(given, first):
-            text, pair = _pair(item, number)
-            rows.append(Row(text, pair))
+    def _labelled(self, task: Task, rows: Sequence[Row]) -> list[Answer]:
         encoded = task.encode(rows, self.tokenizer, self.length)
-        answers = task.answer_all(self.model, encoded, self.tokenizer.pad)
-        return [_named(task, answer[0], i in encoded.cut) for i, answer in enumerate(answers)]
-
-    def _tagged(self, task: Task, given: list[Input]) -> list[Answer]:
-        sentences = []
-        for item in given:
-            if isinstance(item, str):
-                sentences.append(split_words(item))
-            else:
-                words = list(item)
-                sentences.append(list(zip(words, locate(words), strict=True)))
-        rows = [Row(words=tuple(word for word, _ in sentence)) for sentence in sentences]
-        encoded = task.encode(rows, self.tokenizer, self.length)
-        answers = task.answer_all(self.model, encoded, self.tokenizer.pad)
-        return [
-            {"words": [_tagged_word(task, *place, p) for place, p in zip(sentence, answer, strict=True)]}
-            for sentence, answer in zip(sentences, answers, strict=True)
-        ]
+        found = task.answer_all(self.model, encoded, self.tokenizer.pad)
+        cut = frozenset(encoded.cut)
+        answers = [answer_of(task, row, answer) for row, answer in zip(rows, found, strict=True)]
+        return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
     # -- masked words, next sentence
 
-    def _pretrained(self, given: list[Input], first: int) -> list[Answer]:
-        asked = [self._asked(item, number) for number, item in enumerate(given, first)]
-        found: list[Answer] = [{}] * len(given)
+    def _pretrained(self, rows: Sequence[Row]) -> list[Answer]:
+        asked = [self._asked(row) for row in rows]
+        found: list[Answer] = [{}] * len(rows)
         for places in by_length(np.array([len(one.example.tokens) for one in asked])):
             for i, answer in zip(places, self._answers([asked[i] for i in places]), strict=True):
                 found[i] = {**answer, "cut": True} if asked[i].cut else answer
         return found
 
-    def _asked(self, item: Input, number: int) -> _Asked:
-        """An input with its masks, or the place of its [CLS], as the targets."""
-        texts = tuple(text for text in _pair(item, number) if text is not None)
+    def _asked(self, row: Row) -> _Asked:
+        """A row with its masks, or the place of its [CLS], as the targets."""
+        texts = tuple(text for text in (row.text, row.pair) if text is not None)
         first, second = (*(self.tokenizer.encode(text).ids for text in texts), None)[:2]
         assert first is not None
         whole, _ = self.tokenizer.join(first, second)
@@ -149,7 +129,7 @@ class Predictor:
         mask = self.tokenizer.pieces([self.tokenizer.mask])[0]
         if len(masks) < wanted:
             raise UnmaskError(
-                f"Text {number} has {len(whole)} tokens and a {mask} beyond the {self.length} that the model can take; "
+                f"{row.place} has {len(whole)} tokens and a {mask} beyond the {self.length} that the model can take; "
                 "shorten it."
             )
         if wanted and "mlm" in self.model.heads:
@@ -157,10 +137,10 @@ class Predictor:
         elif len(texts) == 2 and not wanted and self._order is not None:
             targets = {self._order: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
         elif "mlm" in self.model.heads:
-            raise UnmaskError(f"Text {number} has no {mask}: put one where the model is to guess a word.")
+            raise UnmaskError(f"{row.place} has no {mask}: put one where the model is to guess a word.")
         else:
             raise UnmaskError(
-                f"Text {number} must be a pair without {mask}: the model says whether one follows the other."
+                f"{row.place} must be a pair without {mask}: the model says whether one follows the other."
             )
         return _Asked(texts, Example(tokens, segments, targets), len(tokens) < len(whole))
 
@@ -220,66 +200,3 @@ class _Asked:
     texts: tuple[str, ...]
     example: Example
     cut: bool
-
-
-def render_answer(text: str, answer: Mapping[str, Any]) -> str:
-    """An answer as a person reads it on a terminal."""
-    cut = "  (the text was cut)" if answer.get("cut") else ""
-    if "label" in answer:
-        return f"{answer['label']}  {answer['probability']:.3f}  {text}{cut}"
-    if "score" in answer:
-        return f"{answer['score']:.3f}  {text}{cut}"
-    if "follows" in answer:
-        return f"follows  {answer['follows']:.3f}  {text}{cut}"
-    if "words" in answer:
-        return "\n".join(f"{word['word']}\t{word['tag']}\t{word['probability']:.3f}" for word in answer["words"]) + "\n"
-    lines = [text + cut]
-    for number, guesses in enumerate(answer["masks"], 1):
-        head = f"  {number}: " if len(answer["masks"]) > 1 else "  "
-        lines.append(head + ", ".join(f"{guess['token']} {guess['probability']:.3f}" for guess in guesses))
-    filled = "\t".join(answer[name] for name in ("text", "pair") if name in answer)
-    return "\n".join([*lines, f"  {filled}"])
-
-
-def _named(task: Task, answer: np.ndarray, cut: bool) -> Answer:
-    """The answer [C] to one text by the names of the labels."""
-    note = {"cut": True} if cut else {}
-    if isinstance(task, Regression):
-        return {"score": float(answer[0]), **note}
-    assert isinstance(task, Classification)
-    best = int(answer.argmax())
-    scores = {label: float(p) for label, p in zip(task.labels, answer, strict=True)}
-    return {"label": task.labels[best], "probability": float(answer[best]), "scores": scores, **note}
-
-
-def _tagged_word(task: Task, word: str, place: tuple[int, int], probabilities: np.ndarray) -> Answer:
-    best = int(probabilities.argmax())
-    fact = {"word": word, "tag": task.labels[best], "probability": float(probabilities[best])}
-    return {**fact, "begin": place[0], "end": place[1]}
-
-
-def split_words(text: str) -> list[tuple[str, tuple[int, int]]]:
-    """Words and single punctuation marks of a text, each with its begin and end in characters."""
-    return [(match.group(), match.span()) for match in _WORD.finditer(text)]
-
-
-def locate(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Begin and end of each word in the text that has one space between them."""
-    ends = np.cumsum([len(word) + 1 for word in words]).tolist()
-    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
-
-
-def _check(item: Input, number: int) -> None:
-    parts: list[str] = list(item) if isinstance(item, (list, tuple)) else [item]  # type: ignore[list-item]
-    if not parts or not all(isinstance(part, str) for part in parts):
-        raise UnmaskError(f"Text {number} must be a string, a pair of strings, or for tagging a list of words.")
-    if not any(part.strip() for part in parts):
-        raise UnmaskError(f"Text {number} is empty.")
-
-
-def _pair(item: Input, number: int) -> tuple[str, str | None]:
-    if isinstance(item, str):
-        return item, None
-    if len(item) != 2:
-        raise UnmaskError(f"Text {number} has {len(item)} parts; a pair has two.")
-    return item[0], item[1]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
-from unmask.errors import UnmaskError
+from unmask.config import typed
+from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.classification import Classification, MultiLabel, Regression
@@ -36,17 +37,29 @@ ANSWERING = ("classification", "multilabel", "regression", "tagging", "span", "c
 def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any] | None = None) -> Task:
     """The task that a model was fine-tuned for, from its head and what its folder remembers (`Loaded`).
 
-    Raises UnmaskError where it has no head for labelled rows.
+    Raises UnmaskError where it has no head for labelled rows, and for settings that are not those of its task.
     """
     name = next((name for name in ANSWERING if name in model.heads), None)
     if name is None:
         heads = ", ".join(model.heads) or "none"
         raise UnmaskError(f"The model has no head for labelled rows (heads: {heads}); fine-tune it first.")
-    more = dict(settings or {})
     plain: dict[str, type[Task]] = {"regression": Regression, "span": QuestionAnswering, "choice": MultipleChoice}
     if name in plain:
-        return plain[name](**more)
+        return plain[name](**_settings(plain[name], settings))
     outputs = int(list(model.heads[name].parameters())[-1].shape[0])
     labels = tuple(labels) or tuple(f"LABEL_{i}" for i in range(outputs))
     kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel, "tagging": Tagging}
-    return kinds[name](labels, **more)  # type: ignore[call-arg]
+    return kinds[name](labels, **_settings(kinds[name], settings))  # type: ignore[call-arg]
+
+
+def _settings(kind: type[Task], given: Any) -> dict[str, Any]:
+    """Settings from a file, as the arguments of a task. Raises UnmaskError for what is not one, or of a wrong type."""
+    place = f"Settings of {kind.__name__} (unmask_task in config.json)"
+    if given is not None and not isinstance(given, Mapping):
+        raise UnmaskError(f"{place} must be a JSON object, not a {type(given).__name__}.")
+    hints = get_type_hints(kind.__init__)
+    known = {name: hint for name, hint in hints.items() if name not in ("labels", "return")}
+    values = dict(given or {})
+    for name in values.keys() - known.keys():
+        raise unknown(f"setting of {kind.__name__} (unmask_task in config.json)", str(name), known)
+    return {name: typed(value, known[name], f"{place}: {name}") for name, value in values.items()}
