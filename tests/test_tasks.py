@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask import metrics
 from unmask.data import collate
 from unmask.data.dataset import Row
 from unmask.data.tokenizer import Tokenizer
@@ -230,101 +229,3 @@ def test_evaluating_gives_the_mode_back():
     with pytest.raises(RuntimeError), evaluating(model):
         raise RuntimeError
     assert model.training
-
-
-# ------------------------------------------------------------------------------------------------ metrics
-
-
-@pytest.mark.parametrize(
-    ("tags", "wanted"),
-    [
-        ("O B-A I-A O", [(1, 3, "A")]),
-        ("B-A B-A I-A", [(0, 1, "A"), (1, 3, "A")]),
-        ("I-A I-A B-A I-A", [(0, 2, "A"), (2, 4, "A")]),  # IOB1: B only between neighbours of one kind
-        ("I-A I-B", [(0, 1, "A"), (1, 2, "B")]),
-        ("B-A I-B I-B", [(0, 1, "A"), (1, 3, "B")]),
-        ("O I-A", [(1, 2, "A")]),
-        ("B-A E-A S-A", [(0, 2, "A"), (2, 3, "A")]),
-        ("B-A E-A I-A", [(0, 2, "A"), (2, 3, "A")]),
-        ("B-A L-A U-B O", [(0, 2, "A"), (2, 3, "B")]),
-        ("O O", []),
-        ("", []),
-    ],
-)
-def test_spans(tags, wanted):
-    assert metrics.spans(tags.split()) == wanted
-
-
-def conlleval(predicted, true):
-    """Chunk counts as in the shared task's script: one pass, a chunk is right where begin, end and kind agree."""
-    right = guessed = correct = 0
-    for ps, ts in zip(predicted, true, strict=True):
-        last_p = last_t = "O"
-        going = False
-        for p, t in [*zip(ps, ts, strict=True), ("O", "O")]:
-            ends_p, ends_t = ends(last_p, p), ends(last_t, t)
-            begins_p, begins_t = begins(last_p, p), begins(last_t, t)
-            if going:
-                if ends_t and ends_p and last_t[2:] == last_p[2:]:
-                    right, going = right + 1, False
-                elif ends_t != ends_p or t[2:] != p[2:]:
-                    going = False
-            if begins_t and begins_p and t[2:] == p[2:]:
-                going = True
-            correct += begins_t
-            guessed += begins_p
-            last_p, last_t = p, t
-    return right, guessed, correct
-
-
-def ends(last, this):
-    return last != "O" and (this[0] in "OB" or last[2:] != this[2:])
-
-
-def begins(last, this):
-    return this != "O" and (this[0] == "B" or last == "O" or last[2:] != this[2:])
-
-
-TAGS = st.lists(st.lists(st.tuples(*[st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"])] * 2), max_size=8), max_size=4)
-
-
-@given(TAGS)
-def test_entities_are_counted_as_conlleval_counts_them(sentences):
-    predicted = [[p for p, _ in sentence] for sentence in sentences]
-    true = [[t for _, t in sentence] for sentence in sentences]
-    right, guessed, correct = conlleval(predicted, true)
-    found = metrics.of_tags(predicted, true, ["O", "B-A", "I-A", "B-B", "I-B"])
-    assert found["precision"] == pytest.approx(right / max(1, guessed))
-    assert found["recall"] == pytest.approx(right / max(1, correct))
-    assert found["f1"] == pytest.approx(2 * right / max(1, guessed + correct))
-
-
-def test_words_are_counted_where_there_are_no_entities():
-    found = metrics.of_tags([["1", "1", "0", "0"]], [["1", "0", "1", "0"]], ["0", "1"])
-    assert found == pytest.approx({"f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.5})
-    assert metrics.of_tags([["N", "V"]], [["N", "N"]], ["D", "N", "V"]) == {"accuracy": 0.5}
-    assert metrics.per_tag([["N", "V"]], [["N", "N"]], ["D", "N", "V"])["N"] == pytest.approx(
-        {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 2}
-    )
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
-def test_class_metrics_by_hand(pairs):
-    predicted, true = np.array(pairs).T
-    found = metrics.of_classes(predicted, true, "abc")
-    f1s = []
-    for c in range(3):
-        both, either = ((predicted == c) & (true == c)).sum(), (predicted == c).sum() + (true == c).sum()
-        f1s.append(2 * both / either if either else 0.0)
-    assert found["macro_f1"] == pytest.approx(np.mean(f1s))
-    assert found["accuracy"] == pytest.approx(np.mean(predicted == true))
-    assert set(found) == {"accuracy", "macro_f1", "mcc"}
-
-
-def test_correlations():
-    true = np.array([1.0, 2.0, 3.0, 4.0])
-    found = metrics.of_scores(np.array([1.0, 4.0, 9.0, 16.0]), true)
-    assert found["spearman"] == pytest.approx(1.0)
-    assert found["pearson"] == pytest.approx(np.corrcoef([1, 4, 9, 16], true)[0, 1])
-    assert metrics.of_scores(np.ones(4), true)["pearson"] == 0.0
-    assert metrics.of_scores(np.ones(1), np.ones(1))["spearman"] == 0.0
