@@ -67,6 +67,12 @@ def read_table(path: Path, format: str, *, header: bool = True) -> Table:
     return Table(tuple(dict.fromkeys(name for _, values in found for name in values)), found)
 
 
+def column_of(columns: Iterable[str], wanted: Iterable[str]) -> str | None:
+    """The first of the wanted names that is a column, whatever its capitals; as the file spells it."""
+    by_lower = {name.lower(): name for name in reversed(list(columns))}
+    return next((by_lower[name.lower()] for name in wanted if name.lower() in by_lower), None)
+
+
 def rows(
     path: Path,
     format: str,

@@ -1,0 +1,221 @@
+"""Pairs for sentence embeddings: with a score, with a label, without either (they belong together), and triplets.
+
+STS-B (Cer et al. 2017) and SICK (Marelli et al. 2014) have scores, SNLI (Bowman et al. 2015) labels, questions with
+the passage that answers them neither. Triplets from labelled pairs: Gao et al., "SimCSE", EMNLP 2021, section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unmask.data import dataset
+from unmask.data.dataset import Dataset
+from unmask.data.rows import Row, Triplet, listed
+from unmask.data.tables import Table, column_of, guess_format, read_table, rows
+from unmask.errors import UnmaskError, unknown
+
+SCORED, LABELLED, POSITIVES, TRIPLETS = (
+    "pairs with scores",
+    "pairs with labels",
+    "pairs that belong together",
+    "triplets",
+)
+
+FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
+MATCHES = (  # names of the columns of pairs that belong together, beside those of `dataset.PAIRS`
+    *(("question", "passage"), ("query", "passage"), ("question", "context"), ("question", "answer")),
+    *(("query", "document"), ("query", "answer"), ("anchor", "positive"), ("query", "positive")),
+)
+NEGATIVES = (  # anchor, positive, negative
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    ("sent0", "sent1", "hard_neg"),
+)
+LABELS = (*dataset.LABELS, "labels.label")
+
+
+def read(
+    path: Path | str,
+    *,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    negative: str | None = None,
+    names: Sequence[str] | None = None,
+    format: str | None = None,
+) -> Dataset:
+    """Pairs or triplets from a TSV, CSV, JSON lines, JSON or Parquet file, also .gz or .zst.
+
+    text, pair, label, negative  names of the columns; without them, the usual names of public data sets are looked
+                                 for. Numbers count columns from 1 and mean that there is no header line.
+    names                        what the labels 0, 1, … stand for, as ("entailment", "neutral", "contradiction")
+    format                       where the file's name does not tell: tsv, csv, jsonl, json, parquet
+
+    What the rows are stands in `columns["kind"]` and in the description: TRIPLETS where there is a column of negatives
+    (rows are `Triplet`); SCORED where all labels are numbers, LABELLED where none is; POSITIVES without labels. Rows
+    that belong together but have an empty text, and rows whose annotators did not agree (SNLI's "-"), are left out,
+    counted in `notes`. Raises UnmaskError that names file, row and column for what is missing or does not fit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UnmaskError(f"There is no file {path}.")
+    if format is not None and format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    format = format or guess_format(path)
+    if format not in FORMATS:
+        raise UnmaskError(f"{path} looks like {format}, which cannot hold pairs; if it is another, say which (format).")
+    given = {"text": text, "pair": pair, "label": label, "negative": negative}
+    header = not any(name is not None and name.isdigit() for name in given.values())
+    first = next(rows(path, format, header=header), None)
+    if first is None:
+        raise UnmaskError(f"{path} has no rows.")
+    columns = _columns(path, list(first[1]), given)
+    if "label" in columns:
+        return _labelled(dataset.read(path, **columns, format=format), names)
+    return _unlabelled(path, read_table(path, format, header=header), columns)
+
+
+def triplets(pairs: Dataset) -> Dataset:
+    """Triplets from pairs that are labelled with entailment, neutral and contradiction, in capitals or not.
+
+    Every hypothesis that a premise entails becomes a positive, once, and one that the premise contradicts its negative:
+    these are taken in turn, so that the same rows always give the same triplets. `notes` counts the rows that found no
+    partner. Raises UnmaskError where no premise has both.
+    """
+    premises: dict[str, dict[str, dict[str, Row]]] = {}
+    for row in pairs:
+        by_label = premises.setdefault(_plain(row.text), {})
+        by_label.setdefault(row.label.casefold(), {}).setdefault(_plain(row.pair or ""), row)
+    used = [pair for by_label in premises.values() for pair in _partners(by_label)]
+    if not used:
+        raise UnmaskError(
+            f"{pairs.path} has no text with both a pair labelled entailment and one labelled contradiction."
+        )
+    found = tuple(
+        Triplet(row.text, row.pair, id=row.id, place=row.place, negative=other.pair or "") for row, other in used
+    )
+    taken = {id(row) for partners in used for row in partners}
+    alone = Counter(row.label.casefold() for row in pairs if id(row) not in taken)
+    counts = ", ".join(f"{count:,} {label}" for label, count in sorted(alone.items()))
+    notes = (f"Rows that are in no triplet, as they have no partner: {counts}.",) if counts else ()
+    columns = {role: name for role, name in pairs.columns.items() if role != "label"}
+    return Dataset(pairs.path, found, {**columns, "kind": TRIPLETS}, (*pairs.notes, *notes))
+
+
+def _partners(by_label: Mapping[str, Mapping[str, Row]]) -> list[tuple[Row, Row]]:
+    """Each entailed row of a premise with a contradicted one; texts that are both go with none."""
+    entailed, contradicted = (by_label.get(name, {}) for name in ("entailment", "contradiction"))
+    negatives = [row for text, row in contradicted.items() if text not in entailed]
+    positives = [row for text, row in entailed.items() if text not in contradicted]
+    return [(row, negatives[i % len(negatives)]) for i, row in enumerate(positives)] if negatives else []
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+# ------------------------------------------------------------------------------------------------ columns
+
+
+def _columns(path: Path, names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
+    """Role -> column, from the names given and the usual ones."""
+    columns = {role: name for role, name in given.items() if name is not None}
+    for name in columns.values():
+        if name not in names:
+            raise unknown(f"column in {path}", name, names)
+    if ("text" in columns) != ("pair" in columns):
+        missing = "second text (pair)" if "text" in columns else "first text (text)"
+        raise UnmaskError(f"Say which column of {path} is the {missing}; it has: {', '.join(names[:30])}.")
+    if "text" not in columns:
+        columns = {**_usual(path, names, "label" not in columns), **columns}
+    if "negative" in columns and "label" in columns:
+        raise UnmaskError(f"Triplets have no labels; name the column of {path} with labels or that with negatives.")
+    label = column_of([name for name in names if name not in columns.values()], LABELS)
+    return columns if label is None or {"negative", "label"} & columns.keys() else {**columns, "label": label}
+
+
+def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
+    """The columns of texts that are known by name: three with negatives, else two."""
+    for known in (*(NEGATIVES if negatives else ()), *dataset.PAIRS, *MATCHES):
+        found = [column_of(names, [name]) for name in known]
+        if all(found):
+            return {role: name for role, name in zip(("text", "pair", "negative"), found, strict=False) if name}
+    raise UnmaskError(
+        f"{path} has no two columns of texts that are known by name; say which they are of: {', '.join(names[:30])}."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+
+def _labelled(found: Dataset, names: Sequence[str] | None) -> Dataset:
+    """Pairs with what their labels are: scores or names."""
+    undecided = ("-", "-1") if names is not None else ("-",)  # where the annotators of SNLI did not agree
+    kept = tuple(row for row in found if row.label not in undecided)
+    left = [row.place for row in found if row.label in undecided]
+    if not kept:
+        raise UnmaskError(f"The annotators of {found.path} agreed on no label: every one is '{found[0].label}'.")
+    if names is not None:
+        kept = tuple(_named(row, names) for row in kept)
+    numbers = sum(map(_is_number, kept))
+    pair = (found.columns["text"].lower(), found.columns["pair"].lower())
+    if numbers and pair == ("premise", "hypothesis") and {row.label for row in kept} <= {"-1", "0", "1", "2"}:
+        raise UnmaskError(
+            f"The labels of {found.path} are numbers that do not say what they stand for; give their names in order, "
+            'often ("entailment", "neutral", "contradiction").'
+        )
+    if 0 < numbers < len(kept):
+        dataset.scores(kept)  # raises, and names the first that is not a number
+    kind = SCORED if numbers else LABELLED
+    notes = (f"Left out without agreement on a label: {len(left):,} rows ({listed(left)}).",) if left else ()
+    return Dataset(found.path, kept, {"kind": kind, **found.columns}, (*found.notes, *notes))
+
+
+def _named(row: Row, names: Sequence[str]) -> Row:
+    if not row.label.isdecimal() or int(row.label) >= len(names):
+        raise UnmaskError(f"{row.place} has the label '{row.label}', but only 0 to {len(names) - 1} have names.")
+    return replace(row, label=names[int(row.label)])
+
+
+def _is_number(row: Row) -> bool:
+    try:
+        return math.isfinite(float(row.label))
+    except ValueError:
+        return False
+
+
+def _unlabelled(path: Path, table: Table, columns: Mapping[str, str]) -> Dataset:
+    """Triplets, or pairs that belong together."""
+    found = [_row(f"{path}:{number}", values, columns) for number, values in table.rows]
+    kept = tuple(row for row in found if _is_whole(row))
+    empty = [row.place for row in found if not _is_whole(row)]
+    if not kept:
+        raise UnmaskError(f"Every row of {path} has an empty text.")
+    notes = [f"Left out with an empty text: {len(empty):,} rows ({listed(empty)})."] if empty else []
+    if rest := [name for name in table.columns if name not in columns.values()]:
+        notes.append(f"Columns that are not used: {', '.join(rest[:30])}.")
+    kind = TRIPLETS if "negative" in columns else POSITIVES
+    return Dataset(path, kept, {"kind": kind, **columns}, tuple(notes))
+
+
+def _row(place: str, values: Mapping[str, Any], columns: Mapping[str, str]) -> Row:
+    texts: dict[str, str] = {}
+    for role, name in columns.items():
+        value = values.get(name)
+        if not isinstance(value, str):
+            kind = "missing" if value is None else f"a {type(value).__name__}"
+            raise UnmaskError(f"{place}: the column {name} must be text, not {kind}.")
+        texts[role] = value
+    if "negative" in texts:
+        return Triplet(texts["text"], texts["pair"], place=place, negative=texts["negative"])
+    return Row(texts["text"], texts["pair"], place=place)
+
+
+def _is_whole(row: Row) -> bool:
+    texts = [row.text, row.pair or "", *([row.negative] if isinstance(row, Triplet) else [])]
+    return all(text.strip() for text in texts)
