@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 
 FILES = 1_000
 EXACT = {"rel": 0, "abs": 1e-9}
-ENGLISH = "the The THE a an A-an theory cat Cat cats 1,000 U.S. U.S it's can't “cat” Straße İ naïve the-cat …"
+ENGLISH = "the The THE a an A-an theory cat Cat cats 1,000 U.S. U.S it's can't “cat” “the” Straße İ naïve the-cat …"
 KOREAN = "서울 서울은 '서울' 〈서울〉 (서울) 《한국》 <한국> ‘서울’ 한국의,"
 WORDS = [*f"{ENGLISH} {KOREAN} - ' \"".split(), "", "\t", "\u00a0", "\u3000", "the\u2009cat"]
 
@@ -186,6 +186,7 @@ def test_answers_are_scored_as_korquad_scores_them():
         ("The  Cat's-paw, a\tthing!", "catspaw thing", "the cat spaw a thing"),
         ("an theory of A", "theory of", "an theory of a"),
         ("“quoted” — dash", "“quoted” — dash", "“quoted” — dash"),
+        ("“the”", "“ ”", "“the”"),
         ("1,000.5", "10005", "10005"),
         ("a.n", "", "an"),
         ("《서울》은", "《서울》은", "서울 은"),
