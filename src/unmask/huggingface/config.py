@@ -75,7 +75,7 @@ def read_config(table: Table, values: Mapping[str, Any], folder: Path) -> Config
 
 # Heads that are one class in transformers, apart by `problem_type`; and those that it has no class for.
 _ONE_CLASS = {"regression": "classification", "multilabel": "classification"}
-_UNKNOWN_THERE = frozenset({"crf"})
+_UNKNOWN_THERE = frozenset({"crf", "pairs"})
 
 
 def config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
+from unmask.huggingface import sentence_transformers
 from unmask.huggingface.config import LABELLED, config_json, label_names, read_config, table_for, table_of
 from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model
@@ -65,12 +66,16 @@ def save(
     """Write a folder that `transformers` opens: config, weights, tokenizer, then a manifest of checksums.
 
     labels    class names of a classification or tagging head, in the order of its outputs
-    settings  plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`
+    settings  plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
+              of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept
 
     Raises UnmaskError, before anything is written, for a model that no table describes or another number of labels,
     and where the folder cannot be written.
     """
     folder = Path(folder)
+    sentences = sentence_transformers.files_of(model, settings or {})
+    if sentences:
+        model, settings = Model(model.config, model.embedding, model.stack, pooler=model.pooler), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     values = config_json(table_of(model.config), model, labels)
     if settings:
@@ -83,11 +88,14 @@ def save(
             raise OSError(str(error)) from error
         # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
         (folder / MANIFEST).unlink(missing_ok=True)
+        (folder / sentence_transformers.MODULES).unlink(missing_ok=True)
     write_text(folder / "config.json", config)
+    for name, content in sentences.items():
+        write_text(folder / name, content)
     if tokenizer is not None:
         tokenizer.save(folder, length=model.positions)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
-    write_manifest(folder, names)
+    write_manifest(folder, names + list(sentences))
 
 
 def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
@@ -134,8 +142,10 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
             f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
             "they do not belong together. Use the tokenizer that the model was trained with."
         )
-    settings = values.get("unmask_task") if heads is None else None
-    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings or {})
+    settings: Mapping[str, Any] = {}
+    if heads is None:
+        settings = sentence_transformers.read(folder, tokenizer) or values.get("unmask_task") or {}
+    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings)
 
 
 def export(model: Model) -> dict[str, Tensor]:

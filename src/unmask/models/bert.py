@@ -101,6 +101,8 @@ class Bert(Config):
             return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
         if name == "span":
             return Span(self.dim)
+        if name == "pairs":
+            return Classifier(3 * self.dim, outputs)  # of (u, v, |u - v|)
         pretraining = name in ("nsp", "sop")
         dropout = self.dropout if self.head_dropout is None else self.head_dropout
         return Classifier(self.dim, outputs, dropout=0.0 if pretraining else dropout)
@@ -234,6 +236,7 @@ HUGGINGFACE = Table(
         **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
         "tagging": (("heads.tagging.output", "classifier"),),
         "span": (("heads.span.output", "qa_outputs"),),
+        "pairs": (("heads.pairs.output", "pairs.output"),),
     },
     architectures=_architectures(
         "Bert",
@@ -271,6 +274,7 @@ ROBERTA = Table(
         "choice": (("heads.choice.output", "classifier"),),
         "tagging": (("heads.tagging.output", "classifier"),),
         "span": (("heads.span.output", "qa_outputs"),),
+        "pairs": (("heads.pairs.output", "pairs.output"),),
     },
     architectures=_architectures("Roberta"),
     copies={

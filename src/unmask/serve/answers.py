@@ -11,7 +11,8 @@ import numpy as np
 from unmask import metrics
 from unmask.data.rows import Choices, Row
 from unmask.serve.inputs import places_of
-from unmask.tasks import MultiLabel, MultipleChoice, QuestionAnswering, Regression, Tagging, Task
+from unmask.tasks import Embedding, MultiLabel, MultipleChoice, QuestionAnswering, Regression, Tagging, Task
+from unmask.tasks.embedding import cosines
 from unmask.tasks.question_answering import as_answer
 
 Answer = dict[str, Any]
@@ -28,6 +29,8 @@ def answer_of(task: Task, row: Row, found: Any) -> Answer:
         best = int(found[0].argmax())
         scores = [float(p) for p in found[0]]
         return {"choice": best, "text": row.choices[best], "probability": scores[best], "scores": scores}
+    if isinstance(task, Embedding):
+        return _embedded(found)
     if isinstance(task, Regression):
         return {"score": float(found[0, 0])}
     scores_by_label = {label: float(p) for label, p in zip(task.labels, found[0], strict=True)}
@@ -35,6 +38,14 @@ def answer_of(task: Task, row: Row, found: Any) -> Answer:
         return {"labels": [label for label, p in scores_by_label.items() if p > 0.5], "scores": scores_by_label}
     label = task.labels[int(found[0].argmax())]
     return {"label": label, "probability": scores_by_label[label], "scores": scores_by_label}
+
+
+def _embedded(vectors_KD: np.ndarray) -> Answer:
+    """The vector of a text; of several, how similar the first is to the others."""
+    if len(vectors_KD) == 1:
+        return {"embedding": vectors_KD[0].tolist()}
+    similar = cosines(vectors_KD[:1], vectors_KD[1:]).tolist()
+    return {"similarity": similar[0]} if len(similar) == 1 else {"similarities": similar}
 
 
 def _tagged(task: Tagging, row: Row, probabilities_WC: np.ndarray) -> Answer:

@@ -21,7 +21,7 @@ from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.serve.answers import Answer, answer_of
 from unmask.serve.inputs import Input, as_row, asked_in, from_line
-from unmask.tasks import ANSWERING, Task, by_length, evaluating, task_of
+from unmask.tasks import ANSWERING, Embedding, Task, by_length, evaluating, is_encoder, task_of
 from unmask.types import Example
 
 AT_ONCE = 64  # texts of a stream that are answered together
@@ -32,7 +32,7 @@ class Predictor:
 
     model   a folder, or one that `huggingface.load` opened
     top     answers to give for each hidden word
-    length  longest sequence, in tokens; None: as long as the model can take
+    length  longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take
 
     What it answers depends on the model's head:
 
@@ -45,6 +45,7 @@ class Predictor:
     span            {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score",
                     "probability"}]}, offsets in characters of the context; and "no_answer", its probability, where
                     the model may say so
+    embedding       {"embedding": [numbers]} for a text, {"similarity": cosine} for a pair, of a sentence encoder
     choice          {"choice": its number from 0, "text", "probability", "scores": [probability of each]}
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
     next sentence   {"follows": probability}, for a pair without a mask
@@ -61,14 +62,15 @@ class Predictor:
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
-        if heads & set(ANSWERING):
+        if heads & set(ANSWERING) or is_encoder(loaded.settings):
             self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not heads & {"mlm", "nsp", "sop"}:
             raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
         self._kind = "" if self.task is None else self.task.name
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         positions = self.model.positions or 512
-        self.length = min(length or positions, positions)
+        usual = self.task.length if isinstance(self.task, Embedding) else None
+        self.length = min(length or usual or positions, positions)
         self.top = min(top, self.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 SPANS = 3  # answers to a question that are shown
+NUMBERS = 4  # of a vector that are shown
 
 
 def render_answer(text: str, answer: Mapping[str, Any]) -> str:
@@ -22,11 +24,24 @@ def render_answer(text: str, answer: Mapping[str, Any]) -> str:
         return f"{answer['label']}  {answer['probability']:.3f}  {text}{cut}"
     if "score" in answer:
         return f"{answer['score']:.3f}  {text}{cut}"
+    if "embedding" in answer:
+        return f"{_vector(answer['embedding'])}  {text}{cut}"
+    if "similarity" in answer:
+        return f"{answer['similarity']:.3f}  {text}{cut}"
+    if "similarities" in answer:
+        return f"{'  '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}{cut}"
     if "follows" in answer:
         return f"follows  {answer['follows']:.3f}  {text}{cut}"
     if "words" in answer:
         return "\n".join(f"{word['word']}\t{word['tag']}\t{word['probability']:.3f}" for word in answer["words"]) + "\n"
     return _masks(text + cut, answer)
+
+
+def _vector(vector: Sequence[float]) -> str:
+    """The first numbers of a vector, how many there are, and its length."""
+    begin = " ".join(f"{x:+.4f}" for x in vector[:NUMBERS])
+    more = " …" if len(vector) > NUMBERS else ""
+    return f"[{begin}{more}] {len(vector)} numbers, norm {math.hypot(*vector):.3f}"
 
 
 def _spans(answer: Mapping[str, Any]) -> str:

@@ -10,14 +10,17 @@ from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.classification import Classification, MultiLabel, Regression
+from unmask.tasks.embedding import Embedding, metric_for
 from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.question_answering import QuestionAnswering
+from unmask.tasks.similarity import loss_for
 from unmask.tasks.tagging import Tagging
 from unmask.tasks.task import Encoded, Task, by_length, evaluating
 
 __all__ = [
     "ClassLoss",
     "Classification",
+    "Embedding",
     "Encoded",
     "MultiLabel",
     "MultipleChoice",
@@ -27,6 +30,9 @@ __all__ = [
     "Task",
     "by_length",
     "evaluating",
+    "is_encoder",
+    "loss_for",
+    "metric_for",
     "task_of",
 ]
 
@@ -39,6 +45,8 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
 
     Raises UnmaskError where it has no head for labelled rows, and for settings that are not those of its task.
     """
+    if is_encoder(settings):
+        return Embedding(**_settings(Embedding, settings))
     name = next((name for name in ANSWERING if name in model.heads), None)
     if name is None:
         heads = ", ".join(model.heads) or "none"
@@ -50,6 +58,11 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
     labels = tuple(labels) or tuple(f"LABEL_{i}" for i in range(outputs))
     kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel, "tagging": Tagging}
     return kinds[name](labels, **_settings(kinds[name], settings))  # type: ignore[call-arg]
+
+
+def is_encoder(settings: Any) -> bool:
+    """Whether what a folder remembers (`Loaded.settings`) is that of a sentence encoder, which has no head."""
+    return isinstance(settings, Mapping) and "pooling" in settings
 
 
 def _settings(kind: type[Task], given: Any) -> dict[str, Any]:
