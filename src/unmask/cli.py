@@ -14,7 +14,6 @@ from unmask.errors import UnmaskError, unknown
 
 if TYPE_CHECKING:
     from unmask.config import Config
-    from unmask.pretrain import Pretraining
 
 DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on your own text and hardware."
 
@@ -121,8 +120,26 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--heldout", type=float, default=0.02, help="share of documents kept for evaluation")
     _text_options(sub)
 
+    vocabulary = verbs.add_parser(
+        "vocabulary", help="See what a vocabulary makes of some text, or extend it."
+    ).add_subparsers(metavar="verb", required=True)
+    sub = verb("check", _vocabulary_check, "Report how a tokenizer tears the words of some text.", vocabulary)
+    sub.add_argument("--model", required=True, help="folder with a tokenizer")
+    sub.add_argument("--data", nargs="+", required=True, help="files or folders")
+    sub.add_argument("--reference", nargs="+", help="other text to compare with, such as general text")
+    sub.add_argument("--pieces", nargs="*", type=int, default=[100, 1000], help="say what so many new ones would bring")
+    _text_options(sub)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = verb("extend", _vocabulary_extend, "Add pieces, learned from some text, to a model's vocabulary.", vocabulary)
+    sub.add_argument("--model", required=True, help="model folder with a WordPiece vocabulary")
+    sub.add_argument("--data", nargs="+", required=True, help="files or folders of the domain")
+    sub.add_argument("--pieces", type=int, required=True, help="new pieces, at most")
+    sub.add_argument("--out", required=True, help="folder for the model with the larger vocabulary")
+    _text_options(sub)
+
     sub = verb("pretrain", _pretrain, "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.")
-    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`")
+    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
+    sub.add_argument("--from", dest="start", help="model folder to go on from, in place of fresh weights")
     sub.add_argument(
         "--corpus", nargs="+", default=[], help="folders that `unmask corpus build` wrote; several are mixed"
     )
@@ -222,7 +239,38 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
             progress=show,
         )
     print(built.summary())
-    print(f"Next: unmask pretrain bert-mini --corpus {options.out} --out runs/mine --minutes 30")
+    model = options.tokenizer and (Path(options.tokenizer) / "config.json").is_file()
+    run = f"--from {options.tokenizer}" if model else "bert-mini"
+    print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import adapt
+    from unmask.data import fertility
+    from unmask.data.tokenizer import Tokenizer
+
+    reference = _documents(options, options.reference) if options.reference else None
+    tokenizer = Tokenizer.load(options.model)
+    found = adapt.check(tokenizer, _documents(options, options.data), reference, pieces=options.pieces)
+    if options.json:
+        print(json.dumps({name: f.to_dict() for name, f in found.items()}, indent=2, ensure_ascii=False))
+    else:
+        print(fertility.render(found))
+
+
+def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import adapt
+
+    texts = _documents(options, options.data)
+    print(adapt.extend(options.model, texts, options.pieces, options.out).summary())
+    print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
+
+
+def _documents(options: argparse.Namespace, paths: Sequence[str]) -> Any:
+    """The texts of documents, as the options say how to read them."""
+    from unmask.data import text
+
+    return (document.text for document in text.documents(paths, per=options.per, column=options.column))
 
 
 def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -234,13 +282,14 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
+    from unmask.report import run_facts
 
-    if options.resume and options.out:
-        options.recipe, options.corpus, config = _resumed(options)
-    elif options.recipe is None:
-        raise UnmaskError(f"Say which run: one of {', '.join(recipes.names())}.")
-    else:
-        config = recipes.find(options.recipe)
+    start = options.start or overrides.pop("start", None)
+    facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    if options.resume and options.out and not (facts or options.recipe or start):
+        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
+    options.recipe, config = recipes.choose(options.recipe, start, facts)
+    options.corpus = options.corpus or facts.get("corpora", [])
     # One of the two says how long: the one given here replaces the recipe's.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
@@ -272,19 +321,6 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(run.summary(result))
         if result.stopped is not None:
             print(f"Go on with: unmask pretrain --out {options.out} --resume")
-
-
-def _resumed(options: argparse.Namespace) -> tuple[str, list[str], Pretraining]:
-    """Recipe, corpora and config of the run in --out, as it saved them; the arguments count only where it has none."""
-    from unmask import recipes
-    from unmask.report import run_facts
-
-    facts = run_facts(Path(options.out))
-    recipe = options.recipe or facts.get("recipe")
-    if recipe is None:
-        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
-    config = recipes.find(recipe)
-    return recipe, options.corpus or facts.get("corpora", []), config.replace(**facts.get("config", {}))
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:

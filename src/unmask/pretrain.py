@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_values
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from torch import nn
 
 from unmask import huggingface, samples
+from unmask.adapt import Origin
 from unmask.config import Config
 from unmask.data.corpus import Corpus
 from unmask.data.stream import Stream, fixed
@@ -24,6 +25,7 @@ from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.objectives import Joint, MaskedLM, NextSentence, Objective, SentenceOrder
 from unmask.train import distributed
+from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
 from unmask.types import Batch
 
@@ -33,14 +35,15 @@ class Objectives(Config):
     """What is learned.
 
     masked       guess hidden words (MLM)
-    sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences
+    sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences;
+                 "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
     short        share of the sequences, or pairs, that aim at a random shorter length
     """
 
     masked: bool = True
-    sentences: Literal["next", "order", "none"] = "next"
+    sentences: Literal["next", "order", "none", "auto"] = "next"
     rate: float = 0.15
     whole_words: bool = False
     short: float = 0.1
@@ -97,7 +100,8 @@ class Rows(Config):
 class Pretraining(Config):
     """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
 
-    start  a model folder to go on from (its vocabulary and size count), or None for a fresh model
+    start  a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to that);
+           None for fresh weights
     """
 
     model: Bert = field(default_factory=Bert)
@@ -105,6 +109,13 @@ class Pretraining(Config):
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
     start: str | None = None
+
+    def starting_from(self, folder: Path | str) -> Self:
+        """The same run from the weights, and with the sizes and the dropout, of a model folder."""
+        model = huggingface.load(folder).model.config
+        if not isinstance(model, Bert):
+            raise UnmaskError(f"Pre-training goes on from a model of the BERT family, which {folder} is not.")
+        return with_values(self, model=model, start=str(folder))
 
 
 class Pretrain:
@@ -131,13 +142,16 @@ class Pretrain:
             raise UnmaskError("Say on which corpus to pre-train.")
         self.corpora = [Corpus(folder) for folder in corpora]
         self.tokenizer = self.corpora[0].tokenizer
+        self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
+        config = _settled(config, self.corpora, self.origin)
         if config.objectives.sentences == "next" and sum(c.split("train").documents for c in self.corpora) < 2:
             raise UnmaskError(
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
         self.objective = config.objectives.build(self.tokenizer)
-        self.config, self.model = _resolve(config, self.tokenizer, self.objective)
+        self.config = config
+        self.model, notice = self._build()
         self.tokens = self.config.rows.tokens or self.config.model.length
         self.micro_batch = _micro_batch(self.config.rows)
         self.heldout = self._heldout()
@@ -153,6 +167,15 @@ class Pretrain:
             display=display,
             resume=resume,
         )
+        if notice:
+            self.trainer.display.note(notice)
+
+    def _build(self) -> tuple[Model, str]:
+        """The model to train, and what is to be said of its heads."""
+        config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
+        if self.origin is None:
+            return config.build(heads, seed=seed), ""
+        return self.origin.build(config, heads, seed)
 
     def plan(self) -> dict[str, Any]:
         """What the run would take, measured on a few steps that leave no trace."""
@@ -172,12 +195,19 @@ class Pretrain:
         loss, baseline = result.heldout.get("loss/mlm"), self.baseline.get("loss/mlm")
         if loss is not None and baseline is not None:
             right, most_frequent = result.heldout["mlm/correct"], self.baseline["mlm/correct"]
+            before = self._at_start()
+            start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if before else ""
             lines.append(
-                f"Held-out masked words: {right:.1%} right, loss {loss:.2f} (word frequencies alone: "
+                f"Held-out masked words: {right:.1%} right, loss {loss:.2f} ({start}word frequencies alone: "
                 f"{most_frequent:.1%}, {baseline:.2f})."
             )
         stuck = plateau(result.heldout, self.baseline)
         return "\n".join(lines + ([stuck] if stuck else []))
+
+    def _at_start(self) -> dict[str, Any]:
+        """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
+        rows = [] if self.origin is None else read_metrics(self.out / "metrics.jsonl", "heldout")
+        return rows[0] if rows and rows[0]["step"] == 0 and "loss/mlm" in rows[0] else {}
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
@@ -190,6 +220,8 @@ class Pretrain:
             "tokens_per_step": self.tokens * self.config.rows.batch,
             "baseline": self.baseline,
         }
+        if self.origin is not None:
+            facts["origin"] = dict(self.origin.facts)
         write_text(folder / "run.json", json.dumps(facts, indent=2) + "\n")
 
     # -- data
@@ -290,21 +322,17 @@ class Pretrain:
         return {"loss/mlm": float(-log_p[targets].mean()), "mlm/correct": float((targets == counts.argmax()).mean())}
 
 
-def _resolve(config: Pretraining, tokenizer: Tokenizer, objective: Objective) -> tuple[Pretraining, Model]:
-    """The config with everything that the corpus and the start decide, and the model that it describes."""
-    if config.start is not None:
-        loaded = huggingface.load(config.start, heads=objective.heads, seed=config.training.seed)
-        if loaded.tokenizer is None or loaded.tokenizer.fingerprint != tokenizer.fingerprint:
-            raise UnmaskError(
-                f"The corpus was not built with the tokenizer of {config.start}. "
-                f"Build it again with: unmask corpus build --tokenizer {config.start} ..."
-            )
-        model = loaded.model
-        assert isinstance(model.config, Bert)
-        config = with_values(config, model=model.config)
+def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
+    """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
+    sentences = config.objectives.sentences
+    if origin is not None:
+        origin.check(corpora)
+        config = with_values(config, model=origin.settle(config.model))
+        config = config.replace(objectives={"sentences": origin.sentences if sentences == "auto" else sentences})
     else:
+        tokenizer = corpora[0].tokenizer
         config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
-        model = config.model.build(objective.heads, seed=config.training.seed)
+        config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
     tokens = config.rows.tokens or config.model.length
     if tokens > config.model.length:
         raise UnmaskError(
@@ -316,7 +344,7 @@ def _resolve(config: Pretraining, tokenizer: Tokenizer, objective: Objective) ->
         raise UnmaskError(f"Rows begin with {first} tokens, which must be at least 8 and divide {tokens} evenly.")
     if tokens < 8:
         raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
-    return config, model
+    return config
 
 
 def _micro_batch(rows: Rows) -> int:

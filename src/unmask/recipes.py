@@ -7,10 +7,10 @@ The command line looks names up here (`bert-mini` is `bert_mini`) and overrides 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
-from unmask.errors import unknown
+from unmask.errors import UnmaskError, unknown
 from unmask.models.bert import SIZES, Bert
 from unmask.pretrain import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
@@ -50,6 +50,23 @@ def bert_base() -> Pretraining:
 def bert_large() -> Pretraining:
     """24 layers of 1,024 (340 M parameters), batch 256, learning rate 1e-4: as published."""
     return _published("large")
+
+
+def continued() -> Pretraining:
+    """Go on from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
+
+    A second phase of pre-training on the text of a domain, or of the task itself (Gururangan et al. 2020): rows as
+    long as the model takes, and a rate far below that of fresh weights, which would undo what they know.
+    """
+    return Pretraining(
+        objectives=Objectives(sentences="auto"),
+        rows=Rows(batch=32, micro_batch=8, heldout=64),
+        training=Training(
+            minutes=30.0,
+            optimizer=Optimizer(lr=5e-5),
+            schedule=Schedule(warmup=0.06),
+        ),
+    )
 
 
 def _small(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
@@ -93,7 +110,7 @@ def _published(size: str) -> Pretraining:
 def names() -> dict[str, str]:
     """Recipe name -> its first line of documentation."""
     return {
-        name.replace("_", "-"): inspect.getdoc(function) or ""
+        name.replace("_", "-"): (inspect.getdoc(function) or "").split("\n", 1)[0]
         for name, function in globals().items()
         if inspect.isfunction(function)
         and function.__module__ == __name__
@@ -108,3 +125,30 @@ def find(name: str) -> Pretraining:
         raise unknown("recipe", name, names())
     function: Callable[[], Pretraining] = globals()[name.replace("-", "_")]
     return function()
+
+
+def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | None = None) -> tuple[str, Pretraining]:
+    """Recipe and config of a run: as it was saved where it is resumed, else the recipe, from `start` where given.
+
+    start  model folder to go on from; it needs no recipe
+    run    run.json of the run that is resumed; empty or None for a new one
+
+    Raises UnmaskError where nothing says which run is meant, and where the two disagree on the start.
+    """
+    facts = dict(run or {})
+    recipe = name or facts.get("recipe") or ("continued" if start or facts.get("origin") else None)
+    if recipe is None:
+        raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
+    config = find(recipe)
+    if "config" in facts:
+        config = config.replace(**facts["config"])
+        if start is not None and start != config.start:
+            raise UnmaskError(
+                f"This run started from {config.start or 'fresh weights'}, not {start}: leave --from out."
+            )
+        return recipe, config
+    if start is not None:
+        return recipe, config.starting_from(start)
+    if recipe == "continued":
+        raise UnmaskError("The recipe 'continued' goes on from a model: say from which, with --from FOLDER.")
+    return recipe, config

@@ -21,7 +21,7 @@ LINES, ARGUMENTS = 400, 10
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "config", "files"}
-WIRING = {"recipes", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
+WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"finetune", "fit", "evaluation", "finetune_report"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}

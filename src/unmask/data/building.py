@@ -188,7 +188,8 @@ class Encode:
     def __call__(self, batch: list[tuple[str, str, str]]) -> Encoded:
         texts, splits, sources = map(list, zip(*batch, strict=True))
         split = [sentences(text) for text in texts]
-        ids = self.tokenizer.ids([sentence for document in split for sentence in document])
+        space = self.tokenizer.separator
+        ids = self.tokenizer.ids([space * (i > 0) + s for document in split for i, s in enumerate(document)])
         lengths = np.array([len(x) for x in ids], np.int64)
         owner = np.repeat(np.arange(len(texts)), [len(document) for document in split])
         tokens = np.concatenate(ids) if ids else np.empty(0, np.int32)

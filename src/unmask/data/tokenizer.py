@@ -221,6 +221,12 @@ class Tokenizer:
         flags = [flag and i not in self.specials for i, flag in enumerate(flags)]
         return np.array(flags, dtype=bool)
 
+    @property
+    def separator(self) -> str:
+        """What stands before a text that is encoded by itself but follows another: a space where the vocabulary marks
+        a word by the space before it (byte-level BPE), else nothing."""
+        return " " if self._spaced else ""
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the vocabulary, merges, normaliser, pre-tokenizer and special tokens."""
