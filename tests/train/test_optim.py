@@ -14,7 +14,7 @@ from train_toy import Tiny
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from unmask.errors import UnmaskError
-from unmask.train.optim import Optimizer, Schedule, gradient_norm, parameter_groups, update
+from unmask.train.optim import Optimizer, Schedule, gradient_norm, parameter_groups, set_rate, update
 
 
 def test_biases_and_normalisation_do_not_decay() -> None:
@@ -36,6 +36,85 @@ def test_shared_parameters_are_there_once_and_frozen_ones_not_at_all() -> None:
     assert len(found) == len(set(found))
     assert id(model.output.weight) in found
     assert id(model.pair.weight) not in found
+
+
+def test_without_factors_the_groups_and_rates_are_the_plain_ones() -> None:
+    model, one = Tiny(), Optimizer(lr=3e-3)
+    plain, same = one.build(model), one.build(model, scale=lambda name: 1.0)
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim == 1]
+    for optimizer in (plain, same):
+        set_rate(optimizer, 1 / 3)
+        assert [group["lr"] for group in optimizer.param_groups] == [1 / 3, 1 / 3]  # the same bits
+        found = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
+        assert found == [[id(p) for p in matrices], [id(p) for p in vectors]]
+
+
+def test_every_parameter_gets_its_factor_once() -> None:
+    model = Tiny()
+    factors = {name: 0.5 ** (i % 4) for i, (name, _) in enumerate(model.named_parameters())}
+    groups = parameter_groups(model, 0.01, factors.__getitem__)
+    names = {id(p): name for name, p in model.named_parameters()}
+    found = {names[id(p)]: group["scale"] for group in groups for p in group["params"]}
+    assert found == factors
+    assert sum(len(group["params"]) for group in groups) == len(factors)
+    assert all((p.ndim > 1) == (group["weight_decay"] > 0) for group in groups for p in group["params"])
+    optimizer = Optimizer(lr=0.2).build(model, scale=factors.__getitem__)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.2, 0.1, 0.05, 0.025}
+    set_rate(optimizer, 0.4)
+    assert all(group["lr"] == 0.4 * group["scale"] for group in optimizer.param_groups)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_factor_is_a_learning_rate_of_its_own(fused: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
+    reference = copy.deepcopy(model)
+    scale = {"0.weight": 0.1, "0.bias": 0.1, "1.weight": 1.0, "1.bias": 1.0}.__getitem__
+    ours = Optimizer(weight_decay=0.1, clip=None).build(model, scale=scale, fused=fused)
+    groups = [
+        {"params": [p], "lr": 1e-2 * scale(name), "weight_decay": 0.1 if p.ndim > 1 else 0.0}
+        for name, p in reference.named_parameters()
+    ]
+    theirs = torch.optim.AdamW(groups, eps=1e-6, foreach=False)
+    for _ in range(4):
+        x = torch.randn(4, 5)
+        for m in (model, reference):
+            m.zero_grad()
+            m(x).square().sum().backward()
+        set_rate(ours, 1e-2)
+        update(ours, gradient_norm(model.parameters()), None, torch.zeros(()))
+        theirs.step()
+    for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_frozen_later_stands_still_and_does_not_count_for_clipping(fused: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
+    optimizer = Optimizer(lr=0.1, weight_decay=0.5, clip=0.01).build(model, fused=fused)
+    model[0].requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        model(torch.ones(2, 5)).square().sum().backward()
+        norm = gradient_norm(model.parameters())
+        trained = [p.grad for p in model.parameters() if p.requires_grad]
+        torch.testing.assert_close(norm, torch.cat([g.flatten() for g in trained]).norm())
+        update(optimizer, norm, 0.01, torch.zeros(()))
+
+    step()
+    assert torch.equal(model[0].weight, before["0.weight"]), "not even the decay moves it"
+    assert torch.equal(model[0].bias, before["0.bias"])
+    assert not torch.equal(model[1].weight, before["1.weight"])
+    assert not any(optimizer.state.get(p) for p in model[0].parameters())
+    model[0].requires_grad_(True)
+    step()
+    assert not torch.equal(model[0].weight, before["0.weight"])
+    assert optimizer.state[model[0].weight]["step"] == 1, "its bias correction begins where it is thawed"
+    assert optimizer.state[model[1].weight]["step"] == 2
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -130,5 +209,9 @@ def test_bad_values_are_one_sentence() -> None:
         Optimizer(lr=0.0).build(model)
     with pytest.raises(UnmaskError, match="clipping norm must be above 0"):
         Optimizer(clip=0.0).build(model)
+    with pytest.raises(UnmaskError, match=r"factor on the learning rate of 'weight' must be above 0, not 0\.0"):
+        Optimizer().build(model, scale=lambda name: 0.0)
+    with pytest.raises(UnmaskError, match="must be above 0, not nan"):
+        Optimizer().build(model, scale=lambda name: float("nan"))
     with pytest.raises(UnmaskError, match="no trainable parameter"):
         Optimizer().build(model.requires_grad_(False))

@@ -22,6 +22,11 @@ JOBS = [
     "sharded:2:full:-1:resume",  # … and goes on
     "fewer:2:none:6:no",
     "fewer:1:none:-1:resume",
+    "thaw-one:1:none:-1:no",
+    "thaw-two:2:none:6:no",
+    "thaw-two:2:none:-1:resume",
+    "thaw-sharded:2:full:6:no",
+    "thaw-sharded:2:full:-1:resume",
 ]
 
 
@@ -41,16 +46,24 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in found]
 
 
-@pytest.mark.parametrize("name", ["two", "four", "sharded", "fewer"])
+MANY = ["two", "four", "sharded", "fewer", "thaw-two", "thaw-sharded"]
+
+
+def alone(name: str) -> str:
+    """The job that does the same in one process."""
+    return "thaw-one" if name.startswith("thaw") else "one"
+
+
+@pytest.mark.parametrize("name", MANY)
 def test_the_trace_does_not_depend_on_the_processes(folder: Path, name: str) -> None:
-    reference, found = rows(folder, "one"), rows(folder, name)
+    reference, found = rows(folder, alone(name)), rows(folder, name)
     assert [row["step"] for row in reference] == [0, 2, 3, 4, 6, 6, 8, 9, 10, 12, 12]
     assert_close_rows(reference, found)
 
 
-@pytest.mark.parametrize("name", ["two", "four", "sharded", "fewer"])
+@pytest.mark.parametrize("name", MANY)
 def test_the_checkpoints_hold_the_same_whole_weights(folder: Path, name: str) -> None:
-    reference, found = (checkpoint.latest(folder / n / "checkpoints") for n in ("one", name))
+    reference, found = (checkpoint.latest(folder / n / "checkpoints") for n in (alone(name), name))
     assert reference is not None
     assert found is not None
     own = found.tensors()

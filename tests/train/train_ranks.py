@@ -1,6 +1,7 @@
 """Runs the toy training on several processes at once; prints nothing, writes what each did into the given folder.
 
-Arguments: folder, then any number of NAME:RANKS:SHARDING:STEPS:RESUME jobs, run one after the other.
+Arguments: folder, then any number of NAME:RANKS:SHARDING:STEPS:RESUME jobs, run one after the other. A job whose name
+begins with "thaw" has parts frozen at first, at several learning rates.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 import torch._dynamo  # what DDP and FSDP import is imported once, before the processes part
 import torch.distributed.fsdp
 import torch.distributed.tensor
-from train_toy import TRAINING, Guess, Rows, Tiny
+from train_toy import TRAINING, Guess, Rows, Thaw, Tiny
 
 from unmask.train import distributed
 from unmask.train.trainer import Trainer
@@ -44,7 +45,9 @@ def run(folder: Path, name: str, rank: int, ranks: int, sharding: str, stop: int
         (path / "weights.json").write_text(json.dumps(weights))
 
     data = Rows(micro=1 if ranks == 4 else 2, rank=rank, ranks=ranks)
-    trainer = Trainer(model, Guess(), data, config, folder / name, evaluate=evaluate, save=save, resume=resume)
+    tuning = Thaw(model) if name.startswith("thaw") else None
+    more = {"evaluate": evaluate, "save": save, "tuning": tuning, "resume": resume}
+    trainer = Trainer(model, Guess(), data, config, folder / name, **more)
     trainer.train()
     distributed.finish()
 

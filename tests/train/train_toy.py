@@ -57,6 +57,20 @@ class Guess:
         return found
 
 
+class Thaw:
+    """Half the rate below the heads; the blocks stand still for the first third of a run, the embedding for two."""
+
+    def __init__(self, model: Tiny) -> None:
+        self.model = model
+
+    def scale(self, name: str) -> float:
+        return 0.5 if name.startswith(("blocks", "embedding")) else 1.0
+
+    def on_step(self, step: int, total: int) -> None:
+        self.model.blocks.requires_grad_(3 * step >= total)
+        self.model.embedding.requires_grad_(3 * step >= 2 * total)
+
+
 class Rows:
     """Endless ragged batches, each a pure function of its step; the ranks share its rows. `poison`: steps gone bad."""
 

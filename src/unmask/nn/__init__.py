@@ -4,6 +4,7 @@ from unmask.nn.attention import Attention, AttentionMap, Bias, Mask, record_atte
 from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
 from unmask.nn.embedding import Embedding, Segment, Token
 from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span
+from unmask.nn.lora import LoRALinear
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, T5Bias, TransformerXL
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "GatedFeedForward",
     "LanguageModelHead",
     "Learned",
+    "LoRALinear",
     "Mask",
     "Pooler",
     "Position",

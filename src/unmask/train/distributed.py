@@ -178,6 +178,17 @@ def whole(module: nn.Module) -> Iterator[None]:
             part.set_reshard_after_forward(part is not module)
 
 
+def at_rest(module: nn.Module) -> None:
+    """Split a sharded module again where a forward pass left it gathered; a no-op for the others.
+
+    Only then are the parameters that it shows the ones that the optimizer holds: what is set on the gathered ones,
+    such as whether they require a gradient, is overwritten by the next forward.
+    """
+    for part in module.modules():
+        if hasattr(part, "reshard"):
+            part.reshard()  # type: ignore[operator]
+
+
 def whole_tensor(x: Tensor) -> Tensor:
     """A sharded tensor in full, on every process; others as they are."""
     from torch.distributed.tensor import DTensor

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from unmask.errors import UnmaskError
 from unmask.train import distributed
 from unmask.train.metrics import Meter
-from unmask.train.optim import Optimizer, gradient_norm, update
+from unmask.train.optim import Optimizer, Scale, gradient_norm, set_rate, update
 from unmask.types import Batch, Loss
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Engine:
         objective: Minimised,
         optimizer: Optimizer,
         *,
+        scale: Scale | None = None,
         device: torch.device,
         precision: str = "auto",
         sharding: str = "none",
@@ -86,7 +87,13 @@ class Engine:
             model.compile()
         self.losses = Losses(model, objective)
         self.module = distributed.wrap(self.losses, sharding)
-        self.optimizer = optimizer.build(model, fused=None if sharding == "none" else False)
+        self.optimizer = optimizer.build(model, scale=scale, fused=None if sharding == "none" else False)
+
+    def in_full(self, function: Callable[[], T]) -> T:
+        """What `function` returns when every rank sees all parameters in full."""
+        found = self.losses.in_full(function)
+        distributed.at_rest(self.module)
+        return found
 
     def autocast(self) -> torch.autocast:
         """The context that every forward of this run is computed in."""
@@ -115,8 +122,7 @@ class Engine:
                 sums[name] = sums[name] + value if name in sums else value
         norm = gradient_norm(self.model.parameters())
         skip = 1 - torch.isfinite(norm + distributed.sum_over_ranks(loss)).float()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        set_rate(self.optimizer, lr)
         update(self.optimizer, norm, self.config.clip, skip)
         self.optimizer.zero_grad(set_to_none=True)
         known = {"steps": 1, **{f"count/{name}": totals[name] for name in scales}}

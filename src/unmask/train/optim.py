@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.train import distributed
+
+Scale = Callable[[str], float]
+"""Name of a parameter -> factor on its learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +34,26 @@ class Optimizer(Config):
     weight_decay: float = 0.01
     clip: float | None = 1.0
 
-    def build(self, model: nn.Module, *, fused: bool | None = None) -> torch.optim.AdamW:
+    def build(self, model: nn.Module, *, scale: Scale | None = None, fused: bool | None = None) -> torch.optim.AdamW:
         """AdamW over the trainable parameters of `model`, each once however often it is shared.
 
-        `fused` None: one kernel for the whole update wherever every parameter's device has one.
+        scale  name of a parameter -> factor on its learning rate; None: the same rate for all
+        fused  None: one kernel for the whole update wherever every parameter's device has one
+
+        A parameter that is frozen later has no gradient, so nothing moves it: neither a moment nor the decay.
         """
         if not self.lr > 0:
             raise UnmaskError(f"The learning rate must be above 0, not {self.lr}.")
         if self.clip is not None and not self.clip > 0:
             raise UnmaskError(f"The clipping norm must be above 0, or none to switch it off, not {self.clip}.")
-        groups = parameter_groups(model, self.weight_decay)
+        groups = parameter_groups(model, self.weight_decay, scale)
         if not groups:
             raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
         if fused is None:
             fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for g in groups for p in g["params"])
-        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+        set_rate(optimizer, self.lr)
+        return optimizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +83,41 @@ class Schedule(Config):
         return self.floor + (1 - self.floor) * left
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Two groups of trainable parameters: matrices and embeddings with decay; biases and normalisation weights
-    (one dimension) without, as in BERT's `AdamWeightDecayOptimizer`."""
-    parameters = [p for p in model.parameters() if p.requires_grad]  # .parameters() yields a shared one once
-    decayed = {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay}
-    plain = {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}
-    return [group for group in (decayed, plain) if group["params"]]
+class Tuning(Protocol):
+    """What of the model is trained, how fast, and when: both answers depend on their arguments alone."""
+
+    def scale(self, name: str) -> float:
+        """Factor on the learning rate of a parameter."""
+        ...
+
+    def on_step(self, step: int, total: int) -> None:
+        """Called before the update number `step` (from 0) of `total`: the moment to freeze and to thaw."""
+        ...
+
+
+def parameter_groups(model: nn.Module, weight_decay: float, scale: Scale | None = None) -> list[dict]:
+    """Trainable parameters by weight decay and `scale`: matrices and embeddings decay, biases and normalisation
+    weights (one dimension) do not, as in BERT's `AdamWeightDecayOptimizer`.
+
+    Raises UnmaskError for a factor that is not above 0.
+    """
+    groups: dict[tuple[bool, float], dict] = {}
+    for name, p in model.named_parameters():  # names a shared one once
+        if not p.requires_grad:
+            continue
+        factor = 1.0 if scale is None else float(scale(name))
+        if not 0 < factor < math.inf:
+            raise UnmaskError(f"The factor on the learning rate of '{name}' must be above 0, not {factor}.")
+        decay = p.ndim > 1
+        new = {"params": [], "weight_decay": weight_decay if decay else 0.0, "scale": factor}
+        groups.setdefault((decay, factor), new)["params"].append(p)
+    return [groups[key] for key in sorted(groups, reverse=True)]
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every group its share of the learning rate of this step."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["scale"]
 
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:

@@ -20,7 +20,7 @@ from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps
 from unmask.train.engine import Engine, Minimised
 from unmask.train.interrupt import Interrupt
 from unmask.train.metrics import Clock, Meter, Writer
-from unmask.train.optim import Optimizer, Schedule
+from unmask.train.optim import Optimizer, Schedule, Tuning
 from unmask.types import Batch
 
 MOST_SKIPPED = 20  # steps in a row without a finite loss and gradient, after which a run is given up
@@ -105,6 +105,8 @@ class Trainer:
     evaluate  (model, step) -> numbers by name; called on every rank in eval mode without gradients; rank 0's count
     save      writes the model's own files into a folder; they become part of every checkpoint. With sharding, the
               parameters that it sees are whole, while `state_dict` is not
+    tuning    which parameters move; None: all that require a gradient, at one rate. What it freezes in a later step
+              must require a gradient now, so that the optimizer knows of it
     resume    go on from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
 
     Nothing is written before `train`.
@@ -121,6 +123,7 @@ class Trainer:
         evaluate: Callable[[nn.Module, int], dict[str, float]] | None = None,
         save: Callable[[Path], None] | None = None,
         display: Display | None = None,
+        tuning: Tuning | None = None,
         resume: bool = False,
     ) -> None:
         if config.steps is None and config.minutes is None:
@@ -128,13 +131,14 @@ class Trainer:
         if (config.steps is not None and config.steps < 1) or (config.minutes is not None and config.minutes <= 0):
             raise UnmaskError("The number of steps and of minutes must be above 0.")
         self.model, self.data, self.config, self.out = model, data, config, Path(out)
-        self.evaluate, self.save, self.resume = evaluate, save, resume
+        self.evaluate, self.save, self.tuning, self.resume = evaluate, save, tuning, resume
         self.device = distributed.init(config.device)
         self.display: Display = display if display is not None and distributed.is_main() else Silent()
         self.engine = Engine(
             model,
             objective,
             config.optimizer,
+            scale=None if tuning is None else tuning.scale,
             device=self.device,
             precision=config.precision,
             sharding=config.sharding,
@@ -288,6 +292,8 @@ class Trainer:
         except StopIteration:
             raise UnmaskError(f"The data ended at step {self.step} of {self.total}.") from None
         totals, tokens, signals = self._totals(micro, interrupt.name is not None)
+        if self.tuning is not None:
+            self.tuning.on_step(self.step, self.total)
         self.engine.step(micro, totals, self._lr(self.step), self.meter)
         self.step, self.position = self.step + 1, position
         self.clock.tokens += tokens
@@ -334,7 +340,7 @@ class Trainer:
         self.model.eval()
         evaluate = partial(self.evaluate, self.model, self.step)
         with torch.no_grad(), self.engine.autocast():
-            self.heldout = dict(self.engine.losses.in_full(evaluate))
+            self.heldout = dict(self.engine.in_full(evaluate))
         self.model.train(training)
         checkpoint.restore_random_state(random, self.device)
         if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
@@ -364,7 +370,7 @@ class Trainer:
             tensors.update({f"random.{rank}.{kind}": part for rank, part in enumerate(distributed.gather(x))})
         folder, keep = self.out / "checkpoints", self.config.keep
         write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
-        self.engine.losses.in_full(write if distributed.is_main() else lambda: None)
+        self.engine.in_full(write if distributed.is_main() else lambda: None)
         distributed.barrier()
         self._saved = self.step
 

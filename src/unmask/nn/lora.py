@@ -1,0 +1,110 @@
+"""LoRA: a linear map that keeps its weights and learns what they lack at low rank (Hu et al., 2021).
+
+Shapes: I features in, O features out, R rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError, unknown
+
+
+class LoRALinear(nn.Linear):
+    """W x + b + alpha / rank * B A dropout(x) (Hu et al. 2021, equation 3), W and b frozen.
+
+    base       the linear map whose parameters are taken over, as they are and under the names they had
+    rank       R, of what is learned: R * (I + O) numbers in place of I * O
+    alpha      strength of it, so that another rank needs no other learning rate
+    dropout    rate on the features that go into A, while training
+    generator  of the first values of A, by default one with the seed 0; B starts at 0, so that the map is `base`
+
+    `A` [R, I] begins as in the authors' code and in `peft`: uniform in ± 1 / sqrt(I).
+    """
+
+    def __init__(
+        self,
+        base: nn.Linear,
+        rank: int,
+        *,
+        alpha: float = 8.0,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        if rank < 1:
+            raise UnmaskError(f"The rank of an adapter must be 1 or more, not {rank}.")
+        super().__init__(base.in_features, base.out_features, base.bias is not None, device="meta")
+        self.weight, self.bias = base.weight.requires_grad_(False), base.bias
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+        self.rank, self.alpha = rank, alpha
+        self.dropout = nn.Dropout(dropout)
+        a_RI = torch.empty(rank, base.in_features)
+        generator = torch.Generator().manual_seed(0) if generator is None else generator
+        nn.init.kaiming_uniform_(a_RI, a=math.sqrt(5), generator=generator)
+        self.A = nn.Parameter(a_RI.to(base.weight))
+        self.B = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
+        self.train(base.training)
+
+    @property
+    def scaling(self) -> float:
+        """alpha / rank."""
+        return self.alpha / self.rank
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., I] -> [..., O]."""
+        return super().forward(x) + self.scaling * F.linear(F.linear(self.dropout(x), self.A), self.B)
+
+    def merge(self) -> nn.Linear:
+        """A plain linear map that answers the same, without dropout; this one stays as it is."""
+        merged = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
+        with torch.no_grad():
+            merged.weight = nn.Parameter(self.weight + self.scaling * self.B @ self.A)
+            if self.bias is not None:
+                merged.bias = nn.Parameter(self.bias.clone())
+        return merged.train(self.training)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rank={self.rank}, alpha={self.alpha:g}"
+
+
+def adapters(module: nn.Module) -> dict[str, LoRALinear]:
+    """Name -> every adapted linear map of a module."""
+    return {name: part for name, part in module.named_modules() if isinstance(part, LoRALinear)}
+
+
+def adapt(
+    module: nn.Module,
+    target: Collection[str],
+    *,
+    rank: int,
+    alpha: float = 8.0,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> None:
+    """Adapt, in place, every linear map of `module` that bears one of the names in `target`, e.g. query and value.
+
+    Raises UnmaskError for a name that no linear map bears, and where a map is adapted already.
+    """
+    linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+    known = {name.rpartition(".")[2] for name in linear}
+    for name in target:
+        if name not in known:
+            raise unknown("linear layer to adapt,", name, known)
+    if adapters(module):
+        raise UnmaskError("The model has adapters already; merge them before it gets new ones.")
+    for name, part in linear.items():
+        if name.rpartition(".")[2] in target:
+            adapted = LoRALinear(part, rank, alpha=alpha, dropout=dropout, generator=generator)
+            module.set_submodule(name, adapted)
+
+
+def merge(module: nn.Module) -> None:
+    """Put a plain linear map, with the adapter in its weights, in the place of every adapted one of `module`."""
+    for name, part in adapters(module).items():
+        module.set_submodule(name, part.merge())
