@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,13 +11,11 @@ import numpy as np
 
 from unmask.data.dataset import PAIRS, TEXTS
 from unmask.data.rows import Choices, Question, Row
+from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 
 Input = str | Sequence[str] | Mapping[str, Any]
 """A text, a pair of texts, a list of words, or an object: as_row says which of its keys count."""
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-_JOINED = frozenset({"Mn", "Mc", "Me", "Cf"})  # accents, vowel signs, joiners: parts of what stands before them
 
 _OBJECTS = {
     "tagging": "an object with words, or with text",
@@ -80,20 +76,6 @@ def places_of(row: Row) -> list[tuple[int, int]]:
         end = begin + len(word)
         found.append((begin, end))
     return found
-
-
-def split_words(text: str) -> list[tuple[str, tuple[int, int]]]:
-    """Words and single punctuation marks of a text, each with its begin and end in characters."""
-    spans: list[tuple[int, int]] = []
-    sign = False  # whether an accent or joiner came last, after which the word goes on
-    for match in _WORD.finditer(text):
-        begin, end = match.span()
-        joined = unicodedata.category(text[begin]) in _JOINED
-        if spans and spans[-1][1] == begin and (joined or (sign and text[begin].isalnum())):
-            begin = spans.pop()[0]
-        spans.append((begin, end))
-        sign = joined
-    return [(text[begin:end], (begin, end)) for begin, end in spans]
 
 
 def locate(words: Sequence[str]) -> list[tuple[int, int]]:
