@@ -5,32 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from unmask.data import columns
 from unmask.data.lines import lines
-from unmask.data.rows import Row
+from unmask.data.rows import Row, listed
 from unmask.data.tables import FORMATS, Table, guess_format, read_table
 from unmask.errors import UnmaskError, unknown
-
-PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("#1 String", "#2 String"),
-    ("sentence_A", "sentence_B"),
-    ("text_a", "text_b"),
-    ("text1", "text2"),
-)
-TEXTS = ("sentence", "text", "document", "review", "content", "comment")
-LABELS = (
-    *("label", "labels", "gold_label", "score", "similarity", "Quality", "is_duplicate"),
-    *("class", "category", "sentiment", "target", "relatedness_score"),
-)
-WORDS = ("words", "tokens")
-TAGS = ("tags", "ner_tags", "pos_tags", "chunk_tags", "labels", "label")
 
 # Share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the Naver movie
 # reviews and 6.0 % of the CoNLL-2003 sentences do, between their published splits.
@@ -41,7 +24,8 @@ MOST_OVERLAP = 0.1
 class Dataset(Sequence[Row]):
     """The rows of one file, and how its columns were understood.
 
-    columns  role ("text", "pair", "label", or "words", "tags") -> name of the column
+    columns  role ("text", "pair", "label", "labels", or "words", "tags") -> name of the column
+    notes    sentences on what was left out or repaired, with counts and the first places
     """
 
     path: Path
@@ -57,16 +41,21 @@ class Dataset(Sequence[Row]):
 
     def __getitem__(self, index: Any) -> Any:
         """A row, or for a slice a Dataset."""
-        return Dataset(self.path, self.rows[index], self.columns) if isinstance(index, slice) else self.rows[index]
+        return replace(self, rows=self.rows[index]) if isinstance(index, slice) else self.rows[index]
 
     def take(self, indices: Iterable[int]) -> Dataset:
         """The rows at these places, in this order."""
-        return Dataset(self.path, tuple(self.rows[i] for i in indices), self.columns)
+        return replace(self, rows=tuple(self.rows[i] for i in indices))
 
     @property
     def tagged(self) -> bool:
         """Whether the rows are sentences of tagged words."""
         return "words" in self.columns
+
+    @property
+    def several(self) -> bool:
+        """Whether a row may have several labels, or none."""
+        return "labels" in self.columns
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -75,16 +64,21 @@ class Dataset(Sequence[Row]):
 
     def histogram(self) -> dict[str, int]:
         """Label, or tag, -> how often; most frequent first."""
-        values = (tag for row in self for tag in row.tags) if self.tagged else (row.label for row in self)
-        return dict(Counter(values).most_common())
+        return dict(Counter(value for row in self for value in values_of(row)).most_common())
 
     @property
     def description(self) -> str:
-        """One sentence: how many rows, and which column was taken for what."""
+        """How many rows, which column was taken for what, and the notes; the last full stop is left to the reader."""
         picked = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
         blank = sum(not row.text.strip() for row in self)
         note = f"; {blank:,} with an empty text" if blank else ""
-        return f"{self.path}: {len(self):,} rows ({picked}){note}"
+        sentences = (f"{self.path}: {len(self):,} rows ({picked}){note}", *self.notes)
+        return ". ".join(sentence.removesuffix(".") for sentence in sentences)
+
+
+def values_of(row: Row) -> tuple[str, ...]:
+    """The labels of a row, its tags, or its label; nothing where it has none of these."""
+    return row.tags or row.labels or ((row.label,) if row.label else ())
 
 
 def read(
@@ -94,17 +88,28 @@ def read(
     pair: str | None = None,
     label: str | None = None,
     format: str | None = None,
+    labelled: bool = True,
+    several: str | None = None,
+    skip: bool = False,
 ) -> Dataset:
-    """Labelled rows from a TSV, CSV, JSONL, JSON, Parquet or CoNLL file, also .gz or .zst.
+    """Rows from a TSV, CSV, JSONL, JSON, Parquet or CoNLL file, also .gz or .zst.
 
     text, pair, label  names of the columns; without them, the usual names of public data sets are looked for, and
                        `Dataset.description` says what was taken. A number counts columns from 1 and means that a
                        TSV or CSV has no header line. In CoNLL, `text` and `label` are such numbers of the word and
                        the tag (default: first and last; 2 and 4 in .conllu).
     format             where the file's name does not tell: tsv, csv, jsonl, json, parquet, conll
+    labelled           False: rows to be answered, as test files hold them; labels are not looked at
+    several            what stands between the labels of a text that has several, in one cell: "|" in "red|round"
+    skip               leave damaged rows out (another number of fields, no text, no label), counted in `notes`, in
+                       place of raising for the first
 
-    Rows with a list of words and one of tags (JSON, Parquet) are read as tagged sentences. Raises UnmaskError that
-    names the file, and the row or column where there is one, for anything that is missing or does not fit.
+    A text may have several labels, or none, in three ways: with `several`; where the column of labels has lists (JSON,
+    Parquet); where `label` names columns of 0 and 1 that are a label each ("toxic,threat"). They become `Row.labels`.
+    Rows with a list of words and one of tags (JSON, Parquet) are read as tagged sentences. A column of names or
+    numbers of rows becomes `Row.id`. Rows whose `gold_label` is "-", as SNLI and MultiNLI say that the annotators did
+    not agree, are left out and counted. Raises UnmaskError that names the file, and the row or column where there is
+    one, for anything that is missing or does not fit.
     """
     path = Path(path)
     if not path.is_file():
@@ -114,12 +119,13 @@ def read(
     format = format or guess_format(path)
     if format == "conll":
         return _conll(path, text, label)
-    header = not any(name is not None and name.isdigit() for name in (text, pair, label))
-    table = read_table(path, format, header=header)
-    columns = _columns(path, table, text, pair, label)
-    make = _tagged_row if "words" in columns else _text_row
-    rows = tuple(make(values, columns, f"{path}:{number}") for number, values in table.rows)
-    return Dataset(path, rows, columns)
+    ragged: list[int] = []
+    header = not columns.without_header(text, pair, label)
+    table = read_table(path, format, header=header, ragged=ragged if skip else None)
+    roles = {"text": text, "pair": pair, "label": label}
+    reading = columns.understand(path, table, **roles, labelled=labelled, several=several)
+    rows, notes = _sound_rows(path, table, reading, ragged, skip)
+    return Dataset(path, rows, reading.columns, (*notes, *_doubts(rows, reading, several)))
 
 
 def classes(train: Dataset, *others: Dataset) -> tuple[str, ...]:
@@ -129,7 +135,8 @@ def classes(train: Dataset, *others: Dataset) -> tuple[str, ...]:
     """
     labels = train.labels
     if len(labels) < 2:
-        raise UnmaskError(f"{train.path} has a single label, '{labels[0]}': there is nothing to tell apart.")
+        single = f"a single label, '{labels[0]}'" if labels else "no labels"
+        raise UnmaskError(f"{train.path} has {single}: there is nothing to tell apart.")
     for other in others:
         check_labels(other, labels, f"the training rows of {train.path}")
     return labels
@@ -139,7 +146,7 @@ def check_labels(dataset: Dataset, labels: Sequence[str], owner: str) -> None:
     """Raises UnmaskError for the first row with a label, or tag, that is not among `labels`."""
     known = set(labels)
     for row in dataset:
-        strange = next((value for value in (row.tags or (row.label,)) if value not in known), None)
+        strange = next((value for value in values_of(row) if value not in known), None)
         if strange is not None:
             kind = "tag" if row.tags else "label"
             shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
@@ -184,96 +191,48 @@ def ordered(labels: Iterable[str]) -> list[str]:
     return sorted(values, key=lambda value: (value != "O", value))
 
 
-# ------------------------------------------------------------------------------------------------ columns
+def _sound_rows(
+    path: Path, table: Table, reading: columns.Reading, ragged: Sequence[int], skip: bool
+) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """The rows of a table, and sentences on those that were left out."""
+    rows: list[Row] = []
+    faulty: list[str] = []
+    undecided: list[str] = []
+    voted = reading.columns.get("label", "").lower() == "gold_label"
+    for number, values in table.rows:
+        place = f"{path}:{number}"
+        try:
+            row = reading.row(values, place)
+        except UnmaskError:
+            if not skip:
+                raise
+            faulty.append(place)
+            continue
+        if voted and row.label == "-":
+            undecided.append(place)
+        else:
+            rows.append(row)
+    left_out = {
+        "with more or fewer fields than the first line": [f"{path}:{number}" for number in ragged],
+        "without a text or a sound label": faulty,
+        "without agreement on a label": undecided,
+    }
+    notes = tuple(f"Rows left out {why}: {len(at):,} ({listed(at)})." for why, at in left_out.items() if at)
+    if not rows and len(undecided) == len(table.rows):
+        raise UnmaskError(f"The annotators of {path} agreed on no label: every one is '-'.")
+    if not rows:
+        raise UnmaskError(f"{path} has no sound row. {' '.join(notes)}")
+    return tuple(rows), notes
 
 
-def _columns(path: Path, table: Table, text: str | None, pair: str | None, label: str | None) -> dict[str, str]:
-    """Role -> column, from the names given and the usual ones."""
-    for name in (text, pair, label):
-        if name is not None and name not in table.columns:
-            raise unknown(f"column in {path}", name, table.columns)
-    if pair is not None and text is None:
-        raise UnmaskError(f"The second text of {path} is {pair}; say which column is the first (--text).")
-    lists = {name for name, value in table.rows[0][1].items() if isinstance(value, (list, tuple))}
-    if text in lists or (text is None and (word := _first(table, WORDS)) in lists and word is not None):
-        tags = label or _first(table, [name for name in TAGS if name in lists])
-        if tags is None or tags not in lists:
-            raise UnmaskError(f"{path} has words but no list of tags among its columns: {_listed(table)}.")
-        return {"words": text or _first(table, WORDS) or "", "tags": tags}
-    columns = {"text": text} if text is not None else _usual_texts(path, table)
-    if pair is not None:
-        columns["pair"] = pair
-    label = label or _first(table, [name for name in LABELS if name not in columns.values()])
-    if label is None:
-        raise UnmaskError(
-            f"{path} has no column of labels that is known by name; say which it is of: {_listed(table)}."
-        )
-    return {**columns, "label": label}
-
-
-def _usual_texts(path: Path, table: Table) -> dict[str, str]:
-    for names in PAIRS:
-        first, second = (_first(table, [name]) for name in names)
-        if first is not None and second is not None:
-            return {"text": first, "pair": second}
-    text = _first(table, TEXTS)
-    if text is None:
-        raise UnmaskError(f"{path} has no column of texts that is known by name; say which it is of: {_listed(table)}.")
-    return {"text": text}
-
-
-def _first(table: Table, names: Iterable[str]) -> str | None:
-    """The first of these names that is a column, whatever its capitals."""
-    by_lower = {column.lower(): column for column in reversed(table.columns)}
-    return next((by_lower[name.lower()] for name in names if name.lower() in by_lower), None)
-
-
-def _listed(table: Table) -> str:
-    return ", ".join(table.columns[:30])
-
-
-# ------------------------------------------------------------------------------------------------ rows
-
-
-def _text_row(values: Mapping[str, Any], columns: Mapping[str, str], place: str) -> Row:
-    texts = {}
-    for role in ("text", "pair"):
-        if role in columns:
-            value = values.get(columns[role])
-            if not isinstance(value, str):
-                raise UnmaskError(f"{place}: the column {columns[role]} must be text, not {_kind(value)}.")
-            texts[role] = value
-    label = _label(values.get(columns["label"]))
-    if label is None:
-        raise UnmaskError(
-            f"{place} has no label: its column {columns['label']} is {_kind(values.get(columns['label']))}."
-        )
-    return Row(texts["text"], texts.get("pair"), label, place=place)
-
-
-def _tagged_row(values: Mapping[str, Any], columns: Mapping[str, str], place: str) -> Row:
-    words, tags = (values.get(columns[role]) for role in ("words", "tags"))
-    if not isinstance(words, (list, tuple)) or not isinstance(tags, (list, tuple)) or not words:
-        raise UnmaskError(f"{place}: {columns['words']} and {columns['tags']} must be lists that are not empty.")
-    if len(words) != len(tags):
-        raise UnmaskError(f"{place} has {len(words)} words but {len(tags)} tags.")
-    named = [_label(tag) for tag in tags]
-    if not all(isinstance(word, str) for word in words) or None in named:
-        raise UnmaskError(f"{place}: every word must be text, and every tag text or a whole number.")
-    return Row(" ".join(words), words=tuple(words), tags=tuple(tag for tag in named if tag is not None), place=place)
-
-
-def _label(value: Any) -> str | None:
-    """A label as text: 1, 1.0 and "1" are the same one; None for what cannot be a label."""
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, (str, int, bool)):
-        return str(value).strip() or None
-    return None
-
-
-def _kind(value: Any) -> str:
-    return "missing" if value is None else "empty" if value in ("", []) else f"a {type(value).__name__}"
+def _doubts(rows: Sequence[Row], reading: columns.Reading, several: str | None) -> Iterator[str]:
+    """Sentences on several labels that look as if something was mistaken."""
+    found = {label for row in rows for label in row.labels}
+    rare = [name for name in reading.flags if name not in found]
+    if rare:
+        yield f"No row has the label {', '.join(rare)}."
+    if several is not None and "labels" in reading.columns and all(len(row.labels) < 2 for row in rows):
+        yield f"No row has several labels; in no cell of {reading.columns['labels']} they stand apart by '{several}'."
 
 
 def _number(value: str) -> float | None:

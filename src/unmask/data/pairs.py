@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from unmask.data import columns as usual
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Row, Triplet, listed
@@ -27,7 +28,7 @@ SCORED, LABELLED, POSITIVES, TRIPLETS = (
 )
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
-MATCHES = (  # names of the columns of pairs that belong together, beside those of `dataset.PAIRS`
+MATCHES = (  # names of the columns of pairs that belong together, beside those of `columns.PAIRS`
     *(("question", "passage"), ("query", "passage"), ("question", "context"), ("question", "answer")),
     *(("query", "document"), ("query", "answer"), ("anchor", "positive"), ("query", "positive")),
 )
@@ -36,7 +37,6 @@ NEGATIVES = (  # anchor, positive, negative
     ("query", "positive", "negative"),
     ("sent0", "sent1", "hard_neg"),
 )
-LABELS = (*dataset.LABELS, "labels.label")
 
 
 def read(
@@ -76,7 +76,8 @@ def read(
         raise UnmaskError(f"{path} has no rows.")
     columns = _columns(path, list(first[1]), given)
     if "label" in columns:
-        return _labelled(dataset.read(path, **columns, format=format), names)
+        text, pair, label = columns["text"], columns["pair"], columns["label"]
+        return _labelled(dataset.read(path, text=text, pair=pair, label=label, format=format), names)
     return _unlabelled(path, read_table(path, format, header=header), columns)
 
 
@@ -135,13 +136,13 @@ def _columns(path: Path, names: Sequence[str], given: Mapping[str, str | None]) 
         columns = {**_usual(path, names, "label" not in columns), **columns}
     if "negative" in columns and "label" in columns:
         raise UnmaskError(f"Triplets have no labels; name the column of {path} with labels or that with negatives.")
-    label = column_of([name for name in names if name not in columns.values()], LABELS)
+    label = column_of([name for name in names if name not in columns.values()], usual.LABELS)
     return columns if label is None or {"negative", "label"} & columns.keys() else {**columns, "label": label}
 
 
 def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
     """The columns of texts that are known by name: three with negatives, else two."""
-    for known in (*(NEGATIVES if negatives else ()), *dataset.PAIRS, *MATCHES):
+    for known in (*(NEGATIVES if negatives else ()), *usual.PAIRS, *MATCHES):
         found = [column_of(names, [name]) for name in known]
         if all(found):
             return {role: name for role, name in zip(("text", "pair", "negative"), found, strict=False) if name}

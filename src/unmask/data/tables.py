@@ -59,9 +59,9 @@ def guess_format(path: Path) -> str:
     raise UnmaskError(f"The format of {path} is not clear from its name; say --format {', '.join(FORMATS)}.")
 
 
-def read_table(path: Path, format: str, *, header: bool = True) -> Table:
+def read_table(path: Path, format: str, *, header: bool = True, ragged: list[int] | None = None) -> Table:
     """All rows of a file, read strictly; for the arguments and errors see `rows`."""
-    found = list(rows(path, format, header=header))
+    found = list(rows(path, format, header=header, ragged=ragged))
     if not found:
         raise UnmaskError(f"{path} has no rows.")
     return Table(tuple(dict.fromkeys(name for _, values in found for name in values)), found)
@@ -81,6 +81,7 @@ def rows(
     header: bool = True,
     facts: FileFacts | None = None,
     doubt: bool = False,
+    ragged: list[int] | None = None,
 ) -> Rows:
     """Number and values by column of each row, read in bounded memory (a JSON array: of LONGEST_JSON characters).
 
@@ -89,6 +90,8 @@ def rows(
     header        the first line of a TSV or CSV names the columns; else they are called 1, 2, …
     facts, doubt  as for `lines`: with `facts`, what is damaged is repaired and counted, and CSV quoted in odd ways is
                   taken as it comes; without, both are errors
+    ragged        learns the numbers of the rows of a TSV or CSV that have more or fewer fields than the first line, and
+                  which are left out; without it they are an error
 
     A row's number is the line that it begins on; in Parquet and JSON arrays rows are counted from 1. TSV is read
     without quoting, as GLUE and most NLP data sets write it: a `"` is a character like any other. Nested objects
@@ -101,8 +104,8 @@ def rows(
         longest = LONGEST_JSON if format == "json" else LONGEST_LINE
         return _records(path, _json(path, lines(path, facts, doubt=doubt, longest=longest)), column)
     if format == "tsv":
-        return _delimited(path, _tsv(path, facts, doubt), header, column)
-    return _delimited(path, _csv(path, facts, doubt), header, column)
+        return _delimited(path, _tsv(path, facts, doubt), header, column, ragged)
+    return _delimited(path, _csv(path, facts, doubt), header, column, ragged)
 
 
 def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
@@ -173,7 +176,13 @@ def _csv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int
         raise UnmaskError(f"{path}:{begin} is not valid CSV: {error}.") from None
 
 
-def _delimited(path: Path, records: Iterator[tuple[int, list[str]]], header: bool, column: str | None) -> Rows:
+def _delimited(
+    path: Path,
+    records: Iterator[tuple[int, list[str]]],
+    header: bool,
+    column: str | None,
+    ragged: list[int] | None,
+) -> Rows:
     first = next(records, None)
     if first is None:
         raise NotText(path, "it is empty")
@@ -187,6 +196,9 @@ def _delimited(path: Path, records: Iterator[tuple[int, list[str]]], header: boo
         raise UnmaskError(f"{path} has two columns called '{twice}'; rename one.")
     places = {name: names.index(name) for name in (names if column is None else [column])}
     for number, values in chain([] if header else [first], records):
+        if len(values) != len(names) and ragged is not None:
+            ragged.append(number)
+            continue
         if len(values) != len(names):
             raise UnmaskError(
                 f"{path}:{number} has {len(values)} fields, but the first line has {len(names)}; "
