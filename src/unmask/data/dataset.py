@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unmask.data import columns
-from unmask.data.lines import lines
+from unmask.data import columns, spans
+from unmask.data.conll import read_conll
 from unmask.data.rows import Row, listed
 from unmask.data.tables import FORMATS, Table, guess_format, read_table
 from unmask.errors import UnmaskError, unknown
@@ -106,10 +106,10 @@ def read(
 
     A text may have several labels, or none, in three ways: with `several`; where the column of labels has lists (JSON,
     Parquet); where `label` names columns of 0 and 1 that are a label each ("toxic,threat"). They become `Row.labels`.
-    Rows with a list of words and one of tags (JSON, Parquet) are read as tagged sentences. A column of names or
-    numbers of rows becomes `Row.id`. Rows whose `gold_label` is "-", as SNLI and MultiNLI say that the annotators did
-    not agree, are left out and counted. Raises UnmaskError that names the file, and the row or column where there is
-    one, for anything that is missing or does not fit.
+    Rows with a list of words and one of tags (JSON, Parquet) are read as tagged sentences, and so are texts with
+    character spans (`spans.read_spans`). A column of names or numbers of rows becomes `Row.id`. Rows whose `gold_label`
+    is "-", as SNLI and MultiNLI say that the annotators did not agree, are left out and counted. Raises UnmaskError
+    that names the file, and the row or column where there is one, for anything that is missing or does not fit.
     """
     path = Path(path)
     if not path.is_file():
@@ -118,10 +118,13 @@ def read(
         raise unknown("format", format, FORMATS)
     format = format or guess_format(path)
     if format == "conll":
-        return _conll(path, text, label)
+        return Dataset(path, *read_conll(path, text, label, labelled=labelled))
     ragged: list[int] = []
     header = not columns.without_header(text, pair, label)
     table = read_table(path, format, header=header, ragged=ragged if skip else None)
+    marked = spans.column(table, label) if labelled and pair is None and several is None else None
+    if marked is not None:
+        return Dataset(path, *spans.read_spans(path, table, marked, text))
     roles = {"text": text, "pair": pair, "label": label}
     reading = columns.understand(path, table, **roles, labelled=labelled, several=several)
     rows, notes = _sound_rows(path, table, reading, ragged, skip)
@@ -241,59 +244,3 @@ def _number(value: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-# ------------------------------------------------------------------------------------------------ CoNLL
-
-
-def _conll(path: Path, word: str | None, tag: str | None) -> Dataset:
-    """Sentences apart by blank lines, one word a line, columns apart by tabs where there are any, else by spaces."""
-    universal = ".conllu" in path.suffixes
-    word, tag = word or ("2" if universal else "1"), tag or ("4" if universal else None)
-    for name in (word, tag):
-        if name is not None and not (name.isdigit() and int(name) > 0):
-            raise UnmaskError(
-                f"The columns of {path} have no names; give a number, counted from 1, instead of '{name}'."
-            )
-    numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in lines(path, newline="\n")]
-    tabbed = any("\t" in line for _, line in numbered)
-    rows: list[Row] = []
-    sentence: list[tuple[str, str]] = []
-    begin = width = 0
-
-    def close() -> None:
-        if sentence:
-            words, tags = zip(*sentence, strict=True)
-            rows.append(Row(" ".join(words), words=words, tags=tags, place=f"{path}:{begin}"))
-            sentence.clear()
-
-    for number, line in numbered:
-        if line.startswith("-DOCSTART-") or not line.strip():
-            close()
-            continue
-        if line.startswith("##") or (tabbed and line.startswith("# ")):
-            continue
-        fields = line.split("\t") if tabbed else line.split()
-        width = width or len(fields)
-        _check_fields(f"{path}:{number}", fields, width, word, tag)
-        if universal and not fields[0].isdigit():  # 3-4 is a contraction, 8.1 a word that was left out
-            continue
-        begin = begin if sentence else number
-        sentence.append((fields[int(word) - 1], fields[int(tag or width) - 1].strip()))
-    close()
-    if not rows:
-        raise UnmaskError(f"{path} has no sentences.")
-    if len(rows) == 1 and any(" " in word.strip() for word in rows[0].words):
-        raise UnmaskError(f"{path} has no blank line between sentences, and texts for words: it is a table, not CoNLL.")
-    return Dataset(path, tuple(rows), {"words": f"column {word}", "tags": f"column {tag or width}"})
-
-
-def _check_fields(place: str, fields: Sequence[str], width: int, word: str, tag: str | None) -> None:
-    if len(fields) != width:
-        raise UnmaskError(f"{place} has {len(fields)} columns, but the lines before it have {width}.")
-    if width < 2:
-        raise UnmaskError(f"{place} has one column only; a word and its tag are needed.")
-    if max(int(word), int(tag or 1)) > width:
-        raise UnmaskError(f"{place} has {width} columns; there is no column {max(int(word), int(tag or 1))}.")
-    if not fields[int(tag or width) - 1].strip():
-        raise UnmaskError(f"{place} has no tag.")
