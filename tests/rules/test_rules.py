@@ -22,7 +22,7 @@ LINES, ARGUMENTS = 400, 10
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
-WIRING |= {"finetune", "fit", "evaluation", "finetune_report"}
+WIRING |= {"finetune", "fit", "evaluation", "finetune_report", "transfer"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"metrics", "tasks", "data", "train", "serve"}
@@ -69,7 +69,7 @@ TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial po
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
 INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_")
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard"}
-FOREIGN = {"transformers", "sentence_transformers"}
+FOREIGN = {"transformers", "sentence_transformers", "peft"}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,20 @@
+"""Transfer: how much of a pre-trained model a task changes; adapters as files; which strategy fits which data."""
+
+from unmask.transfer.adapter import load_adapter, save_adapter
+from unmask.transfer.advice import Advice, Evidence, advise, measure
+from unmask.transfer.strategy import Transfer, Tuning, merged, prepare, scale, trainable
+
+__all__ = [
+    "Advice",
+    "Evidence",
+    "Transfer",
+    "Tuning",
+    "advise",
+    "load_adapter",
+    "measure",
+    "merged",
+    "prepare",
+    "save_adapter",
+    "scale",
+    "trainable",
+]
