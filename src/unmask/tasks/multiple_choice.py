@@ -33,6 +33,7 @@ class MultipleChoice(Task):
     metric = "accuracy"
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
+        """A sequence for each choice. Raises UnmaskError for a row without choices, or with a label that is none."""
         examples: list[Example] = []
         owners: list[int] = []
         cut: list[int] = []
@@ -40,8 +41,8 @@ class MultipleChoice(Task):
         for number, (row, context) in enumerate(zip(rows, contexts, strict=True)):
             if not isinstance(row, Choices) or len(row.choices) < 2:
                 raise UnmaskError(f"{row.place or f'Row {number + 1}'} has no choices: two or more are needed.")
+            right = _right(row) if row.label else 0
             texts = [f"{row.pair} {choice}" if row.pair else choice for choice in row.choices]
-            right = self._right(row)
             for i, second in enumerate(tokenizer.ids(texts)):
                 tokens, segments = tokenizer.join(context, second, length)
                 if len(tokens) == length < len(tokenizer.join(context, second)[0]):
@@ -64,6 +65,8 @@ class MultipleChoice(Task):
         target = batch.targets[self.name]
         logits_N = model.answer(self.name, hidden_BTD, self.places(batch)).float().squeeze(-1)
         first_Q, order = sequence_of(batch, target.places).sort()
+        if len(first_Q) == 0 or first_Q[0] != 0:
+            raise UnmaskError("The batch begins within the choices of a row: all of them must be in one batch.")
         begins = torch.zeros(len(logits_N), dtype=torch.int64, device=logits_N.device)
         begins[first_Q] = 1
         row_N = begins.cumsum(0) - 1
@@ -81,16 +84,22 @@ class MultipleChoice(Task):
         return np.asarray(shares / shares.sum())
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        right = [self._right(row) for row in rows]
+        right = [_right(row) for row in rows]
         found = [answer.argmax() == i for answer, i in zip(answers, right, strict=True)]
         losses = [mean_cross_entropy(answer, np.array([i])) for answer, i in zip(answers, right, strict=True)]
         return {"accuracy": float(np.mean(found)), "loss": float(np.mean(losses))}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         """The place at which the right choice of the training rows stands most often."""
-        commonest = np.bincount([self._right(row) for row in train]).argmax()
-        return {"accuracy": float(np.mean([self._right(row) == commonest for row in rows]))}
+        commonest = np.bincount([_right(row) for row in train]).argmax()
+        return {"accuracy": float(np.mean([_right(row) == commonest for row in rows]))}
 
-    @staticmethod
-    def _right(row: Row) -> int:
-        return int(row.label or 0)
+
+def _right(row: Row) -> int:
+    """The number of the right choice. Raises UnmaskError that names the row where its label is not one."""
+    choices = row.choices if isinstance(row, Choices) else ()
+    numbers = [str(i) for i in range(len(choices))]
+    if row.label not in numbers:
+        last = f"from 0 to {len(numbers) - 1}" if numbers else "of a choice"
+        raise UnmaskError(f"{row.place or 'A row'} has the label '{row.label}', which is no number {last}.")
+    return int(row.label)

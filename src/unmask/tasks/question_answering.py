@@ -1,6 +1,6 @@
 """Question answering: the span of a context that answers a question, or that none does.
 
-Shapes: N windows, T tokens of one.
+Shapes: N windows, T tokens of one, C pieces of its context; M tokens of a batch; L pieces of the longest answer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from unmask import metrics
 from unmask.data.rows import Question, Row
 from unmask.data.sentences import sentences
-from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.tasks.contexts import Context, Window, contexts_of, windows
 from unmask.tasks.task import Encoded, Task, sequence_of
 from unmask.types import Batch, Example, Loss
 
@@ -59,33 +61,29 @@ class Found:
         return self.no_answer - self.spans[0].score if self.spans else np.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a context as the model reads it.
-
-    lead       tokens before the context: [CLS] question [SEP]
-    begin      number of its first context token
-    count      number of its context tokens
-    low, high  the context tokens that stand furthest from an edge here: an answer begins among them
-    """
-
-    lead: int
-    begin: int
-    count: int
-    low: int
-    high: int
-
-
 @dataclass(frozen=True)
 class EncodedQuestions(Encoded):
     """Questions with the windows of their contexts.
 
+    cut       rows whose question was cut
     windows   [N] of each example
     contexts  of each row
     """
 
     windows: tuple[Window, ...] = ()
-    contexts: tuple[Encoding, ...] = ()
+    contexts: tuple[Context, ...] = ()
+
+    @property
+    def notice(self) -> str:
+        notices = [f"{self._share(len(self.cut))} have a long question, which was cut."] if self.cut else []
+        if self.split:
+            notices.append(
+                f"{self._share(self.split)} are longer than {self.length} tokens and were split into windows."
+            )
+        return " ".join(notices)
+
+    def _share(self, count: int) -> str:
+        return f"{count:,} of {len(self.rows):,} rows ({count / len(self.rows):.1%})"
 
 
 class QuestionAnswering(Task):
@@ -93,7 +91,7 @@ class QuestionAnswering(Task):
 
     A context that does not fit is read in windows; one without the answer points at its [CLS].
 
-    stride            tokens that neighbouring windows share
+    stride            tokens that neighbouring windows share; at most half of what fits
     longest_question  tokens; the rest of a longer one is cut
     longest_answer    tokens
     best              spans to give for each question
@@ -116,31 +114,32 @@ class QuestionAnswering(Task):
         threshold: float = 0.0,
         characters: bool = False,
     ) -> None:
-        if stride < 0 or min(longest_question, longest_answer, best) < 1:
+        if stride < 0:
+            raise UnmaskError(f"The stride of windows must be 0 or more, not {stride}.")
+        if min(longest_question, longest_answer, best) < 1:
             raise UnmaskError("The longest question and answer, and the number of best spans, must be 1 or more.")
         self.stride, self.longest_question, self.longest_answer = stride, longest_question, longest_answer
         self.best, self.unanswerable, self.threshold, self.characters = best, unanswerable, threshold, characters
         self.metric = "best_f1" if unanswerable else "f1"
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> EncodedQuestions:
+        """Windows of each row. Raises UnmaskError for an empty context, and a length that leaves no room for any."""
         examples: list[Example] = []
         owners: list[int] = []
         found: list[Window] = []
-        contexts: list[Encoding] = []
-        cut: list[int] = []
         split = 0
         questions = tokenizer.ids([row.text for row in rows])
-        for number, (row, question) in enumerate(zip(rows, questions, strict=True)):
-            context = tokenizer.encode(row.pair or "", special=False)
-            contexts.append(context)
-            if len(question) > self.longest_question:
-                cut.append(number)
-                question = question[: self.longest_question]
+        contexts = contexts_of(rows, tokenizer)
+        for number, (row, question, context) in enumerate(zip(rows, questions, contexts, strict=True)):
+            question = question[: self.longest_question]
             frame, _ = tokenizer.join(question, np.array([-1]))
             lead, room = int(np.flatnonzero(frame == -1)[0]), length - len(frame) + 1
             if room < 1:
-                raise UnmaskError(f"A length of {length} leaves no room for a context; set --length 128 or more.")
-            own = list(windows(len(context), room, self.stride, lead))
+                raise UnmaskError(
+                    f"A length of {length} leaves no room for a context beside a question of {len(question)} tokens; "
+                    f"set --length {max(128, 2 * self.longest_question)} or more."
+                )
+            own = windows(len(context.ids), room, self.stride, lead=lead, longest=self.longest_answer)
             split += len(own) > 1
             answer = _answer_tokens(row, context)
             for window in own:
@@ -155,9 +154,9 @@ class QuestionAnswering(Task):
             rows,
             length,
             split=split,
-            cut=tuple(cut),
+            cut=tuple(i for i, question in enumerate(questions) if len(question) > self.longest_question),
             windows=tuple(found),
-            contexts=tuple(contexts),
+            contexts=contexts,
         )
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
@@ -190,38 +189,43 @@ class QuestionAnswering(Task):
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Found:
         """The best spans over the windows of a row, from their begin and end logits [T, 2]."""
         assert isinstance(encoded, EncodedQuestions)
-        own = encoded.of_rows[row]
-        context = encoded.contexts[row]
-        candidates: dict[tuple[int, int], float] = {}
-        for logits, window in zip(parts, encoded.windows[own], strict=True):
-            for (begin, end), score in self._candidates(logits.astype(np.float64), window):
-                place = int(context.offsets[begin, 0]), int(context.offsets[end, 1])
-                candidates[place] = max(score, candidates.get(place, -np.inf))
-        nothing = float(min(logits[0].astype(np.float64).sum() for logits in parts))
-        best = sorted(candidates.items(), key=lambda item: (-item[1], item[0]))[: self.best]
-        scores = np.array([score for _, score in best] + ([nothing] if self.unanswerable or not best else []))
+        context, text = encoded.contexts[row], encoded.rows[row].pair or ""
+        logits = [part.astype(np.float64) for part in parts]
+        candidates = [
+            candidate
+            for logits_T2, window in zip(logits, encoded.windows[encoded.of_rows[row]], strict=True)
+            for candidate in self._candidates(logits_T2, window, context)
+        ]
+        best = sorted(candidates, key=lambda span: -span[2])[: self.best]  # of two as good, the one further in front
+        nothing = float(min(logits_T2[0].sum() for logits_T2 in logits))
+        scores = np.array([score for *_, score in best] + ([nothing] if self.unanswerable or not best else []))
         shares = np.exp(scores - scores.max())
         shares /= shares.sum()
-        text = encoded.rows[row].pair or ""
         spans = tuple(
             Span(text[begin:end], begin, end, score, float(p))
-            for ((begin, end), score), p in zip(best, shares, strict=False)
+            for (begin, end, score), p in zip(best, shares, strict=False)
         )
         return Found(spans, nothing, float(shares[-1]) if len(scores) > len(best) else 0.0)
 
-    def _candidates(self, logits: np.ndarray, window: Window) -> list[tuple[tuple[int, int], float]]:
-        """((first, last) token of the context, score) of the likeliest spans of a window."""
-        inside = logits[window.lead : window.lead + window.count]
-        first = window.low - window.begin
-        begins = first + _largest(inside[first : window.high - window.begin, BEGIN], self.best)
-        ends = _largest(inside[:, END], self.best)
-        size = ends[None, :] - begins[:, None] + 1
-        fits = (size >= 1) & (size <= self.longest_answer)
-        scores = inside[begins, BEGIN][:, None] + inside[ends, END][None, :]
-        return [
-            ((int(begins[i]) + window.begin, int(ends[j]) + window.begin), float(scores[i, j]))
-            for i, j in zip(*np.nonzero(fits), strict=True)
-        ]
+    def _candidates(self, logits_T2: np.ndarray, window: Window, context: Context) -> list[tuple[int, int, float]]:
+        """(begin, end in characters, score) of the best spans of a window, and of all that are as good as the last."""
+        if not window.count:
+            return []
+        own = slice(window.begin, window.begin + window.count)
+        inside = logits_T2[window.lead : window.lead + window.count]
+        number = np.arange(own.start, own.stop)
+        may_begin = context.begins[own] & (number >= window.low) & (number < window.high)
+        begins = np.where(may_begin, inside[:, BEGIN], -np.inf)
+        ends = np.where(context.ends[own], inside[:, END], -np.inf)
+        longest = min(self.longest_answer, window.count)
+        ends_CL = sliding_window_view(np.append(ends, np.full(longest - 1, -np.inf)), longest)
+        scores_CL = begins[:, None] + ends_CL  # of the answer from piece c to piece c + l
+        least = np.partition(scores_CL, -self.best, axis=None)[-self.best] if scores_CL.size > self.best else -np.inf
+        first, further = np.nonzero((scores_CL >= least) & np.isfinite(scores_CL))
+        last = first + further
+        places = context.places[own]
+        columns = places[first, 0], places[last, 1], scores_CL[first, further]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def choose(self, found: Found) -> str:
         """The text that is answered; nothing where that is likelier by more than the threshold."""
@@ -230,49 +234,35 @@ class QuestionAnswering(Task):
         return found.spans[0].text
 
     def metrics(self, answers: Sequence[Found], rows: Sequence[Row]) -> dict[str, float]:
-        questions = [row for row in rows if isinstance(row, Question)]
+        questions = _questions(rows)
         chosen = {row.id: self.choose(found) for row, found in zip(questions, answers, strict=True)}
-        scores = metrics.of_answers(
-            chosen, questions, unanswerable=self.unanswerable or None, characters=self.characters
-        )
+        scores = self._scores(chosen, questions)
         return {**scores, **self._best(answers, questions)} if self.unanswerable else scores
 
     def fitted(self, answers: Sequence[Found], rows: Sequence[Row]) -> None:
+        """The threshold that gives the best F1."""
         if self.unanswerable:
-            best = self._best(answers, [row for row in rows if isinstance(row, Question)])
-            self.threshold = best["best_f1_threshold"]
+            self.threshold = self._best(answers, _questions(rows))["best_f1_threshold"]
 
     def _best(self, answers: Sequence[Found], questions: Sequence[Question]) -> dict[str, float]:
-        texts = {
-            row.id: found.spans[0].text if found.spans else "" for row, found in zip(questions, answers, strict=True)
-        }
-        doubts = {row.id: float(min(found.doubt, 1e9)) for row, found in zip(questions, answers, strict=True)}
+        pairs = list(zip(questions, answers, strict=True))
+        texts = {row.id: found.spans[0].text if found.spans else "" for row, found in pairs}
+        doubts = {row.id: found.doubt for row, found in pairs}
         return metrics.best_threshold(texts, doubts, questions, characters=self.characters)
+
+    def _scores(self, said: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
+        return metrics.of_answers(said, questions, unanswerable=self.unanswerable or None, characters=self.characters)
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         """No answer to any question where that may be right; else the sentence that shares most words with it."""
-        questions = [row for row in rows if isinstance(row, Question)]
-        said = {row.id: "" if self.unanswerable else _nearest_sentence(row) for row in questions}
-        return metrics.of_answers(said, questions, unanswerable=self.unanswerable or None, characters=self.characters)
+        questions = _questions(rows)
+        return self._scores(
+            {row.id: "" if self.unanswerable else _nearest_sentence(row) for row in questions}, questions
+        )
 
     def settings(self) -> dict[str, Any]:
         names = ("stride", "longest_question", "longest_answer", "best", "unanswerable", "threshold", "characters")
         return {name: getattr(self, name) for name in names}
-
-
-def windows(tokens: int, room: int, stride: int, lead: int) -> list[Window]:
-    """Windows of at most `room` tokens that share `stride` with their neighbours (half the room where it is small) and
-    together hold all tokens of a context; `low` to `high - 1` lie end to end and cover them, too."""
-    step = room - min(stride, room // 2)
-    begins = [0]
-    while begins[-1] + room < tokens:
-        begins.append(begins[-1] + step)
-    ends = [min(begin + room, tokens) for begin in begins]
-    borders = [0, *((begin + end) // 2 for begin, end in zip(begins[1:], ends, strict=False)), tokens]
-    return [
-        Window(lead, begin, end - begin, low, high)
-        for begin, end, low, high in zip(begins, ends, borders, borders[1:], strict=False)
-    ]
 
 
 def as_answer(found: Found, task: QuestionAnswering) -> dict[str, Any]:
@@ -289,12 +279,13 @@ def as_answer(found: Found, task: QuestionAnswering) -> dict[str, Any]:
     }
 
 
-def _answer_tokens(row: Row, context: Encoding) -> tuple[int, int] | None:
+def _answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
     """First and last token of the first annotated answer; None where there is none."""
     if not isinstance(row, Question) or not row.answers:
         return None
     begin, text = row.answers[0]
-    inside = np.flatnonzero((context.offsets[:, 1] > begin) & (context.offsets[:, 0] < begin + len(text)))
+    begins, ends = context.places.T
+    inside = np.flatnonzero((ends > begin) & (begins < begin + len(text)) & (ends > begins))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
 
@@ -305,9 +296,13 @@ def _places(answer: tuple[int, int] | None, window: Window) -> np.ndarray:
     return np.array(answer, np.int64) - window.begin + window.lead
 
 
-def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Places of the largest values, best first."""
-    return np.argsort(-values, kind="stable")[:count]
+def _questions(rows: Sequence[Row]) -> list[Question]:
+    """The rows. Raises UnmaskError for one that is no question, whose answer could not be scored."""
+    questions = [row for row in rows if isinstance(row, Question)]
+    if len(questions) < len(rows):
+        row = next(row for row in rows if not isinstance(row, Question))
+        raise UnmaskError(f"{row.place or 'A row'} is not a question with answers in its context; it cannot be scored.")
+    return questions
 
 
 def _nearest_sentence(row: Question) -> str:
