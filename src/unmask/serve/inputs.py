@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.dataset import PAIRS, TEXTS
+from unmask.data.columns import PAIRS, TEXTS
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
