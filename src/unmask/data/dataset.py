@@ -223,8 +223,8 @@ def _sound_rows(
     notes = tuple(f"Rows left out {why}: {len(at):,} ({listed(at)})." for why, at in left_out.items() if at)
     if not rows and len(undecided) == len(table.rows):
         raise UnmaskError(f"The annotators of {path} agreed on no label: every one is '-'.")
-    if not rows:
-        raise UnmaskError(f"{path} has no sound row. {' '.join(notes)}")
+    if len(faulty) + len(ragged) > len(rows):
+        raise UnmaskError(f"{path} has more damaged rows than sound ones: is it of another format? {' '.join(notes)}")
     return tuple(rows), notes
 
 
