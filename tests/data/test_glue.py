@@ -141,9 +141,9 @@ ORIGINAL = {
             "TREC",
             "train",
             "TREC/train_5500.label",
-            "DESC:manner How did it ?\nLOC:city What is Pará ?\n".encode("latin-1"),
+            "DESC:manner How did it ?\nLOC:city What is Logroño ?\n".encode("latin-1"),
         ),
-        [("", "How did it ?", None, "DESC"), ("", "What is Pará ?", None, "LOC")],
+        [("", "How did it ?", None, "DESC"), ("", "What is Logroño ?", None, "LOC")],
     ),
     "TREC fine": (
         *("TREC-50", "test", "TREC/TREC_10.label", "NUM:dist How far ?\n"),
@@ -194,7 +194,7 @@ def test_latin_1_is_told(tmp_path):
     assert "read as Latin-1" in glue.split("trec", tmp_path, "train").description
     put(tmp_path / file, content.decode("latin-1"))
     again = glue.split("trec", tmp_path, "train")
-    assert (again.notes, again[1].text) == ((), "What is Pará ?")
+    assert (again.notes, again[1].text) == ((), "What is Logroño ?")
 
 
 def test_cola_as_its_authors_published_it(tmp_path):
