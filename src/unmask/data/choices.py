@@ -38,7 +38,8 @@ def read(
     format    where the file's name does not tell: tsv, csv, jsonl, json, parquet
     labelled  False: rows to be answered; what the file says of labels is not looked at
     first     the number, 0 or 1, that labels give the first choice; None: see below
-    skip      leave damaged rows out, counted in `notes`, instead of raising DamagedRow for the first
+    skip      leave damaged rows out, also those with another number of fields, counted in `notes`, in place of raising
+              for the first
 
     Told from their columns: SWAG (sent1, sent2, ending0, …); ARC as CSV ("… (A) … (B) …" with AnswerKey, or without
     header: question, choices, key) and as JSON lines (question.stem, question.choices, answerKey); DREAM ([turns,
@@ -50,7 +51,8 @@ def read(
     where none is 0 and letters stand beside them or one is the number of choices. `Row.label` counts from 0.
 
     Raises UnmaskError that names the file, and the row and field where there is one, for what is missing, and
-    DamagedRow for an empty choice, fewer choices than 2 or more than MOST, and a label that is missing or no choice.
+    DamagedRow for an empty choice, fewer choices than 2 or more than MOST, and a label that is missing or no choice. If
+    more rows are damaged than sound, that is an error with `skip`, too.
     """
     path = Path(path)
     if not path.is_file():
@@ -59,18 +61,22 @@ def read(
         raise unknown("format", format, FORMATS)
     if first not in (None, 0, 1):
         raise UnmaskError(f"Labels give the first choice the number 0 or 1, not {first}.")
-    entries = list(entries_of(path, format or guess_format(path)))
+    ragged: list[int] = []
+    entries = list(entries_of(path, format or guess_format(path), ragged if skip else None))
     if not entries:
         raise UnmaskError(f"{path} has no rows.")
     layout = layout_of(path, entries, labelled)
     damage = _Damage(skip)
+    for number in ragged:
+        damage.passes(f"{path}:{number}", ("more or fewer fields than the first line", ""))
     sound = [raw for raw in (_raw(*entry, layout) for entry in entries) if damage.passes(raw.place, _fault(raw))]
     scheme = _scheme(sound, layout.first if first is None else first) if labelled else None
     found = [row for raw in sound if (row := _row(raw, scheme, damage)) is not None]
-    if not found:
-        raise UnmaskError(f"{path} has no sound row. {' '.join(damage.notes(len(entries)))}")
+    if len(found) < damage.count:
+        remedy = "is it of another format?"
+        raise UnmaskError(f"{path} has more damaged rows than sound ones: {remedy} {' '.join(damage.notes())}")
     notes = (scheme.note,) if scheme is not None and scheme.note else ()
-    return Dataset(path, tuple(found), layout.columns, (*notes, *damage.notes(len(entries))))
+    return Dataset(path, tuple(found), layout.columns, (*notes, *damage.notes()))
 
 
 @dataclass
@@ -90,10 +96,13 @@ class _Damage:
         self.places.setdefault(kind, []).append(place)
         return False
 
-    def notes(self, total: int) -> tuple[str, ...]:
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.places.values()))
+
+    def notes(self) -> tuple[str, ...]:
         return tuple(
-            f"Left out with {kind}: {len(places):,} of {total:,} rows ({listed(places)})."
-            for kind, places in self.places.items()
+            f"Rows left out with {kind}: {len(places):,} ({listed(places)})." for kind, places in self.places.items()
         )
 
 

@@ -48,6 +48,7 @@ def read(
     negative: str | None = None,
     names: Sequence[str] | None = None,
     format: str | None = None,
+    skip: bool = False,
 ) -> Dataset:
     """Pairs or triplets from a TSV, CSV, JSON lines, JSON or Parquet file, also .gz or .zst.
 
@@ -55,6 +56,8 @@ def read(
                                  for. Numbers count columns from 1 and mean that there is no header line.
     names                        what the labels 0, 1, … stand for, as ("entailment", "neutral", "contradiction")
     format                       where the file's name does not tell: tsv, csv, jsonl, json, parquet
+    skip                         leave damaged rows out (another number of fields, no text, no label), counted in
+                                 `notes`, in place of raising for the first
 
     What the rows are stands in `columns["kind"]` and in the description: TRIPLETS where there is a column of negatives
     (rows are `Triplet`); SCORED where all labels are numbers, LABELLED where none is; POSITIVES without labels. Rows
@@ -71,14 +74,15 @@ def read(
         raise UnmaskError(f"{path} looks like {format}, which cannot hold pairs; if it is another, say which (format).")
     given = {"text": text, "pair": pair, "label": label, "negative": negative}
     header = not any(name is not None and name.isdigit() for name in given.values())
-    first = next(rows(path, format, header=header), None)
+    first = next(rows(path, format, header=header, ragged=[] if skip else None), None)
     if first is None:
         raise UnmaskError(f"{path} has no rows.")
     columns = _columns(path, list(first[1]), given)
     if "label" in columns:
         text, pair, label = columns["text"], columns["pair"], columns["label"]
-        return _labelled(dataset.read(path, text=text, pair=pair, label=label, format=format), names)
-    return _unlabelled(path, read_table(path, format, header=header), columns)
+        return _labelled(dataset.read(path, text=text, pair=pair, label=label, format=format, skip=skip), names)
+    ragged: list[int] | None = [] if skip else None
+    return _unlabelled(path, read_table(path, format, header=header, ragged=ragged), columns, ragged)
 
 
 def triplets(pairs: Dataset) -> Dataset:
@@ -156,6 +160,8 @@ def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
 
 def _labelled(found: Dataset, names: Sequence[str] | None) -> Dataset:
     """Pairs with what their labels are: scores or names."""
+    if "label" not in found.columns:
+        raise UnmaskError(f"The rows of {found.path} have several labels, but a pair has one score or one label.")
     undecided = ("-", "-1") if names is not None else ("-",)  # where the annotators of SNLI did not agree
     kept = tuple(row for row in found if row.label not in undecided)
     left = [row.place for row in found if row.label in undecided]
@@ -173,7 +179,7 @@ def _labelled(found: Dataset, names: Sequence[str] | None) -> Dataset:
     if 0 < numbers < len(kept):
         dataset.scores(kept)  # raises, and names the first that is not a number
     kind = SCORED if numbers else LABELLED
-    notes = (f"Left out without agreement on a label: {len(left):,} rows ({listed(left)}).",) if left else ()
+    notes = (f"Rows left out without agreement on a label: {len(left):,} ({listed(left)}).",) if left else ()
     return Dataset(found.path, kept, {"kind": kind, **found.columns}, (*found.notes, *notes))
 
 
@@ -190,31 +196,47 @@ def _is_number(row: Row) -> bool:
         return False
 
 
-def _unlabelled(path: Path, table: Table, columns: Mapping[str, str]) -> Dataset:
-    """Triplets, or pairs that belong together."""
-    found = [_row(f"{path}:{number}", values, columns) for number, values in table.rows]
-    kept = tuple(row for row in found if _is_whole(row))
-    empty = [row.place for row in found if not _is_whole(row)]
-    if not kept:
-        raise UnmaskError(f"Every row of {path} has an empty text.")
-    notes = [f"Left out with an empty text: {len(empty):,} rows ({listed(empty)})."] if empty else []
-    if rest := [name for name in table.columns if name not in columns.values()]:
-        notes.append(f"Columns that are not used: {', '.join(rest[:30])}.")
+def _unlabelled(path: Path, table: Table, columns: Mapping[str, str], ragged: Sequence[int] | None) -> Dataset:
+    """Triplets, or pairs that belong together. ragged: rows that were left out already; None: none may be damaged."""
+    rest = [name for name in table.columns if name not in columns.values()]
+    id = column_of(rest, usual.IDS)
+    kept: list[Row] = []
+    torn = [f"{path}:{number}" for number in ragged or ()]
+    left: dict[str, list[str]] = {"with more or fewer fields than the first line": torn}
+    for number, values in table.rows:
+        place = f"{path}:{number}"
+        fault = _fault(values, columns)
+        if fault is not None and ragged is None:
+            raise UnmaskError(f"{place}: {fault}.")
+        row = _row(place, values, columns, id) if fault is None else None
+        if row is not None and _is_whole(row):
+            kept.append(row)
+        else:
+            left.setdefault("without a text" if row is None else "with an empty text", []).append(place)
+    notes = [f"Rows left out {why}: {len(at):,} ({listed(at)})." for why, at in left.items() if at]
+    if len(kept) < sum(map(len, left.values())):
+        raise UnmaskError(f"{path} has more damaged rows than sound ones: is it of another format? {' '.join(notes)}")
+    if unused := [name for name in rest if name != id]:
+        notes.append(f"Columns that are not used: {', '.join(unused[:30])}.")
     kind = TRIPLETS if "negative" in columns else POSITIVES
-    return Dataset(path, kept, {"kind": kind, **columns}, tuple(notes))
+    return Dataset(path, tuple(kept), {"kind": kind, **columns}, tuple(notes))
 
 
-def _row(place: str, values: Mapping[str, Any], columns: Mapping[str, str]) -> Row:
-    texts: dict[str, str] = {}
-    for role, name in columns.items():
-        value = values.get(name)
-        if not isinstance(value, str):
-            kind = "missing" if value is None else f"a {type(value).__name__}"
-            raise UnmaskError(f"{place}: the column {name} must be text, not {kind}.")
-        texts[role] = value
-    if "negative" in texts:
-        return Triplet(texts["text"], texts["pair"], place=place, negative=texts["negative"])
-    return Row(texts["text"], texts["pair"], place=place)
+def _fault(values: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
+    """What is wrong with the texts of a row."""
+    name = next((name for name in columns.values() if not isinstance(values.get(name), str)), None)
+    if name is None:
+        return None
+    value = values.get(name)
+    return f"the column {name} must be text, not {'missing' if value is None else f'a {type(value).__name__}'}"
+
+
+def _row(place: str, values: Mapping[str, Any], columns: Mapping[str, str], id: str | None) -> Row:
+    text, pair = values[columns["text"]], values[columns["pair"]]
+    name = "" if id is None or values.get(id) is None else str(values[id])
+    if "negative" in columns:
+        return Triplet(text, pair, id=name, place=place, negative=values[columns["negative"]])
+    return Row(text, pair, id=name, place=place)
 
 
 def _is_whole(row: Row) -> bool:

@@ -37,8 +37,8 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> D
     Where the context does not hold an answer at its place, the answer is moved to where the place points when counted
     in UTF-16 units or bytes, else to the only place that has the text, else to the nearest within NEAR characters. If
     there is none, the answer goes to `Question.unplaced`, and a question without any other is left out. `notes` counts
-    both. Raises UnmaskError that names file and question for what is missing or contradicts itself, and for an id that
-    occurs twice.
+    both. Raises UnmaskError that names file and question for what is missing or contradicts itself, for an id that
+    occurs twice, and where more questions would be left out than kept.
     """
     path = Path(path)
     repairs = _Repairs()
@@ -51,9 +51,12 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> D
     if not repairs.marked and not any(row.golds for row in found):
         raise UnmaskError(f"No question of {path} has an answer; questions without answers can only be predicted.")
     kept = tuple(row for row in found if scoring or row.answers or not row.possible)
-    if not kept:
-        raise UnmaskError(f"No answer of {path} stands in its context; {found[0].place} is the first.")
     skipped = [row.place for row in found if row.possible and not row.answers]
+    if not scoring and len(skipped) > len(kept):
+        raise UnmaskError(
+            f"{len(skipped):,} of the {len(found):,} questions of {path} have no answer that stands in its context; "
+            f"do answers and contexts belong together? The first are {listed(skipped)}."
+        )
     return Dataset(path, kept, {**_COLUMNS, "label": "answers"}, repairs.notes(skipped, scoring))
 
 
