@@ -7,7 +7,7 @@ Dependencies), WNUT, WikiANN, KLUE and what else is written like them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,10 +51,8 @@ def read_conll(path: Path, word: str | None = None, tag: str | None = None, *, l
     them and are otherwise as they stand (`schemes.convert`). Raises UnmaskError that names file and line for a line
     with other columns than the first, without a tag, or not in UTF-8, and for a file without sentences.
     """
-    numbers = [_column(path, name) for name in (word, tag)]
-    found = list(blocks(path))
-    if not found:
-        raise UnmaskError(f"{path} has no sentences.")
+    numbers = [column_number(path, name) for name in (word, tag)]
+    found = blocks(path)
     width = len(found[0][0][1])
     if width < 2 and labelled:
         raise UnmaskError(
@@ -65,30 +63,28 @@ def read_conll(path: Path, word: str | None = None, tag: str | None = None, *, l
     tagged = numbers[1] if numbers[1] is not None else 3 if universal else width - 1
     for block in found:
         check_columns(path, block, width, (at, tagged) if labelled else (at,))
-    words = [part for block in found if (part := _words(path, block))] if universal else found
-    kept = [_row(path, block, at, tagged if labelled else None) for block in words]
+    if universal:
+        found = _with_words(path, [_words(path, block) for block in found])
+    kept = [_row(path, block, at, tagged if labelled else None) for block in found]
     if len(kept) == 1 and any(" " in word.strip() for word in kept[0].words):
         raise UnmaskError(f"{path} has no blank line between sentences, and texts for words: it is a table, not CoNLL.")
     tags = {"tags": f"column {tagged + 1}"} if labelled else {}
     return _without_language(Sentences(tuple(kept), {"words": f"column {at + 1}", **tags}))
 
 
-def blocks(path: Path) -> Iterator[Block]:
-    """The lines of each sentence, without comments. Raises UnmaskError for a file that is empty or not text."""
+def blocks(path: Path) -> list[Block]:
+    """The lines of each sentence, without comments. Raises UnmaskError for a file without sentences or not of text."""
     numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in lines(path, newline="\n")]
     tabbed = _are_tabbed(line for _, line in numbered)
-    block: Block = []
+    found: list[Block] = [[]]
     for number, line in numbered:
         if "\r" in line:
             raise UnmaskError(f"{path}:{number} has a CR within; save the file with the line ends LF or CRLF.")
         if line.startswith("-DOCSTART-") or not line.strip():
-            if block:
-                yield block
-            block = []
+            found.append([])
         elif not _is_comment(line, tabbed):
-            block.append((number, line.split("\t") if tabbed else re.split(r"[ \t]+", line.strip(" \t"))))
-    if block:
-        yield block
+            found[-1].append((number, line.split("\t") if tabbed else re.split(r"[ \t]+", line.strip(" \t"))))
+    return _with_words(path, found)
 
 
 def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -> None:
@@ -112,6 +108,14 @@ def is_universal(path: Path, found: list[Block]) -> bool:
         return True
     first = found[0][0][1]
     return len(first) == _UNIVERSAL and (first[0] == "1" or first[0].startswith("1-"))
+
+
+def _with_words(path: Path, found: list[Block]) -> list[Block]:
+    """The sentences that have words. Raises UnmaskError where none has."""
+    kept = [block for block in found if block]
+    if not kept:
+        raise UnmaskError(f"{path} has no sentences: a file of this kind has one word a line, and its tag beside it.")
+    return kept
 
 
 def _words(path: Path, block: Block) -> Block:
@@ -138,7 +142,7 @@ def _row(path: Path, block: Block, word: int, tag: int | None) -> Row:
 
 def _without_language(found: Sentences) -> Sentences:
     """Words as they were before WikiANN wrote their language in front of each."""
-    match = _LANGUAGE.match(found.rows[0].words[0]) if found.rows else None
+    match = _LANGUAGE.match(found.rows[0].words[0])
     prefix = match[0] if match else ""
     if not prefix or not all(word.startswith(prefix) for row in found.rows for word in row.words):
         return found
@@ -149,8 +153,8 @@ def _without_language(found: Sentences) -> Sentences:
     return Sentences(tuple(rows), found.columns, (f'Every word began with "{prefix}", which was taken off.',))
 
 
-def _column(path: Path, name: str | None) -> int | None:
-    """The place of a column, from 0, by its number, from 1."""
+def column_number(path: Path, name: str | None) -> int | None:
+    """The place of a column, from 0, by its number, from 1. Raises UnmaskError for what is not a number."""
     if name is None:
         return None
     if not (name.isdecimal() and int(name) > 0):

@@ -106,7 +106,7 @@ def to_tags(spans: Iterable[Span], length: int, scheme: str = "IOB2") -> tuple[s
     for begin, end, kind in sorted(spans):
         if not last[1] <= begin < end <= length:
             raise UnmaskError(f"The span {begin}-{end} of {length} words is empty, too long, or shares a word.")
-        first, inner, final, only = _marks(scheme, touching=last[1:] == (begin, kind))
+        first, inner, final, only = _marks(scheme, touching=begin > 0 and last[1:] == (begin, kind))
         marks = only if end - begin == 1 else first + inner * (end - begin - 2) + final
         tags[begin:end] = [f"{mark}-{kind}" if kind else mark for mark in marks]
         last = (begin, end, kind)
@@ -152,9 +152,8 @@ def _follows(before: tuple[str, str], after: tuple[str, str], scheme: str) -> bo
         return after[0] != "I" or same
     if scheme == "IOB1":
         return after[0] != "B" or same
-    open = before[0] in "BI"
-    goes_on = after[0] in ("I", "E", "L")
-    return open == goes_on and (same or not open)
+    unfinished, goes_on = before[0] in "BI", after[0] in "IEL"
+    return same if unfinished and goes_on else unfinished == goes_on
 
 
 def _scheme_of(labels: Sequence[str]) -> str | None:
