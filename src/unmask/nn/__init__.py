@@ -2,6 +2,7 @@
 
 from unmask.nn.attention import Attention, AttentionMap, Bias, Mask, record_attention
 from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
+from unmask.nn.crf import LinearChainCRF
 from unmask.nn.embedding import Embedding, Segment, Token
 from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span
 from unmask.nn.lora import LoRALinear
@@ -19,6 +20,7 @@ __all__ = [
     "GatedFeedForward",
     "LanguageModelHead",
     "Learned",
+    "LinearChainCRF",
     "LoRALinear",
     "Mask",
     "Pooler",
