@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -97,16 +98,32 @@ class Origin:
                 )
         return self.model.replace(**{name: asked[name] for name in TRAINED})
 
-    def build(self, config: Bert, heads: Mapping[str, int], seed: int) -> tuple[Model, str]:
-        """The model with these heads, and a sentence on those that are new or left out."""
+    def build(
+        self, config: Bert, heads: Mapping[str, int], seed: int, frequencies: Callable[[], np.ndarray]
+    ) -> tuple[Model, str]:
+        """The model with these heads, and a sentence on those that are new or left out.
+
+        frequencies  [V] log of the share of each token in the text, which the bias of a new masked-word head begins
+                     at: its first gradients then say more to the trunk than that "the" is frequent
+        """
         loaded = huggingface.load(self.place, heads=heads, seed=seed)
         model = config.build(heads, seed=None)
         model.load_state_dict(loaded.model.state_dict())
+        if "mlm" in loaded.new:
+            _fill(model.heads["mlm"], frequencies())
         parts = [f"{self.folder} has no {_said(part)}: it is new, and learned from nothing." for part in loaded.new]
         if loaded.dropped:
             dropped = ", ".join(_said(part) for part in loaded.dropped)
             parts.append(f"Not trained here, and so not part of the result: the {dropped}.")
         return model, " ".join(parts)
+
+
+@torch.no_grad()
+def _fill(head: nn.Module, log_p: np.ndarray) -> None:
+    """Begin the bias of a masked-word head at log probabilities [V]; rows beyond, of no token, at the least of them."""
+    assert isinstance(head, LanguageModelHead)
+    head.bias.fill_(float(log_p.min()))
+    head.bias[: len(log_p)] = torch.from_numpy(log_p).to(head.bias)
 
 
 def _said(part: str) -> str:
@@ -133,17 +150,20 @@ class Extended:
     tokenizer      with the new entries
     pieces         the new entries, in the order of their ids
     before, after  fertility on the text that they were learned from
+    limit          why there are not as many as were asked for; empty where there are
     """
 
     tokenizer: Tokenizer
     pieces: tuple[str, ...]
     before: Fertility
     after: Fertility
+    limit: str = ""
 
     def summary(self) -> str:
         """What it brought, in a few lines."""
         shown = ", ".join(self.pieces[:20]) + (", …" if len(self.pieces) > 20 else "")
-        return f"{len(self.pieces):,} new pieces: {shown}\n\n" + render({"after": self.after, "before": self.before})
+        number = f"{len(self.pieces):,} new pieces" + (f" ({self.limit})" if self.limit else "")
+        return f"{number}: {shown}\n\n" + render({"after": self.after, "before": self.before})
 
 
 def extend(
@@ -175,7 +195,8 @@ def extend(
     made_of = extension.torn_before(tokenizer, new)
     larger = extension.extended(tokenizer, new)
     grow(loaded.model, tokenizer.size, made_of)
-    result = Extended(larger, tuple(new), of_words(tokenizer, words), of_words(larger, words))
+    limit = f"no other would be used {least} times" if len(new) < pieces else ""
+    result = Extended(larger, tuple(new), of_words(tokenizer, words), of_words(larger, words), limit)
     huggingface.save(out, loaded.model, larger, labels=loaded.labels, settings=loaded.settings)
     facts = {
         "folder": str(folder),

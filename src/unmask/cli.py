@@ -134,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--model", required=True, help="model folder with a WordPiece vocabulary")
     sub.add_argument("--data", nargs="+", required=True, help="files or folders of the domain")
     sub.add_argument("--pieces", type=int, required=True, help="new pieces, at most")
+    sub.add_argument("--least", type=int, default=5, help="uses in the text that a new piece must have")
     sub.add_argument("--out", required=True, help="folder for the model with the larger vocabulary")
     _text_options(sub)
 
@@ -158,10 +159,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print JSON")
     for column in ("text", "pair", "label"):
         sub.add_argument(f"--{column}", help=f"name of the {column} column")
-    sub = verb("predict", _predict, "Answer for texts: hidden words, labels, scores or tags, as the model was trained.")
+    sub = verb("predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers.")
     sub.add_argument("--model", required=True)
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
-    sub.add_argument("--file", help="a file with one text a line (a tab separates the two texts of a pair)")
+    sub.add_argument(
+        "--file",
+        help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object; for questions "
+        "also a SQuAD file, for choices also SWAG, ARC or DREAM",
+    )
+    sub.add_argument("--out", help="write {id: answer} to this file, as the scripts of SQuAD read it")
     sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub = verb("report", _report, "Write report.html into a run's folder, and open it where there is a browser.")
@@ -262,7 +268,7 @@ def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import adapt
 
     texts = _documents(options, options.data)
-    print(adapt.extend(options.model, texts, options.pieces, options.out).summary())
+    print(adapt.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
     print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
 
 
@@ -344,10 +350,15 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve import Predictor, render_answer
+    from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
 
     predictor = Predictor(options.model, top=options.top)
-    for text, answer in predictor.stream(_texts(options)):
+    rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
+    found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
+    if options.out:
+        print(f"{write_predictions(found, options.out):,} answers are in {options.out}.")
+        return
+    for text, answer in found:
         print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)
 
 

@@ -175,7 +175,7 @@ class Pretrain:
         config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
         if self.origin is None:
             return config.build(heads, seed=seed), ""
-        return self.origin.build(config, heads, seed)
+        return self.origin.build(config, heads, seed, lambda: self.log_frequencies)
 
     def plan(self) -> dict[str, Any]:
         """What the run would take, measured on a few steps that leave no trace."""
@@ -311,15 +311,20 @@ class Pretrain:
         loss/mlm     cross-entropy, in nats, under the add-one unigram distribution of the training text
         mlm/correct  share that the most frequent token gets right
         """
-        counts = np.ones(self.tokenizer.size)
-        for corpus in self.corpora:
-            counts += corpus.split("train").unigrams()
         values = [b.targets["mlm"].values.numpy() for b in self.heldout if "mlm" in b.targets]
         if not values:
             return {}
         targets = np.concatenate(values)
-        log_p = np.log(counts / counts.sum())
-        return {"loss/mlm": float(-log_p[targets].mean()), "mlm/correct": float((targets == counts.argmax()).mean())}
+        log_p = self.log_frequencies
+        return {"loss/mlm": float(-log_p[targets].mean()), "mlm/correct": float((targets == log_p.argmax()).mean())}
+
+    @cached_property
+    def log_frequencies(self) -> np.ndarray:
+        """[V] log of the add-one share of each token in the training text."""
+        counts = np.ones(self.tokenizer.size)
+        for corpus in self.corpora:
+            counts += corpus.split("train").unigrams()
+        return np.log(counts / counts.sum())
 
 
 def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
