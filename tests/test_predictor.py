@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import numpy as np
@@ -10,11 +11,14 @@ import torch
 
 import unmask
 from unmask import huggingface
+from unmask.cli import main
+from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.serve import Predictor, render_answer
-from unmask.serve.inputs import locate, split_words
+from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
+from unmask.serve.inputs import locate
 
 TEXT = "the function returns a list of strings and the film was good with people who talk"
 
@@ -24,9 +28,9 @@ def tokenizer():
     return Tokenizer.train([TEXT] * 3, 150)
 
 
-def save(folder, tokenizer, heads, labels=(), length=24):
+def save(folder, tokenizer, heads, labels=(), length=24, settings=None):
     config = Bert(vocabulary=tokenizer.size + 2, length=length, layers=2, dim=32, heads=2, hidden=64, std=0.2)
-    huggingface.save(folder, config.build(heads=heads, seed=1), tokenizer, labels=labels)
+    huggingface.save(folder, config.build(heads=heads, seed=1), tokenizer, labels=labels, settings=settings)
     return folder
 
 
@@ -43,6 +47,36 @@ def classifier(tmp_path_factory, tokenizer):
 @pytest.fixture(scope="module")
 def tagger(tmp_path_factory, tokenizer):
     return save(tmp_path_factory.mktemp("tagger"), tokenizer, {"tagging": 2}, ("O", "CODE"))
+
+
+@pytest.fixture(scope="module")
+def entities(tmp_path_factory, tokenizer):
+    labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    return save(tmp_path_factory.mktemp("entities"), tokenizer, {"tagging": 5}, labels)
+
+
+@pytest.fixture(scope="module")
+def labeller(tmp_path_factory, tokenizer):
+    return save(tmp_path_factory.mktemp("labeller"), tokenizer, {"multilabel": 3}, ("rude", "funny", "long"))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, tokenizer):
+    return save(tmp_path_factory.mktemp("reader"), tokenizer, {"span": 2}, settings={"stride": 4, "best": 6})
+
+
+@pytest.fixture(scope="module")
+def chooser(tmp_path_factory, tokenizer):
+    return save(tmp_path_factory.mktemp("chooser"), tokenizer, {"choice": 1})
+
+
+def near(answer):
+    """The same answer, but for the last digits of its numbers: those depend on what else is in the batch."""
+    if isinstance(answer, dict):
+        return {name: near(value) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [near(value) for value in answer]
+    return pytest.approx(answer, abs=1e-5) if isinstance(answer, float) else answer
 
 
 def theirs(cls, folder, **inputs):
@@ -224,5 +258,403 @@ def test_rendering_a_mask(pretrained):
 
 
 def test_words_and_their_places():
+    assert [word for word, _ in split_words("cafe\u0301s हिन्दी \U0001f44d\u200d, e\u0301.")] == [
+        *("cafe\u0301s", "हिन्दी", "\U0001f44d\u200d", ",", "e\u0301", "."),
+    ]
     assert split_words("a b,c") == [("a", (0, 1)), ("b", (2, 3)), (",", (3, 4)), ("c", (4, 5))]
     assert locate(["ab", "", "c"]) == [(0, 2), (3, 3), (4, 5)]
+
+
+# ------------------------------------------------------------------------------------------------ several labels
+
+
+def test_several_labels(labeller):
+    texts = ["the film was good", "talk", "a list of strings and people"]
+    said = set()
+    for text, answer in zip(texts, Predictor(labeller)(texts), strict=True):
+        _, output = theirs("BertForSequenceClassification", labeller, text=text)
+        wanted = output.logits[0].sigmoid()
+        assert list(answer["scores"].values()) == pytest.approx(wanted.tolist(), rel=1e-4)
+        assert answer["labels"] == [n for n, p in zip(("rude", "funny", "long"), wanted, strict=True) if p > 0.5]
+        shown = render_answer(text, answer)
+        assert shown.endswith(text)
+        assert all(f"{label} {answer['scores'][label]:.3f}" in shown for label in answer["labels"])
+        said |= set(answer["labels"])
+    assert said
+    assert render_answer("x", {"labels": [], "scores": {}}) == "no label  x"
+
+
+# ------------------------------------------------------------------------------------------------ entities
+
+
+class Sure:
+    """A tagging task whose answers are given."""
+
+    def __init__(self, task, tags):
+        self.ids = [task.labels.index(tag) for tag in tags]
+        self.rows = len(task.labels)
+
+    def __call__(self, model, encoded, pad):
+        probabilities = np.full((len(self.ids), self.rows), 0.1)
+        probabilities[range(len(self.ids)), self.ids] = 0.6
+        return [probabilities]
+
+
+def test_entities_stand_in_the_raw_text(entities):
+    predictor = Predictor(entities)
+    text = "Zoë  Smith, of\tCafe\u0301 Paris: film."
+    tags = ["B-PER", "I-PER", "O", "O", "B-LOC", "B-LOC", "O", "I-PER", "O"]
+    predictor.task.answer_all = Sure(predictor.task, tags)
+    answer = predictor([text])[0]
+    assert [word["tag"] for word in answer["words"]] == tags
+    places = [text.index(part) for part in ("Zoë", "Cafe", "Paris", "film")]
+    assert [(e["kind"], e["text"], e["begin"]) for e in answer["entities"]] == [
+        ("PER", "Zoë  Smith", places[0]),
+        ("LOC", "Cafe\u0301", places[1]),
+        ("LOC", "Paris", places[2]),
+        ("PER", "film", places[3]),
+    ]
+    assert all(text[e["begin"] : e["end"]] == e["text"] for e in answer["entities"])
+    assert [e["probability"] for e in answer["entities"]] == pytest.approx([0.36, 0.6, 0.6, 0.6])
+    predictor.task.answer_all = Sure(predictor.task, ["B-PER", "I-PER", "O"])
+    given = predictor([["Zoë", "Smith", "talks"]])[0]
+    assert given["entities"][0]["text"] == "Zoë Smith"
+    row = predictor.answer([Row(words=("Zoë", "Smith", "talks"))])[0]  # as a file of tagged words gives it
+    assert row == near(given)
+    raw = predictor([{"text": "Zoë\u00a0Smith  talks", "words": ["Zoë", "Smith", "talks"], "id": 3}])[0]
+    assert raw["entities"][0]["text"] == "Zoë\u00a0Smith"
+    assert raw["id"] == "3"
+
+
+def test_only_tags_of_entities_make_entities(tagger, entities):
+    assert set(Predictor(tagger)(["the film"])[0]) == {"words"}
+    assert set(Predictor(entities)(["the film"])[0]) == {"words", "entities"}
+
+
+# ------------------------------------------------------------------------------------------------ questions
+
+
+CONTEXT = "the film was good and people who talk about strings were bad "
+
+
+def best_spans(folder, question, context, most=30):
+    """Every span that `transformers` could give, with its score, best first."""
+    tokenizer, output = theirs("BertForQuestionAnswering", folder, text=question, text_pair=context)
+    given = tokenizer(question, context, return_offsets_mapping=True)
+    inside = [i for i, owner in enumerate(given.sequence_ids()) if owner == 1]
+    begins, ends = output.start_logits[0], output.end_logits[0]
+    found = []
+    for i in inside:
+        for j in inside:
+            if i <= j < i + most:
+                place = given["offset_mapping"][i][0], given["offset_mapping"][j][1]
+                found.append((float(begins[i] + ends[j]), *place, context[slice(*place)]))
+    return sorted(found, reverse=True), float(begins[0] + ends[0])
+
+
+def test_questions_are_answered_as_in_transformers(reader):
+    context, question = "The film was good; people talk.", "who talk?"
+    answer = Predictor(reader)([(question, context)])[0]
+    wanted, _ = best_spans(reader, question, context)
+    assert len(answer["spans"]) == 6
+    for span, (score, begin, end, text) in zip(answer["spans"], wanted, strict=False):
+        assert span["score"] == pytest.approx(score, rel=1e-4)
+        assert (span["begin"], span["end"], span["text"]) == (begin, end, text)
+    assert answer["answer"] == wanted[0][3] == context[answer["begin"] : answer["end"]]
+    shares = np.exp([score for score, *_ in wanted[:6]])
+    assert answer["probability"] == pytest.approx(shares[0] / shares.sum(), rel=1e-3)
+    assert sum(span["probability"] for span in answer["spans"]) == pytest.approx(1)
+    assert "no_answer" not in answer
+    assert answer == near(Predictor(reader)([{"question": question, "context": context}])[0])
+
+
+def test_the_threshold_of_the_folder_counts(tmp_path, tokenizer):
+    question, context = "who talk", "people talk about the film"
+    folder = tmp_path / "sure"
+    save(folder, tokenizer, {"span": 2}, settings={"unanswerable": True, "threshold": 1e6})
+    sure = Predictor(folder)([(question, context)])[0]
+    assert sure["answer"] == sure["spans"][0]["text"] != ""
+    wanted, nothing = best_spans(folder, question, context)
+    shares = np.exp([*[score for score, *_ in wanted[:20]], nothing])
+    assert sure["no_answer"] == pytest.approx(shares[-1] / shares.sum(), rel=1e-3)
+    assert sum(span["probability"] for span in sure["spans"]) + sure["no_answer"] == pytest.approx(1)
+    doubt = nothing - wanted[0][0]
+    for threshold, answered in ((doubt + 0.01, True), (doubt - 0.01, False)):
+        save(tmp_path / "m", tokenizer, {"span": 2}, settings={"unanswerable": True, "threshold": threshold})
+        answer = Predictor(tmp_path / "m")([(question, context)])[0]
+        assert bool(answer["answer"]) == answered
+        shown = render_answer(question, answer)
+        assert shown.startswith(question + "\n")
+        assert f"no answer {answer['no_answer']:.3f}" in shown
+        assert shown.splitlines()[1].strip().startswith("no answer") != answered
+    assert (answer["begin"], answer["end"]) == (None, None)
+    assert answer["probability"] == answer["no_answer"]
+
+
+def test_long_contexts_are_read_to_the_end(reader):
+    """In a model of 24 positions, the last words of a context of hundreds of pieces can be the answer."""
+    predictor = Predictor(reader)
+    context = CONTEXT * 8 + "returns"
+    answer = predictor([("who", context)])[0]
+    assert "cut" not in answer
+
+    def pointing(model, batch):
+        wanted = predictor.tokenizer.ids(["returns"])[0]
+        found = []
+        for row, start in zip(batch.tokens, batch.starts, strict=True):
+            logits = np.zeros((int((batch.documents[start // len(row)] > 0).sum()), 2))
+            tokens = row[: len(logits)].numpy()
+            for i in range(len(tokens) - len(wanted) + 1):
+                if (tokens[i : i + len(wanted)] == wanted).all():
+                    logits[i, 0] = logits[i + len(wanted) - 1, 1] = 9
+            found.append(logits)
+        return found
+
+    predictor.task.answers = pointing
+    answer = predictor([("who", context)])[0]
+    assert (answer["answer"], answer["begin"]) == ("returns", len(CONTEXT) * 8)
+
+
+def test_a_long_question_is_cut_and_said(tmp_path, tokenizer):
+    folder = save(tmp_path, tokenizer, {"span": 2}, settings={"longest_question": 8})
+    answer = Predictor(folder)([("film " * 20, "people talk")])[0]
+    assert answer["cut"] is True
+    assert "(the text was cut)" in render_answer("film", answer)
+
+
+def test_questions_of_mixed_length_are_answered_as_alone(reader, monkeypatch):
+    predictor = Predictor(reader)
+    asked = [("who", CONTEXT * n) for n in (1, 5, 2)] + [("what is good and bad", "people talk"), ("a", "b")]
+    together = predictor(asked)
+    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 60)
+    for item, answer in zip(asked, together, strict=True):
+        assert predictor([item])[0] == near(answer)
+
+
+# ------------------------------------------------------------------------------------------------ choices
+
+
+def test_choices_are_those_of_transformers(chooser):
+    transformers = pytest.importorskip("transformers")
+    item = {"context": "the film was good", "question": "people", "choices": ["talk", "returns a list", "who"]}
+    answer = Predictor(chooser)([item])[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(chooser)
+    model = transformers.BertForMultipleChoice.from_pretrained(chooser).eval()
+    seconds = [f"people {choice}" for choice in item["choices"]]
+    given = tokenizer([item["context"]] * 3, seconds, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        wanted = model(**{name: value[None] for name, value in given.items()}).logits[0].softmax(-1)
+    assert answer["scores"] == pytest.approx(wanted.tolist(), rel=1e-4)
+    best = int(wanted.argmax())
+    assert (answer["choice"], answer["text"]) == (best, item["choices"][best])
+    assert answer["probability"] == answer["scores"][best]
+    assert render_answer("people", answer) == f"{answer['text']}  {answer['probability']:.3f}  people"
+
+
+def test_rows_may_have_any_number_of_choices(chooser):
+    predictor = Predictor(chooser)
+    items = [
+        {"text": "film", "choices": ["good", "bad"]},
+        {"context": "the film was good", "choices": ["people", "talk", "who", "list", "strings"], "question": None},
+        {"question": "who", "choices": ["people", "a list of strings"]},
+        {"text": "film " * 40, "choices": ["good", "bad"], "id": "long"},
+    ]
+    together = predictor(items)
+    for item, answer in zip(items, together, strict=True):
+        assert len(answer["scores"]) == len(item["choices"])
+        assert predictor([item])[0]["scores"] == pytest.approx(answer["scores"], abs=1e-5)
+    assert together[3] == {"id": "long", **together[3], "cut": True}
+    assert "cut" not in together[1]
+
+
+# ------------------------------------------------------------------------------------------------ foreign folders
+
+
+def foreign(folder, tokenizer, cls, **fields):
+    """A folder that `transformers` wrote, with random weights."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(5)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.size, max_position_embeddings=24, initializer_range=0.2, **sizes, **fields
+    )
+    getattr(transformers, cls)(config).save_pretrained(folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def test_folders_of_transformers_answer_here(tmp_path, tokenizer):
+    labels = {"id2label": {0: "x", 1: "y", 2: "z"}, "label2id": {"x": 0, "y": 1, "z": 2}}
+    folder = foreign(tmp_path / "span", tokenizer, "BertForQuestionAnswering")
+    question, context = "who talk?", "The film was good; people talk."
+    score, begin, end, text = best_spans(folder, question, context)[0][0]
+    best = Predictor(folder)([(question, context)])[0]["spans"][0]
+    assert (best["begin"], best["end"], best["text"]) == (begin, end, text)
+    assert best["score"] == pytest.approx(score, rel=1e-4)
+
+    folder = foreign(tmp_path / "choice", tokenizer, "BertForMultipleChoice")
+    test_choices_are_those_of_transformers(folder)
+
+    folder = foreign(
+        tmp_path / "several",
+        tokenizer,
+        "BertForSequenceClassification",
+        problem_type="multi_label_classification",
+        **labels,
+    )
+    _, output = theirs("BertForSequenceClassification", folder, text="people talk")
+    answer = Predictor(folder)(["people talk"])[0]
+    assert answer["scores"] == pytest.approx(
+        dict(zip("xyz", output.logits[0].sigmoid().tolist(), strict=True)), rel=1e-4
+    )
+    assert answer["labels"] == [label for label, p in answer["scores"].items() if p > 0.5]
+
+    folder = foreign(tmp_path / "tags", tokenizer, "BertForTokenClassification", **labels)
+    text = "people's list, talk"
+    theirs_tokenizer, output = theirs("BertForTokenClassification", folder, text=text)
+    given = theirs_tokenizer(text, return_offsets_mapping=True)
+    firsts = {begin: i for i, (begin, end) in reversed([*enumerate(given["offset_mapping"])]) if end > begin}
+    words = Predictor(folder)([text])[0]["words"]
+    assert [word["word"] for word in words] == ["people's", "list", ",", "talk"]
+    for word in words:
+        wanted = output.logits[0, firsts[word["begin"]]].softmax(-1)
+        assert word["probability"] == pytest.approx(float(wanted.max()), rel=1e-4)
+        assert word["tag"] == "xyz"[int(wanted.argmax())]
+
+
+@pytest.mark.parametrize(
+    ("fixture", "cls"),
+    [
+        ("reader", "BertForQuestionAnswering"),
+        ("chooser", "BertForMultipleChoice"),
+        ("labeller", "BertForSequenceClassification"),
+        ("entities", "BertForTokenClassification"),
+    ],
+)
+def test_our_folders_open_there_whole(fixture, cls, request):
+    transformers = pytest.importorskip("transformers")
+    folder = request.getfixturevalue(fixture)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    assert config.architectures == [cls]
+    if fixture == "labeller":
+        assert config.problem_type == "multi_label_classification"
+    _, report = getattr(transformers, cls).from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert not report["mismatched_keys"]
+
+
+# ------------------------------------------------------------------------------------------------ lines and files
+
+
+def test_lines_are_texts_pairs_or_objects(reader, chooser, classifier, tagger, pretrained):
+    context = "people talk"
+    lines = [
+        f"who\t{context}",
+        json.dumps({"id": "q7", "question": "who", "context": context, "answers": {"text": []}}),
+    ]
+    (asked, answer), (again, named) = Predictor(reader).stream(lines)
+    assert (asked, again) == (lines[0], "who")
+    assert named == {"id": "q7", **near(answer)}
+    item = {"text": "the film", "choices": ["good", "bad"], "label": 1}
+    [(asked, answer)] = Predictor(chooser).stream([json.dumps(item)])
+    assert (asked, answer) == ("the film", near(Predictor(chooser)([item])[0]))
+    alike = ['{"premise": "the film", "hypothesis": "was good"}', '{"text": "the film", "pair": "was good"}']
+    answers = [answer for _, answer in Predictor(classifier).stream([*alike, "the film\twas good"])]
+    assert answers[0] == near(answers[2])
+    assert answers[1] == near(answers[2])
+    texts = ['{"text": "the film", "pair": null}', '{"sentence": "the film"}', "the film"]
+    assert len({answer["probability"] for _, answer in Predictor(classifier).stream(texts)}) == 1
+    odd = ['{"unknown": "key"}', "{broken", "[1]", "{}"]
+    assert [asked for asked, _ in Predictor(classifier).stream(odd)] == odd  # texts like any other
+    [(_, answer)] = Predictor(tagger).stream(['{"words": ["the", "film"]}'])
+    assert [word["word"] for word in answer["words"]] == ["the", "film"]
+    [(_, answer)] = Predictor(pretrained).stream(['{"text": "the [MASK]"}'])
+    assert len(answer["masks"]) == 1
+
+
+def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
+    for folder, inputs, message in (
+        (reader, [("a", "b"), "who"], "Text 2 must be a question and a context: a pair, or an object with both"),
+        (reader, [("who", " ")], "Text 1 has an empty context"),
+        (reader, [{"question": "who"}], "Text 1 has no 'context'; it must be a question and a context"),
+        (reader, [{"question": 3, "context": "x"}], "Text 1: 'question' must be a string, not a int"),
+        (reader, [("a", "b", "c")], "3 parts"),
+        (chooser, ["the film"], "Text 1 must be an object with context"),
+        (chooser, [("the film", "good")], "Text 1 must be an object with context"),
+        (chooser, [{"choices": ["a", "b"]}], "neither 'context' nor 'question'"),
+        (chooser, [{"text": "film"}], "two or more texts"),
+        (chooser, [{"text": "film", "choices": ["a"]}], "two or more texts"),
+        (chooser, [{"text": "film", "choices": ["a", " "]}], "that are not empty"),
+        (chooser, [{"text": "film", "choices": "ab"}], "two or more texts"),
+        (tagger, [{"words": [1]}], "'words' must be a list of strings"),
+        (tagger, [{"words": []}], "'words' must be a list of strings"),
+        (tagger, [{"text": "film", "words": ["plot"]}], "the word 'plot' does not stand in the text"),
+        (tagger, [{"label": "x"}], "Text 1 has no 'text'; it must be an object with words"),
+        (classifier, [{"label": "x"}], "Text 1 has no 'text'"),
+        (classifier, [{"text": ""}], "Text 1 is empty"),
+    ):
+        with pytest.raises(UnmaskError, match=message):
+            Predictor(folder)(inputs)
+    for folder, line, message in (
+        (reader, "who is it", "Text 2 is not a question, a tab and a context, or a JSON object with both"),
+        (reader, '{"question": "who", ', "Text 2 is not a question, a tab"),
+        (chooser, "who\tis it", "Text 2 is not JSON: an object with context"),
+    ):
+        sound = '{"question": "who", "context": "people", "choices": ["a", "b"]}'
+        with pytest.raises(UnmaskError, match=message):
+            list(Predictor(folder).stream([sound, line]))
+
+
+def squad(path):
+    qas = [{"id": f"q{i}", "question": q, "answers": []} for i, q in enumerate(["who", "what is good"])]
+    paragraphs = [{"context": "the film was good", "qas": qas[:1]}, {"context": "people talk", "qas": qas[1:]}]
+    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return path
+
+
+def test_a_squad_file_becomes_predictions(reader, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("unmask.serve.datasets.AT_ONCE", 1)
+    path, out = squad(tmp_path / "dev.json"), tmp_path / "predictions.json"
+    main(["predict", "--model", str(reader), "--file", str(path), "--out", str(out)])
+    assert capsys.readouterr().out == f"2 answers are in {out}.\n"
+    answers = Predictor(reader)([("who", "the film was good"), ("what is good", "people talk")])
+    assert json.loads(out.read_text()) == {"q0": answers[0]["answer"], "q1": answers[1]["answer"]}
+    main(["predict", "--model", str(reader), "--file", str(path), "--json"])
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(answer["id"], answer["answer"]) for answer in printed] == [
+        (f"q{i}", answer["answer"]) for i, answer in enumerate(answers)
+    ]
+
+
+def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
+    lines, out = tmp_path / "lines.jsonl", tmp_path / "predictions.json"
+    item = {"question": "who", "context": "people talk"}
+    for folder, items, message in (
+        (reader, [item], "has no id"),
+        (reader, [{**item, "id": "a"}, {**item, "id": "a"}], "the id 'a' of another"),
+        (classifier, [{"text": "film"}], "Only answers to questions"),
+    ):
+        lines.write_text("".join(json.dumps(one) + "\n" for one in items))
+        with pytest.raises(UnmaskError, match=message):
+            write_predictions(Predictor(folder).stream(lines.read_text().splitlines()), out)
+        assert not out.exists()
+    assert write_predictions(Predictor(reader).stream([json.dumps({**item, "id": "a"})]), out) == 1
+
+
+def test_files_of_choices(chooser, tmp_path):
+    path = tmp_path / "swag.csv"
+    path.write_text("sent1,sent2,ending0,ending1,label\nthe film,was,good,bad,0\npeople,who,talk,returns,1\n")
+    rows = rows_in(path, "choice")
+    (asked, answer), _ = answers_to(Predictor(chooser), rows)
+    assert asked == "was"
+    alone = Predictor(chooser)([{"context": "the film", "question": "was", "choices": ["good", "bad"]}])[0]
+    assert answer == near(alone)
+    assert rows_in(path, "span") is rows_in(path, "classification") is rows_in(tmp_path / "a.txt", "choice") is None
+
+
+def test_rows_of_files_are_answered_whatever_their_label(classifier):
+    rows = [Row("the film", label="unheard of"), Row("the film")]
+    first, second = Predictor(classifier).answer(rows)
+    assert first == near(second)
+    assert Predictor(classifier).answer([]) == []

@@ -57,7 +57,7 @@ def _tagged(task: Tagging, row: Row, probabilities_WC: np.ndarray) -> Answer:
     ]
     if not metrics.are_iob(task.labels):
         return {"words": words}
-    return {"words": words, "entities": _entities(row.text, words)}
+    return {"words": words, "entities": _entities(row.text or " ".join(row.words), words)}
 
 
 def _entities(text: str, words: Sequence[Answer]) -> list[Answer]:

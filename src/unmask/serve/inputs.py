@@ -39,7 +39,8 @@ def as_row(item: Input, number: int, kind: str) -> Row:
     An object may have an "id", which the answer repeats; its other keys do not count. Raises UnmaskError, which counts
     the inputs by `number`, for an input of another form, and for an empty text.
     """
-    values = item if isinstance(item, Mapping) else _by_name(item, number, kind)
+    named = item if isinstance(item, Mapping) else _by_name(item, number, kind)
+    values = {name: value for name, value in named.items() if value is not None}
     place = f"Text {number}"
     row = _MAKERS.get(kind, _texts)(values, place)
     return replace(row, id=str(values.get("id", "")), place=place)
@@ -65,8 +66,8 @@ def asked_in(item: Input, line: str) -> str:
 
 
 def places_of(row: Row) -> list[tuple[int, int]]:
-    """Begin and end of each word of a row in its text."""
-    if row.text == " ".join(row.words):
+    """Begin and end of each word of a row in its text, or where it has none, in its words with spaces between."""
+    if row.text in ("", " ".join(row.words)):
         return locate(row.words)
     found, end = [], 0
     for word in row.words:
@@ -130,7 +131,7 @@ def _sentence(values: Mapping[str, Any], place: str) -> Row:
 
 
 def _choices(values: Mapping[str, Any], place: str) -> Row:
-    names = [name for name in ("context", "text", "question") if values.get(name) is not None]
+    names = [name for name in ("context", "text", "question") if name in values]
     if not names:
         raise UnmaskError(f"{place} has neither 'context' nor 'question'; it must be {_OBJECTS['choice']}.")
     texts = [_text(values, name, place, "choice") for name in names]

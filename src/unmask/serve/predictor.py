@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -66,7 +66,7 @@ class Predictor:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not heads & {"mlm", "nsp", "sop"}:
             raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
-        self._kind = "" if self.task is None else self.task.name
+        self.kind = "" if self.task is None else self.task.name
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         positions = self.model.positions or 512
         usual = self.task.length if isinstance(self.task, Embedding) else None
@@ -77,12 +77,13 @@ class Predictor:
     def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
         """One answer for each input, in order; messages count the inputs from `first`."""
         given: list[Input] = [inputs] if isinstance(inputs, (str, Mapping)) else list(inputs)
-        return self.answer([as_row(item, number, self._kind) for number, item in enumerate(given, first)])
+        return self.answer([as_row(item, number, self.kind) for number, item in enumerate(given, first)])
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
         if not rows:
             return []
+        rows = [replace(row, label="", labels=(), tags=()) for row in rows]
         with self._lock, torch.inference_mode(), evaluating(self.model):
             found = self._pretrained(rows) if self.task is None else self._labelled(self.task, rows)
         return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
@@ -95,7 +96,7 @@ class Predictor:
         """
         source, first = iter(texts), 1
         while waiting := list(islice(source, AT_ONCE)):
-            inputs = [from_line(line, number, self._kind) for number, line in enumerate(waiting, first)]
+            inputs = [from_line(line, number, self.kind) for number, line in enumerate(waiting, first)]
             asked = [asked_in(item, line) for item, line in zip(inputs, waiting, strict=True)]
             yield from zip(asked, self(inputs, first=first), strict=True)
             first += len(waiting)

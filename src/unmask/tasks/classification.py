@@ -150,7 +150,7 @@ class MultiLabel(TextTask):
         return value
 
     def places(self, batch: Batch) -> Tensor:
-        return batch.targets[self.name].places[:: len(self.labels)]
+        return batch.targets[self.name].places[:: len(self.labels)].contiguous()
 
     def squash(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()

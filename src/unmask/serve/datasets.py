@@ -1,0 +1,57 @@
+"""Data sets in the formats of their tasks, answered whole, and predictions as the official scripts read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from unmask.data import choices, squad
+from unmask.data.rows import Row
+from unmask.data.tables import format_by_name
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+from unmask.serve.answers import Answer
+from unmask.serve.predictor import Predictor
+
+AT_ONCE = 512  # rows that are answered together
+
+_READERS: dict[str, Callable[..., Sequence[Row]]] = {"span": squad.read, "choice": choices.read}
+_FORMATS = {"span": ("json", "parquet"), "choice": ("json", "csv", "tsv", "parquet")}
+
+
+def rows_in(path: Path | str, kind: str) -> Sequence[Row] | None:
+    """The rows of a file in a format of the task called `kind`, such as SQuAD, SWAG, ARC or DREAM; labels do not count.
+
+    None for a file that is read line by line. Raises UnmaskError as `squad.read` and `choices.read` do.
+    """
+    path = Path(path)
+    if format_by_name(path) not in _FORMATS.get(kind, ()):
+        return None
+    return _READERS[kind](path, labelled=False)
+
+
+def answers_to(predictor: Predictor, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
+    """(question or text, answer) for each row, some hundred at once."""
+    for begin in range(0, len(rows), AT_ONCE):
+        part = list(rows[begin : begin + AT_ONCE])
+        asked = [row.text if predictor.kind == "span" else row.pair or row.text for row in part]
+        yield from zip(asked, predictor.answer(part), strict=True)
+
+
+def write_predictions(found: Iterable[tuple[str, Answer]], out: Path | str) -> int:
+    """Write {id: text of the answer}, "" for none, as the evaluation scripts of SQuAD read it; returns how many.
+
+    Raises UnmaskError, and writes nothing, where answers are not those to questions, or lack an id.
+    """
+    texts: dict[str, str] = {}
+    for asked, answer in found:
+        if "spans" not in answer:
+            raise UnmaskError("Only answers to questions about a context are written to a file; print the others.")
+        if "id" not in answer:
+            raise UnmaskError(f"The question '{asked}' has no id, by which its answer could be found; give it one.")
+        if answer["id"] in texts:
+            raise UnmaskError(f"The question '{asked}' has the id '{answer['id']}' of another one; make them differ.")
+        texts[answer["id"]] = answer["answer"]
+    write_text(Path(out), json.dumps(texts, ensure_ascii=False, indent=1) + "\n")
+    return len(texts)
