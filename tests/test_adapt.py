@@ -316,6 +316,14 @@ def test_masks_of_a_byte_level_corpus_are_its_own(folders, whole_words, tmp_path
     assert 0.6 < masks / targets < 0.95
 
 
+@pytest.mark.parametrize("sentences", ["next", "order"])
+def test_pairs_of_a_byte_level_corpus_fit_their_rows_with_four_special_tokens(folders, sentences, tmp_path):
+    changes = {"sentences": sentences, "length": 32, "first": "none", "batch": 4, "heldout": 8, "device": "cpu"}
+    run = Pretrain(recipes.bert_tiny().override(changes), [folders["merged"]], tmp_path)
+    assert run.heldout
+    assert all(batch.tokens.shape[1] == 32 for batch in run.heldout)
+
+
 # ------------------------------------------------------------------------------------------------ vocabulary
 
 

@@ -24,6 +24,8 @@ class SentencePair(Objective):
     def __init__(self, join: Join, *, short: float = 0.1) -> None:
         self.heads = {self.name: 2}
         self.join, self.short = join, short
+        nothing = np.zeros(0, dtype=np.int64)
+        self.frame = len(join(nothing, nothing)[0])  # special tokens of a pair: 3 for BERT, 4 for RoBERTa
 
 
 class NextSentence(SentencePair):
@@ -43,7 +45,7 @@ class NextSentence(SentencePair):
             return []  # nothing to draw a random partner from; `Pretrain` refuses a corpus of one document
         examples: list[Example] = []
         for document in documents:
-            examples.extend(self._pairs(document, documents, length - 3, rng))
+            examples.extend(self._pairs(document, documents, length - self.frame, rng))
         return examples
 
     def _pairs(
@@ -79,7 +81,7 @@ class SentenceOrder(SentencePair):
         for document in documents:
             sentences, at = [s for s in document.sentences if len(s)], 0
             while at < len(sentences):
-                target = target_length(length - 3, self.short, rng)
+                target = target_length(length - self.frame, self.short, rng)
                 end = _end(sentences, at, target)
                 if end - at == 1:
                     alone = runs(sentences[at:end], length - 2)
@@ -87,7 +89,7 @@ class SentenceOrder(SentencePair):
                 else:
                     cut = at + int(rng.integers(1, end - at))
                     pair = (np.concatenate(sentences[at:cut]), np.concatenate(sentences[cut:end]))
-                    first, second = _truncate(*pair, length - 3, rng)
+                    first, second = _truncate(*pair, length - self.frame, rng)
                     label = SWAPPED if rng.random() < 0.5 else IN_ORDER
                     if label == SWAPPED:
                         first, second = second, first
