@@ -524,6 +524,16 @@ def test_what_is_cut_and_split_is_said():
     assert task.encode(rows[2:], TOKENIZER, 40).notice == ""
 
 
+def test_answers_that_no_pieces_make_up_are_counted():
+    context = "Normandy (U.S.) was good"
+    sound, torn = question(context, "(U.S.) was", id="1"), question(context, "was goo", id="2")
+    both = replace(torn, answers=(*torn.answers, (19, " good")), id="3")
+    none = Question("film", context, possible=False, id="4")
+    encoded = QuestionAnswering().encode([sound, torn, both, none, Row("film", context)], TOKENIZER, 64)
+    assert encoded.torn == 1
+    assert encoded.notice == ("1 of 5 rows (20.0%) have an answer that no pieces make up: none can match it exactly.")
+
+
 def test_bad_input():
     task = QuestionAnswering()
     sound = question("the film was good", "good")

@@ -66,10 +66,12 @@ class EncodedQuestions(Encoded):
     """Questions with the windows of their contexts.
 
     cut       rows whose question was cut
+    torn      rows of which every annotated answer begins or ends inside a piece
     windows   [N] of each example
     contexts  of each row
     """
 
+    torn: int = 0
     windows: tuple[Window, ...] = ()
     contexts: tuple[Context, ...] = ()
 
@@ -79,6 +81,10 @@ class EncodedQuestions(Encoded):
         if self.split:
             notices.append(
                 f"{self._share(self.split)} are longer than {self.length} tokens and were split into windows."
+            )
+        if self.torn:
+            notices.append(
+                f"{self._share(self.torn)} have an answer that no pieces make up: none can match it exactly."
             )
         return " ".join(notices)
 
@@ -155,6 +161,7 @@ class QuestionAnswering(Task):
             length,
             split=split,
             cut=tuple(i for i, question in enumerate(questions) if len(question) > self.longest_question),
+            torn=sum(_is_torn(row, context) for row, context in zip(rows, contexts, strict=True)),
             windows=tuple(found),
             contexts=contexts,
         )
@@ -287,6 +294,15 @@ def _answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
     begins, ends = context.places.T
     inside = np.flatnonzero((ends > begin) & (begins < begin + len(text)) & (ends > begins))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+def _is_torn(row: Row, context: Context) -> bool:
+    """Whether there are annotated answers, and none of them begins and ends where pieces do."""
+    if not isinstance(row, Question) or not row.answers:
+        return False
+    begins, ends = context.places[context.begins, 0], context.places[context.ends, 1]
+    bare = [(begin + len(text) - len(text.lstrip()), begin + len(text.rstrip())) for begin, text in row.answers]
+    return not any(begin in begins and end in ends for begin, end in bare)
 
 
 def _places(answer: tuple[int, int] | None, window: Window) -> np.ndarray:
