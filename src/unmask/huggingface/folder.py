@@ -20,6 +20,7 @@ from unmask.huggingface import sentence_transformers
 from unmask.huggingface.config import LABELLED, config_json, label_names, read_config, table_for, table_of
 from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model
+from unmask.nn.lora import adapters
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
@@ -149,7 +150,10 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
 
 
 def export(model: Model) -> dict[str, Tensor]:
-    """The model's parameters under their Hugging Face names. Raises UnmaskError for one that no rule names."""
+    """The model's parameters under their Hugging Face names. Raises UnmaskError for one that no rule names, and for a
+    model with adapters, whose answers its plain weights alone would not give."""
+    if adapters(model):
+        raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.transfer.merged.")
     parameters = dict(model.named_parameters())  # a tied one under its first name only
     return {theirs: parameters[ours].detach() for ours, theirs in names(model).items()}
 

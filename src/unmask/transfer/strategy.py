@@ -39,7 +39,8 @@ class Transfer(Config):
                   of "lora": `unmask.nn.LoRALinear`, and the names of the linear maps that get one: query, key, value,
                   output, up, down. The defaults are those of Hu et al. 2021, table 9, for BERT's size
 
-    Small changes want large steps: a learning rate of about 1e-3 where the trunk is frozen, 4e-4 for "lora".
+    Where less is trained the steps may be larger, and should be: a learning rate of about 1e-3 for "frozen", 4e-4 for
+    "lora" on a model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, and more epochs than for "full".
     """
 
     strategy: Literal["full", "frozen", "top", "gradual", "lora"] = "full"
