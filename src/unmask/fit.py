@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,10 +18,12 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.data import collate
+from unmask.data.rows import Row
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks import Encoded, Task
 from unmask.train import distributed
+from unmask.train.engine import Minimised
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Display, Trainer, Training
 from unmask.types import Batch, Example
@@ -35,14 +38,19 @@ class Fit(Config):
     al. 2018, appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); one of a few million parameters wants 3e-4 to 1e-3.
 
     epochs       passes over the training rows
+    least_steps  steps to take at least, in as many more passes: small sets need them (Mosbach et al. 2021; Zhang et al.
+                 2021, section 6)
     batch_size   rows of one step, over all micro-batches and processes
+    sampling     "balanced" draws every class alike in each epoch, with repetition; "plain" takes every row once
     evaluations  of the dev rows, per epoch; below 1, one in several epochs
     patience     evaluations without a gain after which to stop; None: never early
     metric       that decides which weights are kept; None: the task's first
     """
 
     epochs: float = 3.0
+    least_steps: int = 200
     batch_size: int = 32
+    sampling: Literal["plain", "balanced"] = "plain"
     evaluations: float = 1.0
     patience: int | None = None
     metric: str | None = None
@@ -75,20 +83,35 @@ class Fitted:
 
 
 class Examples:
-    """Encoded examples as training data: every epoch is a permutation that depends on (seed, epoch) alone.
+    """Encoded examples as training data: the order of an epoch depends on (seed, epoch) alone.
 
-    A step has `batch_size` examples, the last one of an epoch what is left; each rank takes its share of them, packs
-    it into rows without padding between, and cuts it into micro-batches of about 16,000 tokens.
+    A step has `batch_size` groups of examples, the last one of an epoch what is left; each rank takes its share of
+    them, packs it into rows without padding between, and cuts it into micro-batches of about 16,000 tokens.
+
+    groups  what must meet in one micro-batch, such as the choices of a question; None: every example for itself
+    shares  [groups] how often each is drawn, with repetition; None: every one once in an epoch
     """
 
-    def __init__(self, examples: Sequence[Example], batch_size: int, *, pad: int, seed: int) -> None:
-        self.examples, self.batch_size, self.pad, self.seed = examples, batch_size, pad, seed
-        self.lengths = np.array([len(example.tokens) for example in examples])
-        rest = len(examples) % batch_size
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        batch_size: int,
+        *,
+        pad: int,
+        seed: int,
+        groups: Sequence[slice] | None = None,
+        shares: np.ndarray | None = None,
+    ) -> None:
+        self.examples, self.batch_size, self.pad, self.seed, self.shares = examples, batch_size, pad, seed, shares
+        self.groups = [slice(i, i + 1) for i in range(len(examples))] if groups is None else groups
+        lengths = np.array([len(example.tokens) for example in examples])
+        self.tokens = np.array([lengths[group].sum() for group in self.groups])
+        self.longest = np.array([lengths[group].max() for group in self.groups])
+        rest = len(self.groups) % batch_size
         # What is left must give every rank something to do.
-        self.steps_per_epoch = len(examples) // batch_size + (rest >= distributed.ranks())
+        self.steps_per_epoch = len(self.groups) // batch_size + (rest >= distributed.ranks())
         if self.steps_per_epoch == 0:
-            raise UnmaskError(f"{len(examples)} training rows are too few for {distributed.ranks()} processes.")
+            raise UnmaskError(f"{len(self.groups)} training rows are too few for {distributed.ranks()} processes.")
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
         """(micro-batches of this rank, position after them) for each step from `position` on, without end."""
@@ -97,19 +120,30 @@ class Examples:
         while True:
             if step // self.steps_per_epoch != epoch:
                 epoch = step // self.steps_per_epoch
-                order = np.random.default_rng([self.seed, epoch]).permutation(len(self.examples))
+                order = self._order(np.random.default_rng([self.seed, epoch]))
             begin = step % self.steps_per_epoch * self.batch_size
             step += 1
             yield self._micro_batches(order[begin : begin + self.batch_size]), {"step": step}
 
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        if self.shares is None:
+            return rng.permutation(len(self.groups))
+        return rng.choice(len(self.groups), len(self.groups), p=self.shares / self.shares.sum())
+
     def _micro_batches(self, chosen: np.ndarray) -> list[Batch]:
         own = chosen[distributed.rank() :: distributed.ranks()]
-        parts = np.array_split(own, math.ceil(self.lengths[own].sum() / TOKENS_AT_ONCE))
-        width = [-(-int(self.lengths[part].max()) // 8) * 8 for part in parts]
-        return [
-            collate.pack([self.examples[i] for i in part], longest, self.pad)
-            for part, longest in zip(parts, width, strict=True)
-        ]
+        parts = np.array_split(own, min(len(own), math.ceil(self.tokens[own].sum() / TOKENS_AT_ONCE)))
+        return [self._packed(part) for part in parts]
+
+    def _packed(self, part: np.ndarray) -> Batch:
+        width = -(-int(self.longest[part].max()) // 8) * 8
+        return collate.pack([example for i in part for example in self.examples[self.groups[i]]], width, self.pad)
+
+
+def class_shares(rows: Sequence[Row]) -> np.ndarray:
+    """[N]: how often each row is to be drawn, so that all labels are seen alike."""
+    counts = Counter(row.label for row in rows)
+    return np.array([1 / counts[row.label] for row in rows])
 
 
 def fit(
@@ -123,18 +157,30 @@ def fit(
     seed: int = 0,
     out: Path | None = None,
     display: Display | None = None,
+    objective: Minimised | None = None,
 ) -> Fitted:
     """Train `model` on `train` and leave it, in evaluation mode, with the weights that were best on `dev`.
 
-    pad  id of the padding token
-    out  folder for metrics.jsonl; None leaves nothing on disk
+    pad        id of the padding token
+    out        folder for metrics.jsonl; None leaves nothing on disk
+    objective  what is minimised, where it is not the task alone: with a teacher, say
 
     Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
     """
     if config.epochs <= 0 or config.batch_size < 1 or config.evaluations <= 0:
         raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
-    data = Examples(train.examples, config.batch_size, pad=pad, seed=seed)
-    total = max(1, round(config.epochs * data.steps_per_epoch))
+    balanced = config.sampling == "balanced"
+    data = Examples(
+        train.examples,
+        config.batch_size,
+        pad=pad,
+        seed=seed,
+        groups=train.of_rows if train.together or balanced else None,
+        shares=class_shares(train.rows) if balanced else None,
+    )
+    planned = max(1, round(config.epochs * data.steps_per_epoch))
+    total = max(planned, config.least_steps)
+    evaluate_every = data.steps_per_epoch / config.evaluations * total / planned  # no more of them in a longer run
     training = Training(
         steps=total,
         optimizer=config.optimizer,
@@ -143,7 +189,7 @@ def fit(
         device=config.device,
         seed=seed,
         log_every=max(1, min(10, total // 20)),
-        evaluate_every=max(1, round(data.steps_per_epoch / config.evaluations)),
+        evaluate_every=max(1, round(evaluate_every)),
         save_every=None,
         keep=1,
     )
@@ -157,7 +203,7 @@ def fit(
 
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
-        trainer = Trainer(model, task, data, training, folder, evaluate=evaluate_dev, display=display)
+        trainer = Trainer(model, objective or task, data, training, folder, evaluate=evaluate_dev, display=display)
         result = trainer.train()
         if distributed.is_main():  # the trainer's own state is for going on with a run, and this one is over
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
