@@ -75,6 +75,7 @@ def run_unmask(settings: Settings) -> Result:
         ),
         fit=Fit(
             epochs=settings["epochs"],
+            least_steps=0,
             batch_size=settings["batch"],
             # Evaluated before the first step and after the last: the last is the better of the two, or we stop below.
             evaluations=1 / settings["epochs"],
@@ -85,6 +86,7 @@ def run_unmask(settings: Settings) -> Result:
             device="cpu",
         ),
         seed=settings["seed"],
+        seeds=1,
     )
     began = time.perf_counter()
     result = finetune(config, settings["out"])

@@ -65,7 +65,8 @@ def files(tmp_path_factory):
 
 def config(trunk, files, **fields):
     changes = {"model": trunk, "train": files / "train.tsv", "dev": files / "dev.tsv"}
-    changes |= {"lr": 3e-3, "epochs": 12, "batch_size": 16, "precision": "fp32", "device": "cpu"}
+    changes |= {"lr": 3e-3, "epochs": 12, "batch_size": 16, "least_steps": 1, "seeds": 1}
+    changes |= {"precision": "fp32", "device": "cpu"}
     return FineTuning().override({**changes, **fields})
 
 
@@ -188,7 +189,8 @@ def test_a_run_repeats_itself_from_its_seed(trunk, files, tmp_path):
     assert other.seeds[0]["dev"]["loss"] != first.seeds[0]["dev"]["loss"]
 
 
-def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path):
+def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("unmask.finetune.ANEW", 0)  # so small a rate learns nothing, and the run is started again
     display = Spy()
     settings = config(trunk, files, epochs=0.2, lr=1e-12, from_scratch="yes", seed=3)
     finetune(settings, tmp_path / "run", display=display)
@@ -197,6 +199,21 @@ def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path):
     saved = huggingface.load(tmp_path / "run").model
     for (name, a), b in zip(fresh.named_parameters(), saved.parameters(), strict=True):
         torch.testing.assert_close(a, b, msg=name, atol=1e-6, rtol=0)
+
+
+def test_a_seed_that_collapses_is_started_again_once(trunk, files, tmp_path):
+    display = Spy()
+    result = finetune(config(trunk, files, epochs=1, lr=1e-12), tmp_path / "run", display=display)
+    assert result.seeds[0]["restarted"]
+    said = [note for note in display.notes if "collapsed" in note]
+    assert "started again" in said[0]
+    assert "collapsed again" in said[1]
+    assert len(said) == 2
+
+
+def test_small_sets_are_run_with_three_seeds(trunk, files, tmp_path):
+    result = finetune(config(trunk, files, seeds="none", epochs=1), tmp_path / "run")
+    assert [run["seed"] for run in result.seeds] == [0, 1, 2]
 
 
 def test_without_a_dev_file_some_rows_are_held_out(trunk, files, tmp_path):

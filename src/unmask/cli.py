@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     def verb(name: str, run: Any, help: str, group: Any = verbs, **more: Any) -> argparse.ArgumentParser:
         sub = group.add_parser(name, help=help, description=help, allow_abbrev=False, **more)
         sub.set_defaults(run=run)
-        sub.takes_fields = name in ("pretrain", "finetune")
+        sub.takes_fields = name in ("pretrain", "finetune", "evaluate")
         return sub
 
     sub = verb("quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it.")
@@ -153,12 +153,10 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.")
     sub.add_argument("--out", help="folder of the run")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    sub = verb("evaluate", _evaluate, "Score a fine-tuned model on labelled rows.")
+    sub = verb("evaluate", _evaluate, "Score a fine-tuned model on labelled rows; --text, --pair, --label name their columns.")
     sub.add_argument("--model", required=True)
     sub.add_argument("--data", required=True)
     sub.add_argument("--json", action="store_true", help="print JSON")
-    for column in ("text", "pair", "label"):
-        sub.add_argument(f"--{column}", help=f"name of the {column} column")
     sub = verb("predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers.")
     sub.add_argument("--model", required=True)
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
@@ -342,10 +340,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     finetune(config, Path(options.out), display=Terminal())
 
 
-def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.finetune import evaluate, render_evaluation
+def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.finetune import Rows, evaluate, render_evaluation
 
-    scores = evaluate(options.model, options.data, text=options.text, pair=options.pair, label=options.label)
+    scores = evaluate(options.model, options.data, Rows().override(overrides))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 

@@ -11,50 +11,54 @@ from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
-from unmask.data.tables import guess_format
-from unmask.errors import UnmaskError
-from unmask.tasks import Regression, task_of
+from unmask.data.rows import Row
+from unmask.families import FAMILIES, Rows, family_of, read
+from unmask.tasks import Regression, Task, task_of
+
+Scores = dict[str, Any]
 
 MOST_POSITIONS = 512  # of a row to be scored, where the model could take more
 
 
-def evaluate(
-    folder: Path | str,
-    data: Path | str,
-    *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    format: str | None = None,
-    length: int | None = None,
-) -> dict[str, Any]:
-    """Score a model folder with a classification, regression or tagging head on the rows of a file.
+def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, length: int | None = None) -> Scores:
+    """Score a fine-tuned model folder on the labelled rows of a file.
 
-    text, pair, label, format  as for `unmask.data.dataset.read`
-    length                     longest sequence; None: that of the run which made the folder, else what the model takes
+    rows    names of the columns, format and the like; None: the usual ones
+    length  longest sequence; None: that of `rows`, or of the run which made the folder, or what the model takes
 
-    Returns `metrics`, `baseline` (the most frequent label of these rows, or their mean, answered to all),
-    `classes` (label -> precision, recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are
-    numbers are the outputs of that number where the folder names its labels otherwise. Raises UnmaskError for a
-    folder without such a head, and for rows that do not fit it.
+    Returns `metrics`, `baseline` (what the task's plain reference gets on these rows), `classes` (label -> precision,
+    recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
+    number where the folder names its labels otherwise. Raises UnmaskError for a folder that was not fine-tuned, and
+    for rows that do not fit it.
     """
     loaded = huggingface.load(folder)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
-    rows = read_rows(Path(data), task.name, text=text, pair=pair, label=label, format=format)
-    rows = check_scores(rows) if isinstance(task, Regression) else name_labels(rows, task.labels, str(folder))
+    found = read(Path(data), _family(folder, task), rows, scoring=True)
+    if isinstance(task, Regression):
+        dataset.scores(found)
+    elif task.labels:
+        found = name_labels(found, task.labels, str(folder))
     positions = min(loaded.model.positions or MOST_POSITIONS, MOST_POSITIONS)
-    encoded = task.encode(rows, tokenizer, min(length or _length_of_run(Path(folder)) or positions, positions))
+    longest = length or (rows.length if rows else None) or _length_of_run(Path(folder)) or getattr(task, "length", None) or positions
+    encoded = task.encode(found, tokenizer, min(longest, positions))
     answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
     return {
         "task": task.name,
-        "rows": len(rows),
-        "description": rows.description,
-        "metrics": task.metrics(answers, rows),
-        "baseline": task.baseline(rows, rows),
-        "classes": task.report(answers, rows),
+        "rows": len(found),
+        "description": found.description,
+        "metrics": task.metrics(answers, found),
+        "baseline": task.baseline(found, found),
+        "classes": task.report(answers, found),
         "notes": [encoded.notice] if encoded.notice else [],
     }
+
+
+def _family(folder: Path | str, task: Task) -> str:
+    """What the folder was fine-tuned for: as its run says, since roles and tags have one head, else by that."""
+    path = Path(folder) / "run.json"
+    said = read_json(path).get("config", {}).get("task") if path.is_file() else None
+    return said if said in FAMILIES else family_of(task)
 
 
 def render_evaluation(scores: Mapping[str, Any]) -> str:
@@ -73,29 +77,12 @@ def render_evaluation(scores: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def read_rows(path: Path, task: str, *, format: str | None = None, **columns: str | None) -> Dataset:
-    """The rows of a file, as the task needs them. Raises UnmaskError where they are of the other kind."""
-    if task == "tagging" and format is None and path.is_file() and guess_format(path) in ("tsv", "csv"):
-        format = "conll"  # a sentence of tagged words does not fit on a line of a table
-    found = dataset.read(path, format=format, **columns)
-    if found.tagged != (task == "tagging"):
-        has, other = ("tagged words", "tagging") if found.tagged else ("texts with a label", "classification")
-        raise UnmaskError(f"{path} has {has}, which {task} cannot use; they are rows for {other}.")
-    return found
-
-
-def check_scores(rows: Dataset) -> Dataset:
-    """The same rows, whose labels are numbers. Raises UnmaskError where one is not."""
-    dataset.scores(rows)
-    return rows
-
-
 def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
     """The rows with labels as the model names them: `1` is its second output, `positive` its `POSITIVE`.
 
     Raises UnmaskError for a label that the model does not know in any of these ways.
     """
-    known = set(rows.labels)
+    known = set(rows.histogram())
     by_number = {str(i): label for i, label in enumerate(labels)}
     by_lower = {label.lower(): label for label in labels}
     if known <= set(labels):
@@ -107,10 +94,17 @@ def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
     else:
         dataset.check_labels(rows, labels, f"the outputs of {owner}")
         return rows
-    renamed = (
-        replace(row, label=names.get(row.label, row.label), tags=tuple(names[tag] for tag in row.tags)) for row in rows
-    )
-    return Dataset(rows.path, tuple(renamed), rows.columns)
+
+    def named(row: Row) -> Row:
+        label = names.get(row.label, row.label)
+        return replace(
+            row,
+            label=label,
+            labels=tuple(names[label] for label in row.labels),
+            tags=tuple(names[tag] for tag in row.tags),
+        )
+
+    return replace(rows, rows=tuple(named(row) for row in rows))
 
 
 def _length_of_run(folder: Path) -> int | None:

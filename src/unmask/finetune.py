@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.data import dataset
-from unmask.data.dataset import Dataset
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, read_rows, render_evaluation
+from unmask.evaluation import evaluate, render_evaluation
+from unmask.families import LENGTHS, Family, Options, Rows, build, read_sets
 from unmask.files import write_text
 from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
 from unmask.models.model import Model
-from unmask.tasks import Classification, Encoded, Regression, Tagging, Task
+from unmask.tasks import Encoded, Task
 from unmask.train import distributed
 from unmask.train.trainer import Display, Silent
+from unmask.transfer import Transfer, merged
 
 __all__ = [
     "Examples",
     "FineTuning",
     "Fit",
     "Fitted",
+    "Options",
     "Result",
     "Rows",
     "evaluate",
@@ -39,28 +41,10 @@ __all__ = [
 ]
 
 LONGEST = 128  # tokens of a row, where nothing else is said
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows(Config):
-    """Where the labelled rows are.
-
-    train, dev, test  files; without `dev`, every tenth row of `train` is held out in its place
-    text, pair, label names of the columns, where they are not the usual ones (`unmask.data.dataset.read`)
-    format            where a file's name does not tell
-    length            longest sequence, in tokens; None: 128, or what the model can take where that is less
-    allow_overlap     go on though many rows of `dev` are also in `train`
-    """
-
-    train: Path | None = None
-    dev: Path | None = None
-    test: Path | None = None
-    text: str | None = None
-    pair: str | None = None
-    label: str | None = None
-    format: str | None = None
-    length: int | None = None
-    allow_overlap: bool = False
+SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
+SEEDS = 3  # on such sets
+ANEW = 1_000_003  # added to the seed of a run that is started again
+BOLD = 1e-3  # learning rate where little is trained: a frozen trunk, low-rank additions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +52,20 @@ class FineTuning(Config):
     """A fine-tuning run.
 
     model         folder of the pre-trained model
-    seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout
+    task          what the rows are labelled for
+    seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
+                  3 where there are fewer than 10,000 training rows, else 1
     from_scratch  keep the tokenizer and the sizes of `model` but none of its weights, for comparison
     """
 
     model: Path | None = None
-    task: Literal["classification", "regression", "tagging"] = "classification"
+    task: Family = "classification"
     rows: Rows = field(default_factory=Rows)
+    options: Options = field(default_factory=Options)
     fit: Fit = field(default_factory=Fit)
+    transfer: Transfer = field(default_factory=Transfer)
     seed: int = 0
-    seeds: int = 1
+    seeds: int | None = None
     from_scratch: bool = False
 
 
@@ -118,14 +106,16 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     distributed.barrier()  # every process has looked before the first one writes
-    if config.seeds < 1:
-        raise UnmaskError("The number of seeds must be 1 or more.")
+    if config.model is None or config.rows.train is None:
+        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     notes: list[str] = []
     say = _Speaker(display, notes)
-    sets = _read(config, say)
-    task = _task(config, sets, say)
+    sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
+    config = _settled(config, len(sets["train"]), say)
+    held_out = config.rows.dev is None and config.rows.benchmark is None
+    task = build(config.task, sets, config.options, say, held_out=held_out)
     loaded = _load(config, task, config.seed)
-    length = _length(config.rows, loaded.model)
+    length = _length(config, loaded.model)
     config = config.replace(rows={"length": length})
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
@@ -134,7 +124,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     for name, rows in encoded.items():
         say(rows.notice and f"{name}: {rows.notice}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
-    say(f"Baseline, the same answer to all dev rows: {shown(baseline['dev'])}.")
+    say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
 
     seeds, kept = _run_seeds(config, task, encoded, tokenizer, out, display, say)
     result = Result(
@@ -149,7 +139,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
         classes=kept.classes,
     )
     if distributed.is_main():
-        _write(out, config, result, kept.model, tokenizer)
+        _write(out, config, result, kept, tokenizer)
     say(render_result(result.to_dict()), note=False)
     return result
 
@@ -162,6 +152,7 @@ class _Kept:
     value: float
     model: Model
     classes: dict[str, dict[str, float]]
+    settings: dict[str, Any]
 
 
 class _Speaker:
@@ -190,31 +181,21 @@ def _run_seeds(
     """One row of results for each seed, and the best of them."""
     seeds: list[dict[str, Any]] = []
     kept: _Kept | None = None
+    assert config.seeds is not None
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        model = _load(config, task, seed).model
-        folder = out / "seeds" / str(seed)
-        fitted = fit(
-            model,
-            task,
-            encoded["train"],
-            encoded["dev"],
-            config.fit,
-            pad=tokenizer.pad,
-            seed=seed,
-            out=folder,
-            display=display,
-        )
+        model, fitted, answers, restarted = _run_seed(config, task, encoded, tokenizer, out, display, say, seed)
         row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
-        row |= {"stopped": fitted.stopped, "dev": fitted.best}
+        row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": fitted.best}
+        task.fitted(answers, encoded["dev"].rows)
         if "test" in encoded:
             row["test"] = task.evaluate(model, encoded["test"], tokenizer.pad)
         seeds.append(row)
         sign = -1 if fitted.metric in LOWER_IS_BETTER else 1
         if kept is None or sign * fitted.value > kept.value:
-            answers = task.answer_all(model, encoded["dev"], tokenizer.pad)
-            kept = _Kept(seed, sign * fitted.value, model, task.report(answers, encoded["dev"].rows))
+            report = task.report(answers, encoded["dev"].rows)
+            kept = _Kept(seed, sign * fitted.value, model, report, task.settings())
         if fitted.stopped in ("SIGTERM", "SIGINT", "a signal to another process"):
             say(f"Stopped by {fitted.stopped}; the results are of the {len(seeds)} seeds so far.")
             break
@@ -222,53 +203,57 @@ def _run_seeds(
     return seeds, kept
 
 
-def _read(config: FineTuning, say: _Speaker) -> dict[str, Dataset]:
-    """The rows of each split; where there are no dev rows, some of the training rows take their place."""
-    rows = config.rows
-    if config.model is None or rows.train is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
-    sets: dict[str, Dataset] = {}
-    for name, path in (("train", rows.train), ("dev", rows.dev), ("test", rows.test)):
-        if path is not None:
-            sets[name] = read_rows(
-                path, config.task, text=rows.text, pair=rows.pair, label=rows.label, format=rows.format
-            )
-            say(f"{name}: {sets[name].description}.")
-    if "dev" not in sets:
-        whole = sets["train"]
-        if len(whole) < 10:
-            raise UnmaskError(f"{whole.path} has {len(whole)} rows: too few to hold some out; give --dev FILE.")
-        order = np.random.default_rng(config.seed).permutation(len(whole)).tolist()
-        held = round(len(whole) / 10)
-        sets["dev"], sets["train"] = whole.take(sorted(order[:held])), whole.take(sorted(order[held:]))
-        say(f"There is no dev file: {held:,} rows of {whole.path}, chosen at random, are held out instead.")
-    for name in [name for name in sets if name != "train"]:
-        common = dataset.overlap(sets["train"], sets[name])
-        if not rows.allow_overlap and (name == "test" or rows.dev is not None):
-            dataset.check_apart(sets["train"], sets[name])
-        if common:
-            say(f"{len(common):,} of the {len(sets[name]):,} {name} rows are also among the training rows.")
-    return sets
+def _run_seed(
+    config: FineTuning,
+    task: Task,
+    encoded: Mapping[str, Encoded],
+    tokenizer: Tokenizer,
+    out: Path,
+    display: Display | None,
+    say: _Speaker,
+    seed: int,
+) -> tuple[Model, Fitted, list[Any], bool]:
+    """The model of a seed, how it was fitted, its answers to the dev rows, and whether it was started again: a run
+    that gives every row the same answer never left its start, which a seed can do to a small set (Devlin et al. 2018,
+    section 4.1; Mosbach et al. 2021), and another order of rows often helps."""
+    folder = out / "seeds" / str(seed)
+    for restarted in (False, True):
+        drawn = seed + ANEW * restarted
+        model = _load(config, task, drawn).model
+        fitted = fit(
+            model,
+            task,
+            encoded["train"],
+            encoded["dev"],
+            config.fit,
+            pad=tokenizer.pad,
+            seed=drawn,
+            out=folder,
+            display=display,
+            transfer=config.transfer,
+        )
+        answers = task.answer_all(model, encoded["dev"], tokenizer.pad)
+        if fitted.stopped or not task.is_constant(answers):
+            break
+        if not restarted:
+            say(f"Seed {seed} collapsed: it gives every dev row the same answer. It is started again, once.")
+            if distributed.is_main():
+                shutil.rmtree(folder)
+            distributed.barrier()
+    else:
+        say(f"Seed {seed} collapsed again; try a lower --lr, more --epochs, or --reinitialise 1.")
+    return model, fitted, answers, restarted
 
 
-def _task(config: FineTuning, sets: Mapping[str, Dataset], say: _Speaker) -> Task:
-    train, *others = sets["train"], *(rows for name, rows in sets.items() if name != "train")
-    if config.task == "regression":
-        values, *_ = [dataset.scores(rows) for rows in (train, *others)]
-        low, high = min(values), max(values)
-        if low == high:
-            raise UnmaskError(f"{train.path} has a single score, {low:g}: there is nothing to learn.")
-        say(f"Scores from {low:g} to {high:g}, {np.mean(values):.3g} on average.")
-        if max(abs(low), abs(high)) > 20:
-            say("Scores this large are learned slowly; divide them so that they lie between 0 and 5 or so.")
-        return Regression()
-    labels = tuple(dataset.ordered({*dataset.classes(train), *(sets["dev"].labels if config.rows.dev is None else ())}))
-    for other in others:
-        dataset.check_labels(other, labels, f"the training rows of {train.path}")
-    counts = train.histogram()
-    whole = sum(counts.values())
-    say("Labels: " + ", ".join(f"{label} {n / whole:.1%}" for label, n in list(counts.items())[:20]) + ".")
-    return Classification(labels) if config.task == "classification" else Tagging(labels)
+def _settled(config: FineTuning, rows: int, say: _Speaker) -> FineTuning:
+    """The config with what depends on the rows and the strategy filled in."""
+    seeds = config.seeds if config.seeds is not None else SEEDS if rows < SMALL else 1
+    if seeds < 1:
+        raise UnmaskError("The number of seeds must be 1 or more.")
+    if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
+        say(f"With the strategy {config.transfer.strategy}, the learning rate is {BOLD:g} where none is given.")
+        config = config.replace(fit={"optimizer": {"lr": BOLD}})
+    return config.replace(seeds=seeds)
 
 
 def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
@@ -281,13 +266,11 @@ def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
     return loaded
 
 
-def _length(rows: Rows, model: Model) -> int:
-    positions = model.positions or LONGEST
-    if rows.length is not None and not 3 <= rows.length <= positions:
-        raise UnmaskError(
-            f"The length must be between 3 and {positions}, the positions of the model, not {rows.length}."
-        )
-    return rows.length or min(LONGEST, positions)
+def _length(config: FineTuning, model: Model) -> int:
+    positions, length = model.positions or LONGEST, config.rows.length
+    if length is not None and not 3 <= length <= positions:
+        raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
+    return length or min(LENGTHS.get(config.task, LONGEST), positions)
 
 
 def _summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -301,8 +284,8 @@ def _summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]
     return summary
 
 
-def _write(out: Path, config: FineTuning, result: Result, model: Model, tokenizer: Tokenizer) -> None:
-    huggingface.save(out, model.cpu(), tokenizer, labels=result.labels)
+def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer: Tokenizer) -> None:
+    huggingface.save(out, merged(kept.model).cpu(), tokenizer, labels=result.labels, settings=kept.settings)
     write_text(out / "run.json", json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")
     write_text(out / "results.json", json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_text(out / "metrics.jsonl", (out / "seeds" / str(result.kept) / "metrics.jsonl").read_text(encoding="utf-8"))

@@ -26,6 +26,7 @@ from unmask.train import distributed
 from unmask.train.engine import Minimised
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Display, Trainer, Training
+from unmask.transfer import Transfer, prepare
 from unmask.types import Batch, Example
 
 TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
@@ -158,12 +159,14 @@ def fit(
     out: Path | None = None,
     display: Display | None = None,
     objective: Minimised | None = None,
+    transfer: Transfer | None = None,
 ) -> Fitted:
     """Train `model` on `train` and leave it, in evaluation mode, with the weights that were best on `dev`.
 
     pad        id of the padding token
     out        folder for metrics.jsonl; None leaves nothing on disk
     objective  what is minimised, where it is not the task alone: with a teacher, say
+    transfer   what of the model is trained, and how fast; None is all of it
 
     Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
     """
@@ -201,9 +204,11 @@ def fit(
             trainer.stop(f"no gain in {config.patience} evaluations")
         return found
 
+    tuning = prepare(model, transfer or Transfer(), seed)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
-        trainer = Trainer(model, objective or task, data, training, folder, evaluate=evaluate_dev, display=display)
+        aim = objective or task
+        trainer = Trainer(model, aim, data, training, folder, evaluate=evaluate_dev, display=display, tuning=tuning)
         result = trainer.train()
         if distributed.is_main():  # the trainer's own state is for going on with a run, and this one is over
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)

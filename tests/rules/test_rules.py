@@ -22,7 +22,7 @@ LINES, ARGUMENTS = 400, 10
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
-WIRING |= {"finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
+WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"metrics", "tasks", "data", "train", "serve"}

@@ -18,7 +18,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.lengths import Long, frames
-from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy
+from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, one_class
 from unmask.types import Batch, Example, Loss
 
 
@@ -116,6 +116,9 @@ class Classification(TextTask):
         true = self._true(rows)
         return metrics.of_classes(np.full(len(true), commonest), true, self.labels)
 
+    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
+        return one_class(answers)
+
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
         return np.array([label_id(self._ids, row.label, row) for row in rows])
 
@@ -176,6 +179,10 @@ class MultiLabel(TextTask):
         usual = self._true(train).mean(0) > 0.5
         return metrics.of_label_sets(np.tile(usual, (len(rows), 1)), self._true(rows))
 
+    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
+        said = np.concatenate(answers) > 0.5
+        return bool((said == said[:1]).all())
+
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
         """[N, C] bool."""
         return np.stack([self.value(row) for row in rows]) > 0
@@ -208,3 +215,8 @@ class Regression(TextTask):
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         mean = float(np.mean([float(row.label) for row in train]))
         return metrics.of_scores(np.full(len(rows), mean), np.array([float(row.label) for row in rows]))
+
+    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
+        """Scores that differ by less than a hundredth of their size."""
+        scores = np.concatenate(answers)
+        return bool(np.ptp(scores) < 0.01 * max(1.0, np.abs(scores).max()))

@@ -50,6 +50,7 @@ class Embedding(Task):
     """
 
     name = "embedding"
+    reference = "words that two texts share (TF-IDF)"
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ class MultipleChoice(Task):
     """
 
     name = "choice"
+    reference = "the place where the right choice stands most often"
     heads: Mapping[str, int] = {"choice": 1}
     metric = "accuracy"
 

@@ -107,6 +107,7 @@ class QuestionAnswering(Task):
     """
 
     name = "span"
+    reference = "no answer, or the sentence that shares most words with the question"
     heads: Mapping[str, int] = {"span": 2}
 
     def __init__(

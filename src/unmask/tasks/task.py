@@ -72,6 +72,7 @@ class Task(Objective):
     name    of the head, the loss term and the target
     labels  class names in the order of the outputs; none where there are no classes
     metric  the one that decides which model is best, where nobody says otherwise; higher is better
+    reference  what `baseline` measures, in words
 
     The answer to a row is an array [1, C] for a text or a pair, [W, C] for the W words of a sentence, and what
     `merge` makes of the examples of a row elsewhere.
@@ -79,6 +80,7 @@ class Task(Objective):
 
     labels: tuple[str, ...] = ()
     metric: str
+    reference = "one answer to all dev rows"
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at."""
@@ -135,6 +137,10 @@ class Task(Objective):
         """What a folder must remember, besides its head and labels, for the task to answer alike: JSON values."""
         return {}
 
+    def is_constant(self, answers: Sequence[Any]) -> bool:
+        """Whether every row, or word, got the same answer, as from a model that learned only how often labels are."""
+        return False
+
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
         """Choose, on the answers to dev rows, what is not a weight of the model: a threshold. Most tasks have none."""
 
@@ -185,6 +191,11 @@ def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
     if label not in ids:
         raise UnmaskError(f"{row.place or 'A row'} has the label '{label}', which is not one of {', '.join(ids)}.")
     return ids[label]
+
+
+def one_class(answers: Sequence[np.ndarray]) -> bool:
+    """Whether all answers [*, C] choose the same class."""
+    return len({int(i) for answer in answers for i in answer.argmax(-1)}) == 1
 
 
 def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:

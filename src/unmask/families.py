@@ -1,0 +1,273 @@
+"""Families of tasks: how the files of each are read, and what task is made of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from unmask.config import Config
+from unmask.data import choices, dataset, glue, pairs, roles, squad
+from unmask.data.dataset import Dataset
+from unmask.data.rows import Question
+from unmask.data.tables import guess_format
+from unmask.errors import UnmaskError, unknown
+from unmask.tasks import (
+    Classification,
+    ClassLoss,
+    Embedding,
+    MultiLabel,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+    Task,
+    loss_for,
+    metric_for,
+)
+from unmask.tasks.balance import balanced
+from unmask.tasks.lengths import Long
+
+Family = Literal[
+    "classification",
+    "multilabel",
+    "regression",
+    "tagging",
+    "roles",
+    "question-answering",
+    "multiple-choice",
+    "embedding",
+]
+FAMILIES: tuple[str, ...] = get_args(Family)
+LENGTHS = {"question-answering": 384}  # longest sequence in tokens, where nothing else is said; 128 for the others
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Config):
+    """Where the labelled rows are.
+
+    train, dev, test  files; without `dev`, every tenth row of `train` is held out in its place
+    benchmark         name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed
+    text, pair, label names of the columns, where they are not the usual ones (`unmask.data.dataset.read`)
+    several           what stands between the labels of a text that may have several, such as |
+    format            where a file's name does not tell
+    skip              leave damaged rows out; each is counted and the first are named
+    most              training rows to use, the first ones; None: all
+    length            longest sequence, in tokens; None: 128 (384 for question answering), or what the model can take
+    allow_overlap     go on though many rows of `dev` are also in `train`
+    """
+
+    train: Path | None = None
+    dev: Path | None = None
+    test: Path | None = None
+    benchmark: str | None = None
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+    several: str | None = None
+    format: str | None = None
+    skip: bool = False
+    most: int | None = None
+    length: int | None = None
+    allow_overlap: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Config):
+    """What only some tasks ask.
+
+    long            texts that do not fit: truncate, head+tail, window-mean, window-max or error (classification)
+    balance         "weights" lets rare classes count more, "focal" what is not yet right (Lin et al. 2017)
+    gamma           of the focal loss
+    scheme          tag sequences that are allowed: "auto" as the training rows have them, "any" does not restrict them
+    crf             score whole sequences of tags with a linear-chain CRF on top (Lample et al. 2016)
+    stride          tokens that neighbouring windows of a context share (question answering)
+    longest_answer  tokens
+    characters      score answers by characters, as KorQuAD does
+    pooling         of sentence embeddings: "mean" or "cls"
+    normalise       scale sentence embeddings to length 1
+    loss            of sentence embeddings: cosine, softmax, in-batch or triplet; None: by the kind of rows
+    """
+
+    long: Long = "truncate"
+    balance: Literal["none", "weights", "focal"] = "none"
+    gamma: float = 2.0
+    scheme: Literal["auto", "any"] = "auto"
+    crf: bool = False
+    stride: int = 128
+    longest_answer: int = 30
+    characters: bool = False
+    pooling: Literal["mean", "cls"] = "mean"
+    normalise: bool = False
+    loss: str | None = None
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = False) -> Dataset:
+    """The rows of one file, as a family of tasks needs them.
+
+    scoring  the rows are to be scored, not learned from: questions whose answer cannot be learned stay
+
+    Raises UnmaskError where the file holds rows of another kind.
+    """
+    rows = rows or Rows()
+    if family not in FAMILIES:
+        raise unknown("task", family, FAMILIES)
+    if family == "question-answering":
+        return squad.read(path, scoring=scoring)
+    if family == "multiple-choice":
+        return choices.read(path, rows.format, skip=rows.skip)
+    if family == "embedding":
+        return pairs.read(path, text=rows.text, pair=rows.pair, label=rows.label, format=rows.format, skip=rows.skip)
+    if family == "roles":
+        return Dataset(path, *roles.read_roles(path))
+    format = rows.format
+    if family == "tagging" and format is None and path.is_file() and guess_format(path) in ("tsv", "csv"):
+        format = "conll"  # a sentence of tagged words does not fit on a line of a table
+    found = dataset.read(
+        path,
+        text=rows.text,
+        pair=rows.pair,
+        label=rows.label,
+        format=format,
+        several=rows.several if family == "multilabel" else None,
+        skip=rows.skip,
+    )
+    kind = "tagging" if found.tagged else "multilabel" if found.several else "classification"
+    if kind != (family if family != "regression" else "classification"):
+        raise UnmaskError(_OTHER_KIND[kind].format(path=path, family=family))
+    return found
+
+
+_OTHER_KIND = {
+    "tagging": "{path} has tagged words, which {family} cannot use; they are rows for --task tagging.",
+    "multilabel": "{path} has several labels for a text, which {family} cannot use; they are rows for "
+    "--task multilabel.",
+    "classification": "{path} has texts with a label, which {family} cannot use; they are rows for "
+    "--task classification (for multilabel, say with --several what stands between labels).",
+}
+
+
+def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
+    """The rows of train, dev and maybe test; where there are no dev rows, a tenth of the training rows stands in."""
+    assert rows.train is not None
+    sets: dict[str, Dataset] = {}
+    if rows.benchmark is not None:
+        sets = {part: glue.split(rows.benchmark, rows.train, part) for part in ("train", "dev")}
+    for name, path in (("train", rows.train), ("dev", rows.dev), ("test", rows.test)):
+        if path is not None and not (rows.benchmark is not None and name == "train"):
+            sets[name] = read(path, family, rows, scoring=name != "train")
+    if rows.most is not None:
+        sets["train"] = sets["train"].take(range(min(rows.most, len(sets["train"]))))
+    for name, found in sets.items():
+        say(f"{name}: {found.description}.")
+    if "dev" not in sets:
+        whole = sets["train"]
+        if len(whole) < 10:
+            raise UnmaskError(f"{whole.path} has {len(whole)} rows: too few to hold some out; give --dev FILE.")
+        order = rng.permutation(len(whole)).tolist()
+        held = round(len(whole) / 10)
+        sets["dev"], sets["train"] = whole.take(sorted(order[:held])), whole.take(sorted(order[held:]))
+        say(f"There is no dev file: {held:,} rows of {whole.path}, chosen at random, are held out instead.")
+    for name in [name for name in sets if name != "train"]:
+        common = dataset.overlap(sets["train"], sets[name])
+        if not rows.allow_overlap and (name == "test" or rows.dev is not None):
+            dataset.check_apart(sets["train"], sets[name])
+        if common:
+            say(f"{len(common):,} of the {len(sets[name]):,} {name} rows are also among the training rows.")
+    return sets
+
+
+# ------------------------------------------------------------------------------------------------ building
+
+
+def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, *, held_out: bool = False) -> Task:
+    """The task that the training rows ask for; the other sets must fit it.
+
+    held_out  the dev rows were taken from the training rows, and may have labels that only they have
+
+    Raises UnmaskError for rows that cannot be learned from, such as those of a single class.
+    """
+    train = sets["train"]
+    others = [rows for name, rows in sets.items() if name != "train"]
+    if family == "regression":
+        return _regression(train, others, options, say)
+    if family == "question-answering":
+        return _questions(train, options, say)
+    if family == "multiple-choice":
+        numbers = [len(row.choices) for row in train]  # type: ignore[attr-defined]
+        say(f"Choices: {min(numbers)} to {max(numbers)} a row.")
+        return MultipleChoice()
+    if family == "embedding":
+        loss = loss_for(train, options.loss)
+        say(f"Loss: {type(loss).__name__}.")
+        return Embedding(
+            loss,
+            pooling=options.pooling,
+            normalise=options.normalise,
+            metric=metric_for(sets["dev"], getattr(loss, "labels", ())),
+        )
+    labels = tuple(dataset.ordered({*dataset.classes(train), *(sets["dev"].labels if held_out else ())}))
+    for other in others:
+        dataset.check_labels(other, labels, f"the training rows of {train.path}")
+    counts = train.histogram()
+    whole = sum(counts.values())
+    say("Labels: " + ", ".join(f"{label} {n / whole:.1%}" for label, n in list(counts.items())[:20]) + ".")
+    if family == "multilabel":
+        return MultiLabel(labels, positive=_positive(counts, len(train), labels, options), long=options.long)
+    weighing = _weighing([counts.get(label, 0) for label in labels], options)
+    if family == "classification":
+        return Classification(labels, weighing=weighing, long=options.long)
+    return Tagging(labels)
+
+
+def _regression(train: Dataset, others: Sequence[Dataset], options: Options, say: Say) -> Regression:
+    values, *_ = [dataset.scores(rows) for rows in (train, *others)]
+    low, high = min(values), max(values)
+    if low == high:
+        raise UnmaskError(f"{train.path} has a single score, {low:g}: there is nothing to learn.")
+    say(f"Scores from {low:g} to {high:g}, {np.mean(values):.3g} on average.")
+    if max(abs(low), abs(high)) > 20:
+        say("Scores this large are learned slowly; divide them so that they lie between 0 and 5 or so.")
+    return Regression(options.long)
+
+
+def _questions(train: Dataset, options: Options, say: Say) -> QuestionAnswering:
+    impossible = sum(isinstance(row, Question) and not row.possible for row in train)
+    if impossible:
+        say(f"{impossible:,} of the {len(train):,} training questions have no answer in their context.")
+    return QuestionAnswering(
+        stride=options.stride,
+        longest_answer=options.longest_answer,
+        unanswerable=impossible > 0,
+        characters=options.characters,
+    )
+
+
+def _weighing(counts: Sequence[int], options: Options) -> ClassLoss | None:
+    if options.balance == "weights":
+        return ClassLoss(balanced(counts))
+    return ClassLoss(gamma=options.gamma) if options.balance == "focal" else None
+
+
+def _positive(
+    counts: Mapping[str, int], rows: int, labels: Sequence[str], options: Options
+) -> tuple[float, ...] | None:
+    """For each label, the texts without it for each text with it."""
+    if options.balance == "focal":
+        raise UnmaskError("The focal loss is for one label a text; use --balance weights for several.")
+    if options.balance == "none":
+        return None
+    return tuple((rows - counts.get(label, 0)) / max(1, counts.get(label, 0)) for label in labels)
+
+
+def family_of(task: Task) -> str:
+    """The family whose files a task is scored on."""
+    return {"span": "question-answering", "choice": "multiple-choice"}.get(task.name, task.name)
