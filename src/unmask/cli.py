@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.")
     sub.add_argument("--out", help="folder of the run")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    sub = verb("evaluate", _evaluate, "Score a fine-tuned model on labelled rows; --text, --pair, --label name their columns.")
+    sub = verb("evaluate", _evaluate, "Score a fine-tuned model on labelled rows.")
     sub.add_argument("--model", required=True)
     sub.add_argument("--data", required=True)
     sub.add_argument("--json", action="store_true", help="print JSON")

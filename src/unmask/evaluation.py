@@ -40,7 +40,8 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     elif task.labels:
         found = name_labels(found, task.labels, str(folder))
     positions = min(loaded.model.positions or MOST_POSITIONS, MOST_POSITIONS)
-    longest = length or (rows.length if rows else None) or _length_of_run(Path(folder)) or getattr(task, "length", None) or positions
+    said = length or (rows.length if rows else None) or _length_of_run(Path(folder))
+    longest = said or getattr(task, "length", None) or positions
     encoded = task.encode(found, tokenizer, min(longest, positions))
     answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
     return {

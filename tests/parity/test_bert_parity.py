@@ -51,9 +51,7 @@ def reference(name: str, **changes: object) -> torch.nn.Module:
     """A tiny random reference model whose weights are large enough for a mistake to show."""
     roberta = name.startswith("Roberta")
     labels = 2 if name.endswith("QuestionAnswering") else 3
-    values = {**SMALL, "num_labels": labels, **changes} | (
-        {"type_vocab_size": 1} if roberta else {}
-    )
+    values = {**SMALL, "num_labels": labels, **changes} | ({"type_vocab_size": 1} if roberta else {})
     if roberta:
         values |= {"pad_token_id": 1, "layer_norm_eps": 1e-5}
     config = (transformers.RobertaConfig if roberta else transformers.BertConfig)(**values)

@@ -108,8 +108,9 @@ def stored_heads(table: Table, tensors: Mapping[str, Tensor], values: Mapping[st
         names = {theirs: ours for ours, theirs in table.heads[head]}
         if any(names.keys() & {theirs for _, theirs in table.heads[rival]} for rival in heads):
             continue
-        outputs = [tensors[theirs + ".weight"].shape[0] for theirs, ours in names.items() if ours.endswith(".output")]
-        heads[head] = outputs[0] if outputs else 0
+        sized = [theirs + ".weight" for theirs, ours in names.items() if ours.endswith(".output")]
+        sized += [theirs for theirs, ours in names.items() if ours.endswith(".transitions")]
+        heads[head] = len(tensors[sized[0]]) if sized else 0
     return heads
 
 

@@ -22,6 +22,7 @@ from unmask.nn import (
     FeedForward,
     LanguageModelHead,
     Learned,
+    LinearChainCRF,
     Pooler,
     Residual,
     Segment,
@@ -101,6 +102,8 @@ class Bert(Config):
             return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
         if name == "span":
             return Span(self.dim)
+        if name == "crf":
+            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
         if name == "pairs":
             return Classifier(3 * self.dim, outputs)  # of (u, v, |u - v|)
         pretraining = name in ("nsp", "sop")
@@ -217,6 +220,8 @@ def _architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[
     }
 
 
+_CRF = tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end"))
+
 HUGGINGFACE = Table(
     model_type="bert",
     config=Bert,
@@ -235,6 +240,7 @@ HUGGINGFACE = Table(
         "sop": (("heads.sop.output", "cls.seq_relationship"),),
         **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
         "tagging": (("heads.tagging.output", "classifier"),),
+        "crf": _CRF,
         "span": (("heads.span.output", "qa_outputs"),),
         "pairs": (("heads.pairs.output", "pairs.output"),),
     },
@@ -273,6 +279,7 @@ ROBERTA = Table(
         },
         "choice": (("heads.choice.output", "classifier"),),
         "tagging": (("heads.tagging.output", "classifier"),),
+        "crf": _CRF,
         "span": (("heads.span.output", "qa_outputs"),),
         "pairs": (("heads.pairs.output", "pairs.output"),),
     },

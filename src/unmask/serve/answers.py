@@ -14,6 +14,7 @@ from unmask.serve.inputs import places_of
 from unmask.tasks import Embedding, MultiLabel, MultipleChoice, QuestionAnswering, Regression, Tagging, Task
 from unmask.tasks.embedding import cosines
 from unmask.tasks.question_answering import as_answer
+from unmask.tasks.tagging import probabilities
 
 Answer = dict[str, Any]
 
@@ -48,9 +49,10 @@ def _embedded(vectors_KD: np.ndarray) -> Answer:
     return {"similarity": similar[0]} if len(similar) == 1 else {"similarities": similar}
 
 
-def _tagged(task: Tagging, row: Row, probabilities_WC: np.ndarray) -> Answer:
+def _tagged(task: Tagging, row: Row, found: Any) -> Answer:
     ids = {label: i for i, label in enumerate(task.labels)}
-    tags = task.decode([probabilities_WC])[0]
+    tags = task.decode([found])[0]
+    probabilities_WC = probabilities(found)
     words = [
         {"word": word, "tag": tag, "probability": float(p[ids[tag]]), "begin": begin, "end": end}
         for word, tag, p, (begin, end) in zip(row.words, tags, probabilities_WC, places_of(row), strict=True)

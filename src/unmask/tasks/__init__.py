@@ -14,7 +14,7 @@ from unmask.tasks.embedding import Embedding, metric_for
 from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.question_answering import QuestionAnswering
 from unmask.tasks.similarity import loss_for
-from unmask.tasks.tagging import Tagging
+from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, by_length, evaluating
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "is_encoder",
     "loss_for",
     "metric_for",
+    "needs_segments",
+    "scheme_of",
     "task_of",
 ]
 
@@ -56,7 +58,13 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
         return plain[name](**_settings(plain[name], settings))
     outputs = int(list(model.heads[name].parameters())[-1].shape[0])
     labels = tuple(labels) or tuple(f"LABEL_{i}" for i in range(outputs))
-    kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel, "tagging": Tagging}
+    if name == "tagging":
+        given = _settings(Tagging, settings)
+        if given.setdefault("crf", "crf" in model.heads) != ("crf" in model.heads):
+            has, said = ("a", "none") if "crf" in model.heads else ("no", "one")
+            raise UnmaskError(f"The model has {has} CRF, but config.json (unmask_task) speaks of {said}.")
+        return Tagging(labels, **given)
+    kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel}
     return kinds[name](labels, **_settings(kinds[name], settings))  # type: ignore[call-arg]
 
 

@@ -1,4 +1,4 @@
-"""Tagging: a tag for every word of a sentence.
+"""Tagging: a tag for every word of a sentence, word by word or as a legal sequence; semantic roles of a predicate.
 
 Shapes: M targets, C tags, W words of a sentence.
 """
@@ -6,32 +6,86 @@ Shapes: M targets, C tags, W words of a sentence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from unmask import metrics
 from unmask.data.rows import Row
+from unmask.data.schemes import Allowed, allowed, convert, detect
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
+from unmask.tasks.balance import ClassLoss
 from unmask.tasks.lengths import windows
-from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy
-from unmask.types import Example
+from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, sequence_of
+from unmask.types import Batch, Example, Loss
+
+AT_ONCE = 64  # sentences that go through a CRF together: what is held grows with them times C * C
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a model with a CRF says of a sentence.
+
+    probabilities  [W, C] of each tag, given all words: the marginals of the CRF
+    best           [W] the tags of the most probable sequence, which need not be the likeliest tag of each word
+    """
+
+    probabilities: np.ndarray
+    best: np.ndarray
+
+
+Answer = np.ndarray | Chosen
+"""The answer to a sentence: probabilities [W, C], or with a CRF those and the best sequence."""
 
 
 class Tagging(Task):
     """A tag for every word of a sentence: cross-entropy at the first piece of each (Devlin et al. 2018, section 5.3).
 
+    scheme    of the tags, where they mark spans (`scheme_of` tells): only legal sequences are answered, the most
+              probable one of each sentence; None: any sequence
+    crf       score whole sequences, with a linear-chain CRF over what the head says (Lample et al. 2016). The loss is
+              -log p of the tags of each sentence, summed; it still counts words, so its mean is in nats per word, and
+              smaller than the mean cross-entropy of the words, which `metrics` gives
+    weighing  how much each class, and what is right already, counts in the loss; without a CRF
+
     A sentence that does not fit is split into windows that share some context; each word is answered once, in the
-    window where it stands furthest from an edge.
+    window where it stands furthest from an edge. A CRF is trained on each window's own words, but answers for the whole
+    sentence. Since windows begin and end within spans, training masks what may not follow what, answers also what may
+    not begin or end a sentence. Tags that the scheme does not allow, such as a stray I, are learned as it writes them.
+
+    Where a row has a predicate, its pieces are segment 1 and all else is segment 0 (as Shi & Lin 2019, "Simple BERT
+    Models for Relation Extraction and Semantic Role Labeling", mark it for the model); windows without it have none.
     """
 
     name = "tagging"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        scheme: str | None = None,
+        crf: bool = False,
+        weighing: ClassLoss | None = None,
+    ) -> None:
+        if crf and weighing is not None:
+            raise UnmaskError("Weights of classes are for words, but a CRF scores whole sentences: use one of the two.")
         self.labels = different(labels)
-        self.heads: Mapping[str, int] = {self.name: len(self.labels)}
+        self.scheme, self.crf, self.weighing = scheme, crf, weighing
+        self.heads: Mapping[str, int] = dict.fromkeys((self.name, "crf") if crf else (self.name,), len(self.labels))
         self.metric = "f1" if metrics.are_iob(self.labels) or metrics.outside(self.labels) else "accuracy"
+        self._allowed = None if scheme is None else allowed(self.labels, scheme)
         self._ids = {label: i for i, label in enumerate(self.labels)}
+
+    def settings(self) -> dict[str, Any]:
+        return {**({"scheme": self.scheme} if self.scheme else {}), **({"crf": True} if self.crf else {})}
+
+    # -- rows
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         empty = np.empty(0, np.int64)
@@ -45,24 +99,94 @@ class Tagging(Task):
         for number, row in enumerate(rows):
             encoding = tokenizer.encode_words(row.words)
             firsts = np.searchsorted(encoding.words, np.arange(len(row.words)))  # place of each word's first piece
-            values = np.array([label_id(self._ids, tag, row) for tag in row.tags] or [0] * len(row.words), np.int64)
+            values = self._values(row)
+            marked = encoding.words == _predicate(row)
             split += len(encoding.ids) > room
             for begin, low, high in windows(len(encoding.ids), room):
                 owned = slice(*np.searchsorted(firsts, [low, high]))
                 if owned.start == owned.stop and begin:
                     continue
                 tokens, segments = tokenizer.join(encoding.ids[begin : begin + room])
+                segments[lead + np.flatnonzero(marked[begin : begin + room])] = 1
                 target = (firsts[owned] - begin + lead, values[owned])
                 examples.append(Example(tokens, segments, {self.name: target}))
                 owners.append(number)
         return Encoded(examples, np.array(owners, np.int64), rows, length, split=split)
 
-    def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
+    def _values(self, row: Row) -> np.ndarray:
+        """[W] the tags to be learned; 0 where the row has none."""
+        if not row.tags:
+            return np.zeros(len(row.words), np.int64)
+        values = np.array([label_id(self._ids, tag, row) for tag in row.tags], np.int64)
+        if not self.crf or self._allowed is None or _is_legal(values, self._allowed):
+            return values
+        tags = convert(row.tags, self.scheme or "")
+        missing = next((tag for tag in tags if tag not in self._ids), None)
+        if missing is not None:
+            raise UnmaskError(
+                f"{row.place or 'A row'} has tags that are not legal in {self.scheme}; they would be with '{missing}', "
+                "which is not among the labels. Correct the tags, or allow any sequence."
+            )
+        return np.array([self._ids[tag] for tag in tags], np.int64)
+
+    # -- the model
+
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        target = batch.targets[self.name]
+        if self.crf:
+            emissions_MC = model.answer(self.name, hidden_BTD, target.places).float()
+            # Where sequences are packed they do not stand in the order of the examples, but each is in one piece.
+            _, lengths = sequence_of(batch, target.places).unique_consecutive(return_counts=True)
+            inner = None if self._allowed is None else (self._allowed.between, None, None)
+            likelihoods = self._chain(model, inner).log_likelihood(emissions_MC, target.values, lengths)
+            return Loss(-likelihoods.sum(), target.values.numel())
+        if self.weighing is not None:
+            return self.weighing(model.answer(self.name, hidden_BTD, target.places).float(), target.values)
+        return super().score(model, hidden_BTD, batch)
+
+    def squash(self, logits: Tensor) -> Tensor:
+        """Probabilities; with a CRF the emissions as they are, since it needs those of the whole sentence."""
+        return logits if self.crf else super().squash(logits)
+
+    def answer_all(self, model: Model, encoded: Encoded, pad: int) -> list[Any]:
+        """For each row an array [W, C] of probabilities, or with a CRF `Chosen`.
+
+        Raises UnmaskError where rows have predicates but the model has no segment to mark them with.
+        """
+        check_segments(model, encoded.rows)
+        answers = super().answer_all(model, encoded, pad)
+        return self._chosen(model, answers) if self.crf else answers
+
+    @torch.inference_mode(False)  # marginals are gradients
+    def _chosen(self, model: Model, emissions: Sequence[np.ndarray]) -> list[Chosen]:
+        """The answers of the CRF to the emissions [W, C] of whole sentences."""
+        chain = self._chain(model, self._allowed)
+        found: list[Chosen] = []
+        for low in range(0, len(emissions), AT_ONCE):
+            some = emissions[low : low + AT_ONCE]
+            lengths = [len(words) for words in some]
+            joined = torch.from_numpy(np.concatenate(some)).to(model.device)
+            marginals = chain.marginals(joined, lengths).cpu().split(lengths)
+            paths = chain.decode(joined, lengths)
+            found += [Chosen(p.numpy(), np.array(path, np.int64)) for p, path in zip(marginals, paths, strict=True)]
+        return found
+
+    def _chain(self, model: Model, within: Sequence[Any] | None) -> LinearChainCRF:
+        """The CRF of the model, whose parameters it shares, within what is allowed."""
+        own = model.heads["crf"]
+        assert isinstance(own, LinearChainCRF)
+        chain = LinearChainCRF(len(self.labels), within).to(model.device)
+        chain.transitions, chain.begin, chain.end = own.transitions, own.begin, own.end
+        return chain
+
+    # -- answers
+
+    def metrics(self, answers: Sequence[Answer], rows: Sequence[Row]) -> dict[str, float]:
         true = np.array([label_id(self._ids, tag, row) for row in rows for tag in row.tags], np.int64)
         found = metrics.of_tags(self.decode(answers), [row.tags for row in rows], self.labels)
-        return {**found, "loss": mean_cross_entropy(np.concatenate(answers), true)}
+        return {**found, "loss": mean_cross_entropy(np.concatenate([probabilities(a) for a in answers]), true)}
 
-    def report(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    def report(self, answers: Sequence[Answer], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return metrics.per_tag(self.decode(answers), [row.tags for row in rows], self.labels)
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
@@ -73,6 +197,69 @@ class Tagging(Task):
         commonest = max(counts, key=lambda label: counts[label])
         return metrics.of_tags([[commonest] * len(row.tags) for row in rows], [row.tags for row in rows], self.labels)
 
-    def decode(self, answers: Sequence[np.ndarray]) -> list[list[str]]:
-        """The likeliest tag of each word, by sentence."""
-        return [[self.labels[i] for i in answer.argmax(-1)] for answer in answers]
+    def is_constant(self, answers: Sequence[Answer]) -> bool:
+        """Whether every word got the same tag."""
+        return len({tag for tags in self.decode(answers) for tag in tags}) == 1
+
+    def decode(self, answers: Sequence[Answer]) -> list[list[str]]:
+        """The tags of each sentence: the most probable sequence of those that are legal, or without a scheme and a CRF
+        the likeliest tag of each word. Probabilities [W, C] from elsewhere are decoded without the CRF."""
+        return [[self.labels[i] for i in path] for path in self._paths(answers)]
+
+    def _paths(self, answers: Sequence[Answer]) -> list[list[int]]:
+        plain = [answer for answer in answers if not isinstance(answer, Chosen)]
+        if self._allowed is None or not plain:
+            paths = [answer.argmax(-1).tolist() for answer in plain]
+        else:
+            # The floor keeps what is improbable above what is forbidden.
+            scores = np.log(np.maximum(np.concatenate(plain), np.finfo(np.float32).tiny))
+            paths = best_paths(scores, [len(answer) for answer in plain], *forbidden(self._allowed))
+        rest = iter(paths)
+        return [answer.best.tolist() if isinstance(answer, Chosen) else next(rest) for answer in answers]
+
+
+def probabilities(answer: Answer) -> np.ndarray:
+    """[W, C] of each tag of each word, in the answer to a sentence."""
+    return answer.probabilities if isinstance(answer, Chosen) else answer
+
+
+def scheme_of(rows: Sequence[Row]) -> str | None:
+    """The scheme of the tags of some rows, those that are learned from; None where tags mark no spans.
+
+    Raises UnmaskError for tags of two schemes.
+    """
+    return detect(row.tags for row in rows)
+
+
+def needs_segments(rows: Sequence[Row]) -> bool:
+    """Whether a model must have two segments to read the rows, since some have a predicate to be marked."""
+    return any(row.predicate is not None for row in rows)
+
+
+def check_segments(model: Model, rows: Sequence[Row]) -> None:
+    """Raises UnmaskError where rows have predicates but the model has no second segment, as RoBERTa has none."""
+    if needs_segments(rows) and getattr(model.config, "segments", 2) < 2:
+        raise UnmaskError(
+            "The rows mark a predicate, which takes a model with two segments, but this one has a single segment, as "
+            "RoBERTa has: start from a BERT."
+        )
+
+
+def _predicate(row: Row) -> int:
+    """The number of the word to mark, -1 for none. Raises UnmaskError where there is no such word."""
+    if row.predicate is None:
+        return -1
+    if not 0 <= row.predicate < len(row.words):
+        raise UnmaskError(
+            f"{row.place or 'A row'} has word {row.predicate} as its predicate, but only {len(row.words)} words, "
+            "numbered from 0."
+        )
+    return row.predicate
+
+
+def _is_legal(values: np.ndarray, rules: Allowed) -> bool:
+    """Whether a sentence may have these tags [W]."""
+    if not len(values):
+        return True
+    between = rules.between[values[:-1], values[1:]]
+    return bool(between.all() and rules.begin[values[0]] and rules.end[values[-1]])
