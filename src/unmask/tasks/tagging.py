@@ -118,9 +118,9 @@ class Tagging(Task):
         if not row.tags:
             return np.zeros(len(row.words), np.int64)
         values = np.array([label_id(self._ids, tag, row) for tag in row.tags], np.int64)
-        if not self.crf or self._allowed is None or _is_legal(values, self._allowed):
+        if not self.crf or self.scheme is None or _is_legal(values, self._allowed):
             return values
-        tags = convert(row.tags, self.scheme or "")
+        tags = convert(row.tags, self.scheme)
         missing = next((tag for tag in tags if tag not in self._ids), None)
         if missing is not None:
             raise UnmaskError(
@@ -257,9 +257,9 @@ def _predicate(row: Row) -> int:
     return row.predicate
 
 
-def _is_legal(values: np.ndarray, rules: Allowed) -> bool:
+def _is_legal(values: np.ndarray, rules: Allowed | None) -> bool:
     """Whether a sentence may have these tags [W]."""
-    if not len(values):
+    if rules is None or not len(values):
         return True
     between = rules.between[values[:-1], values[1:]]
     return bool(between.all() and rules.begin[values[0]] and rules.end[values[-1]])
