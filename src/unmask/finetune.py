@@ -44,6 +44,7 @@ LONGEST = 128  # tokens of a row, where nothing else is said
 SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
 SEEDS = 3  # on such sets
 ANEW = 1_000_003  # added to the seed of a run that is started again
+INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # Fitted.stopped after a wish to end
 BOLD = 1e-3  # learning rate where little is trained: a frozen trunk, low-rank additions
 
 
@@ -106,17 +107,50 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     distributed.barrier()  # every process has looked before the first one writes
+    say = Speaker(display)
+    return run(prepare(config, say), out, display, say)
+
+
+class Speaker:
+    """Says sentences on the display, and keeps them as notes for the report."""
+
+    def __init__(self, display: Display | None) -> None:
+        self.display = display if display is not None and distributed.is_main() else Silent()
+        self.notes: list[str] = []
+
+    def __call__(self, text: str, note: bool = True) -> None:
+        if text:
+            self.display.note(text)
+            if note:
+                self.notes.append(text)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows, task and tokenizer of a run that has not begun.
+
+    config    with what depends on the rows and the model filled in
+    encoded   split -> its rows as tokens; the training rows as they are at hand, whole or in part
+    baseline  split -> metrics of the task's plain reference
+    """
+
+    config: FineTuning
+    task: Task
+    tokenizer: Tokenizer
+    encoded: Mapping[str, Encoded]
+    baseline: dict[str, dict[str, float]]
+
+
+def prepare(config: FineTuning, say: Speaker) -> Prepared:
+    """Read and encode the rows, and find them and the model good. Raises UnmaskError where they are not."""
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
-    notes: list[str] = []
-    say = _Speaker(display, notes)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = build(config.task, sets, config.options, say, held_out=held_out)
     loaded = _load(config, task, config.seed)
     length = _length(config, loaded.model)
-    config = config.replace(rows={"length": length})
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
     say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")
@@ -125,21 +159,25 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
         say(rows.notice and f"{name}: {rows.notice}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
+    return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline)
 
-    seeds, kept = _run_seeds(config, task, encoded, tokenizer, out, display, say)
+
+def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker) -> Result:
+    """Fine-tune once for each seed, and write the folder of the best."""
+    seeds, kept = _run_seeds(prepared, out, display, say)
     result = Result(
-        task=config.task,
-        labels=task.labels,
+        task=prepared.config.task,
+        labels=prepared.task.labels,
         metric=seeds[0]["metric"],
         seeds=seeds,
-        baseline=baseline,
-        summary={split: _summary([run[split] for run in seeds]) for split in baseline},
+        baseline=prepared.baseline,
+        summary={split: summary([run[split] for run in seeds]) for split in prepared.baseline},
         kept=kept.seed,
-        notes=notes,
+        notes=say.notes,
         classes=kept.classes,
     )
     if distributed.is_main():
-        _write(out, config, result, kept, tokenizer)
+        _write(out, prepared.config, result, kept, prepared.tokenizer)
     say(render_result(result.to_dict()), note=False)
     return result
 
@@ -155,67 +193,41 @@ class _Kept:
     settings: dict[str, Any]
 
 
-class _Speaker:
-    """Says sentences on the display, and keeps them for the report."""
-
-    def __init__(self, display: Display | None, notes: list[str]) -> None:
-        self.display = display if display is not None and distributed.is_main() else Silent()
-        self.notes = notes
-
-    def __call__(self, text: str, note: bool = True) -> None:
-        if text:
-            self.display.note(text)
-            if note:
-                self.notes.append(text)
-
-
 def _run_seeds(
-    config: FineTuning,
-    task: Task,
-    encoded: Mapping[str, Encoded],
-    tokenizer: Tokenizer,
-    out: Path,
-    display: Display | None,
-    say: _Speaker,
+    prepared: Prepared, out: Path, display: Display | None, say: Speaker
 ) -> tuple[list[dict[str, Any]], _Kept]:
     """One row of results for each seed, and the best of them."""
+    config, task, encoded = prepared.config, prepared.task, prepared.encoded
     seeds: list[dict[str, Any]] = []
     kept: _Kept | None = None
     assert config.seeds is not None
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        model, fitted, answers, restarted = _run_seed(config, task, encoded, tokenizer, out, display, say, seed)
-        row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
-        row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": fitted.best}
-        task.fitted(answers, encoded["dev"].rows)
+        model, row, answers = run_seed(prepared, seed, out, display, say)
         if "test" in encoded:
-            row["test"] = task.evaluate(model, encoded["test"], tokenizer.pad)
+            row["test"] = task.evaluate(model, encoded["test"], prepared.tokenizer.pad)
         seeds.append(row)
-        sign = -1 if fitted.metric in LOWER_IS_BETTER else 1
-        if kept is None or sign * fitted.value > kept.value:
+        value = sign_of(row["metric"]) * row["dev"][row["metric"]]
+        if kept is None or value > kept.value:
             report = task.report(answers, encoded["dev"].rows)
-            kept = _Kept(seed, sign * fitted.value, model, report, task.settings())
-        if fitted.stopped in ("SIGTERM", "SIGINT", "a signal to another process"):
-            say(f"Stopped by {fitted.stopped}; the results are of the {len(seeds)} seeds so far.")
+            kept = _Kept(seed, value, model, report, task.settings())
+        if row["stopped"] in INTERRUPTIONS:
+            say(f"Stopped by {row['stopped']}; the results are of the {len(seeds)} seeds so far.")
             break
     assert kept is not None
     return seeds, kept
 
 
-def _run_seed(
-    config: FineTuning,
-    task: Task,
-    encoded: Mapping[str, Encoded],
-    tokenizer: Tokenizer,
-    out: Path,
-    display: Display | None,
-    say: _Speaker,
-    seed: int,
-) -> tuple[Model, Fitted, list[Any], bool]:
-    """The model of a seed, how it was fitted, its answers to the dev rows, and whether it was started again: a run
-    that gives every row the same answer never left its start, which a seed can do to a small set (Devlin et al. 2018,
-    section 4.1; Mosbach et al. 2021), and another order of rows often helps."""
+def run_seed(
+    prepared: Prepared, seed: int, out: Path, display: Display | None, say: Speaker
+) -> tuple[Model, dict[str, Any], list[Any]]:
+    """The model of a seed, its row of results, and its answers to the dev rows.
+
+    It is started again, once, where it gives every row the same answer: it never left its start, which a seed can do
+    to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another order of rows often helps.
+    """
+    config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.tokenizer.pad
     folder = out / "seeds" / str(seed)
     for restarted in (False, True):
         drawn = seed + ANEW * restarted
@@ -226,13 +238,13 @@ def _run_seed(
             encoded["train"],
             encoded["dev"],
             config.fit,
-            pad=tokenizer.pad,
+            pad=pad,
             seed=drawn,
             out=folder,
             display=display,
             transfer=config.transfer,
         )
-        answers = task.answer_all(model, encoded["dev"], tokenizer.pad)
+        answers = task.answer_all(model, encoded["dev"], pad)
         if fitted.stopped or not task.is_constant(answers):
             break
         if not restarted:
@@ -242,10 +254,18 @@ def _run_seed(
             distributed.barrier()
     else:
         say(f"Seed {seed} collapsed again; try a lower --lr, more --epochs, or --reinitialise 1.")
-    return model, fitted, answers, restarted
+    task.fitted(answers, encoded["dev"].rows)
+    row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
+    row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": fitted.best}
+    return model, row, answers
 
 
-def _settled(config: FineTuning, rows: int, say: _Speaker) -> FineTuning:
+def sign_of(metric: str) -> int:
+    """What a metric is multiplied with so that more is better."""
+    return -1 if metric in LOWER_IS_BETTER else 1
+
+
+def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     """The config with what depends on the rows and the strategy filled in."""
     seeds = config.seeds if config.seeds is not None else SEEDS if rows < SMALL else 1
     if seeds < 1:
@@ -273,15 +293,15 @@ def _length(config: FineTuning, model: Model) -> int:
     return length or min(LENGTHS.get(config.task, LONGEST), positions)
 
 
-def _summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """Metric -> mean, std and worst over the seeds."""
-    summary = {}
+    table = {}
     for name in found[0]:
         values = np.array([row[name] for row in found])
         worst = values.max() if name in LOWER_IS_BETTER else values.min()
         spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        summary[name] = {"mean": float(values.mean()), "std": spread, "worst": float(worst)}
-    return summary
+        table[name] = {"mean": float(values.mean()), "std": spread, "worst": float(worst)}
+    return table
 
 
 def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer: Tokenizer) -> None:
