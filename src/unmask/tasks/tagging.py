@@ -166,9 +166,11 @@ class Tagging(Task):
             some = emissions[low : low + AT_ONCE]
             lengths = [len(words) for words in some]
             joined = torch.from_numpy(np.concatenate(some)).to(model.device)
-            marginals = chain.marginals(joined, lengths).cpu().split(lengths)
+            marginals = chain.marginals(joined, lengths)
+            marginals = marginals / marginals.sum(-1, keepdim=True)  # rounding grows with the length of a sentence
             paths = chain.decode(joined, lengths)
-            found += [Chosen(p.numpy(), np.array(path, np.int64)) for p, path in zip(marginals, paths, strict=True)]
+            for p, path in zip(marginals.cpu().split(lengths), paths, strict=True):
+                found.append(Chosen(p.numpy(), np.array(path, np.int64)))
         return found
 
     def _chain(self, model: Model, within: Sequence[Any] | None) -> LinearChainCRF:
