@@ -157,7 +157,6 @@ class Tagging(Task):
         answers = super().answer_all(model, encoded, pad)
         return self._chosen(model, answers) if self.crf else answers
 
-    @torch.inference_mode(False)  # marginals are gradients
     def _chosen(self, model: Model, emissions: Sequence[np.ndarray]) -> list[Chosen]:
         """The answers of the CRF to the emissions [W, C] of whole sentences."""
         chain = self._chain(model, self._allowed)
