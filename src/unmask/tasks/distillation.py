@@ -1,0 +1,256 @@
+"""Distillation: a student learns a task from its labels and from the answers of a larger teacher.
+
+Shapes: B rows, T tokens of a row, M places, C outputs, N sequences, D width of the student, E of the teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask import huggingface
+from unmask.config import Config
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.huggingface import Loaded
+from unmask.models.model import Model
+from unmask.nn import Classifier
+from unmask.objectives.objective import Objective
+from unmask.tasks.task import Encoded, Task, evaluating, sequence_of
+from unmask.types import Batch, Example, Loss
+
+SOFT, HIDDEN = "soft", "hidden"
+"""Loss terms, and the targets that say where they are computed."""
+
+PROJECTION = "distill"
+"""The head of the student that takes its hidden states to the width of the teacher's, while it is trained."""
+
+DISTILLED = ("classification", "multilabel", "regression", "tagging", "span", "choice")
+"""Tasks whose answers a teacher can soften."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation(Config):
+    """A teacher for fine-tuning; the defaults of temperature and weight are a usual start, worth a search.
+
+    teacher      folder of a larger model that was fine-tuned on the same task; None: labels alone
+    temperature  that softens the answers of both models; above 1 it shows what the teacher thinks of wrong answers
+    weight       of the teacher's answers, from 0 to 1; the labels have the rest. 1 needs no true labels
+    hidden       weight of the difference between the last hidden states
+    """
+
+    teacher: Path | None = None
+    temperature: float = 2.0
+    weight: float = 0.5
+    hidden: float = 0.0
+
+
+class Distilled(Objective):
+    """A task, and what a teacher makes of the same rows (Hinton et al. 2015, "Distilling the Knowledge in a Neural
+    Network", section 2). Up to three loss terms:
+
+    <task>  the task's own, with the weight 1 - `weight`
+    soft    with `weight`: T^2 KL(teacher || student), both softened by the temperature T, at the places of the task's
+            targets. Over the classes of a text or word, over yes and no of each of several labels, over the tokens of a
+            window for the begin and the end of an answer, over the choices of a row. Of a score, the squared error
+    hidden  with the weight `hidden`: mean squared error of the last hidden states of every token (Jiao et al. 2020,
+            "TinyBERT", equation 8)
+
+    task     that the student is scored by; not a sentence embedding, and no CRF
+    teacher  with the same head, labels and tokenizer (`load_teacher`). It answers in evaluation mode, without
+             gradients, follows the student to its device, and is part of nothing that is saved
+
+    Training rows go through `prepare`; the model is trained inside `projecting`, where `hidden` is above 0. Each term
+    runs the student's head, so dropout in front of it is drawn for each. A term of weight 0 is left out, except the
+    task's own, whose metrics are of interest.
+
+    Raises UnmaskError for a task that cannot be distilled and for weights and temperatures out of range.
+    """
+
+    def __init__(
+        self, task: Task, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, hidden: float = 0.0
+    ) -> None:
+        _check_task(task)
+        if not temperature > 0:
+            raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
+        if not 0 <= weight <= 1:
+            raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
+        if not hidden >= 0:
+            raise UnmaskError(f"The weight of the teacher's hidden states must be 0 or more, not {hidden}.")
+        self.task, self.teacher, self.temperature = task, teacher, temperature
+        self.name, self.heads = task.name, task.heads
+        taught = {SOFT: float(weight), HIDDEN: float(hidden)}
+        self._weights = {task.name: 1.0 - weight, **{name: w for name, w in taught.items() if w > 0}}
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return self._weights
+
+    def prepare(self, encoded: Encoded) -> Encoded:
+        """The same rows with targets for the terms of the teacher: where the task has its own, and at every token.
+
+        Raises UnmaskError where a row is longer than what the teacher can read.
+        """
+        longest = max((len(example.tokens) for example in encoded.examples), default=0)
+        positions = self.teacher.positions
+        if positions is not None and longest > positions:
+            raise UnmaskError(
+                f"The rows have up to {longest} tokens, but the teacher has {positions} positions: set --length "
+                f"{positions} or less, or take another teacher."
+            )
+        return replace(encoded, examples=[self._with_targets(example) for example in encoded.examples])
+
+    def _with_targets(self, example: Example) -> Example:
+        targets = dict(example.targets)
+        if SOFT in self.weights and self.task.name in targets:
+            targets[SOFT] = targets[self.task.name]
+        if HIDDEN in self.weights:
+            count = len(example.tokens)
+            targets[HIDDEN] = (np.arange(count), np.zeros(count, np.int64))
+        return Example(example.tokens, example.segments, targets)
+
+    @contextmanager
+    def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
+        """Give a student the linear layer that takes its hidden states to the teacher's width, and take it away again.
+
+        It is the head "distill", initialised from `seed`, and has no name in a folder: save the model afterwards. Where
+        the widths are equal, or hidden states have no weight, nothing is added.
+        """
+        own, other = _width(model), _width(self.teacher)
+        if HIDDEN not in self.weights or own == other:
+            yield
+            return
+        projection = Classifier(own, other)
+        model.config.initialise(projection, seed)  # type: ignore[attr-defined]
+        model.heads[PROJECTION] = projection.to(model.device)
+        try:
+            yield
+        finally:
+            del model.heads[PROJECTION]
+
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
+        """Raises UnmaskError for a batch of rows that `prepare` has not seen."""
+        missing = [name for name in self.weights if name not in batch.targets]
+        if missing:
+            raise UnmaskError(f"The rows have no targets for {', '.join(missing)}: encode them with Distilled.prepare.")
+        hidden_BTD = model(batch)
+        losses = {self.task.name: self.task.score(model, hidden_BTD, batch)}
+        if len(self.weights) == 1:
+            return losses
+        if self.teacher.device != hidden_BTD.device:
+            self.teacher.to(hidden_BTD.device)
+        with evaluating(self.teacher):
+            taught_BTE = self.teacher(batch)
+        if SOFT in self.weights:
+            losses[SOFT] = Loss(self._soft(model, hidden_BTD, taught_BTE, batch), losses[self.task.name].count)
+        if HIDDEN in self.weights:
+            losses[HIDDEN] = self._hidden(model, hidden_BTD, taught_BTE, batch)
+        return losses
+
+    def _soft(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Tensor:
+        places_M = self.task.places(batch)
+        said_MC = model.answer(self.task.name, hidden_BTD, places_M).float()
+        with evaluating(self.teacher):
+            taught_MC = self.teacher.answer(self.task.name, taught_BTE, places_M).float()
+        if self.task.name == "regression":
+            return (said_MC - taught_MC).square().sum()
+        said, taught = (self._log_probabilities(x / self.temperature, batch) for x in (said_MC, taught_MC))
+        # The gradient of what is softened shrinks with T^2.
+        return self.temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
+
+    def _log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
+        """Of each outcome among those that exclude each other."""
+        if self.task.name == "multilabel":
+            return torch.stack([F.logsigmoid(logits_MC), F.logsigmoid(-logits_MC)])
+        if self.task.name == "span":
+            return log_softmax_within(logits_MC, sequence_of(batch, self.task.places(batch)))
+        if self.task.name == "choice":
+            return log_softmax_within(logits_MC, self._row_of_choices(batch))
+        return logits_MC.log_softmax(-1)
+
+    def _row_of_choices(self, batch: Batch) -> Tensor:
+        """[N] which row each sequence, in the order of the examples, is a choice of; its first one has the target."""
+        firsts_Q = sequence_of(batch, batch.targets[self.task.name].places).sort().values
+        places_N = self.task.places(batch)
+        return torch.searchsorted(firsts_Q, torch.arange(len(places_N), device=places_N.device), right=True) - 1
+
+    def _hidden(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Loss:
+        places_M = batch.targets[HIDDEN].places
+        if PROJECTION in model.heads:
+            own_ME = model.answer(PROJECTION, hidden_BTD, places_M)
+        elif hidden_BTD.shape[-1] == taught_BTE.shape[-1]:
+            own_ME = hidden_BTD.flatten(0, 1)[places_M]
+        else:
+            raise UnmaskError(
+                f"The hidden states of the student have {hidden_BTD.shape[-1]} numbers and the teacher's "
+                f"{taught_BTE.shape[-1]}: train the student inside Distilled.projecting."
+            )
+        errors_ME = own_ME.float() - taught_BTE.flatten(0, 1)[places_M].float()
+        return Loss(errors_ME.square().mean(-1).sum(), len(places_M))
+
+
+def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
+    """[M, C]: for each output, the log of the softmax over the places of the same group, of which there are at most M
+    (numbers from 0)."""
+    index_MC = group_M[:, None].expand_as(logits_MC)
+    lowest = torch.full_like(logits_MC, -torch.inf)
+    top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
+    shifted_MC = logits_MC - top_MC
+    sums_MC = torch.zeros_like(logits_MC).scatter_add(0, index_MC, shifted_MC.exp())
+    return shifted_MC - sums_MC.gather(0, index_MC).log()
+
+
+def load_teacher(folder: Path | str, task: Task, tokenizer: Tokenizer) -> Model:
+    """The model of a folder, as the teacher of a student that has this tokenizer and learns this task.
+
+    Raises UnmaskError as `check_teacher`, and for a folder that cannot be read.
+    """
+    teacher = huggingface.load(folder)
+    check_teacher(teacher, tokenizer, task, place=folder)
+    return teacher.model
+
+
+def check_teacher(teacher: Loaded, student: Loaded | Tokenizer, task: Task, *, place: object = "The teacher") -> None:
+    """Raises UnmaskError where a teacher cannot teach a student, named by itself or its tokenizer: for want of the
+    task's head, with another tokenizer, or with other labels than the task. `place` is what the teacher is called."""
+    _check_task(task)
+    heads = teacher.model.heads
+    if task.name not in heads or "crf" in heads:
+        raise UnmaskError(
+            f"{place} cannot teach {task.name} (its heads: {', '.join(heads) or 'none'}): fine-tune it on this task "
+            "first, without a CRF."
+        )
+    own = student if isinstance(student, Tokenizer) else student.require_tokenizer("The student")
+    if teacher.require_tokenizer(place).fingerprint != own.fingerprint:
+        raise UnmaskError(
+            f"{place} has another tokenizer than the student, so it cannot read the same tokens: start the student "
+            "from a model with the teacher's tokenizer, or fine-tune a teacher that has the student's."
+        )
+    if task.labels and teacher.labels != task.labels:
+        raise UnmaskError(
+            f"{place} has the labels {_shown(teacher.labels)}, but the task has {_shown(task.labels)}: fine-tune the "
+            "teacher on rows with the same labels, in the same order (id2label in its config.json)."
+        )
+
+
+def _check_task(task: Task) -> None:
+    if task.name not in DISTILLED:
+        raise UnmaskError(f"{task.name} cannot be learned from a teacher; {', '.join(DISTILLED)} can.")
+    if "crf" in task.heads:
+        raise UnmaskError("A CRF scores whole sequences of tags, which have no soft answers: distil without it.")
+
+
+def _width(model: Model) -> int:
+    """Numbers of a hidden state."""
+    return int(model.config.dim)  # type: ignore[attr-defined]
+
+
+def _shown(labels: Sequence[str], most: int = 10) -> str:
+    return ", ".join(labels[:most]) + (f", … ({len(labels)})" if len(labels) > most else "") or "none"
