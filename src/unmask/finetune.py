@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
 from unmask.models.model import Model
 from unmask.tasks import Encoded, Task
+from unmask.tasks.distillation import Distillation, Distilled, load_teacher
+from unmask.tasks.tagging import check_segments
 from unmask.train import distributed
 from unmask.train.trainer import Display, Silent
 from unmask.transfer import Transfer, merged
@@ -65,6 +68,7 @@ class FineTuning(Config):
     options: Options = field(default_factory=Options)
     fit: Fit = field(default_factory=Fit)
     transfer: Transfer = field(default_factory=Transfer)
+    distillation: Distillation = field(default_factory=Distillation)
     seed: int = 0
     seeds: int | None = None
     from_scratch: bool = False
@@ -132,6 +136,7 @@ class Prepared:
     config    with what depends on the rows and the model filled in
     encoded   split -> its rows as tokens; the training rows as they are at hand, whole or in part
     baseline  split -> metrics of the task's plain reference
+    aim       what is minimised where there is a teacher; None: the task alone
     """
 
     config: FineTuning
@@ -139,6 +144,7 @@ class Prepared:
     tokenizer: Tokenizer
     encoded: Mapping[str, Encoded]
     baseline: dict[str, dict[str, float]]
+    aim: Distilled | None = None
 
 
 def prepare(config: FineTuning, say: Speaker) -> Prepared:
@@ -159,7 +165,19 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         say(rows.notice and f"{name}: {rows.notice}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
-    return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline)
+    aim = _taught(config.distillation, task, tokenizer)
+    if aim is not None:
+        encoded["train"] = aim.prepare(encoded["train"])
+        say(f"Teacher: {config.distillation.teacher}.")
+    check_segments(loaded.model, sets["train"].rows)
+    return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
+
+
+def _taught(config: Distillation, task: Task, tokenizer: Tokenizer) -> Distilled | None:
+    if config.teacher is None:
+        return None
+    teacher = load_teacher(config.teacher, task, tokenizer)
+    return Distilled(task, teacher, temperature=config.temperature, weight=config.weight, hidden=config.hidden)
 
 
 def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker) -> Result:
@@ -232,18 +250,20 @@ def run_seed(
     for restarted in (False, True):
         drawn = seed + ANEW * restarted
         model = _load(config, task, drawn).model
-        fitted = fit(
-            model,
-            task,
-            encoded["train"],
-            encoded["dev"],
-            config.fit,
-            pad=pad,
-            seed=drawn,
-            out=folder,
-            display=display,
-            transfer=config.transfer,
-        )
+        with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
+            fitted = fit(
+                model,
+                task,
+                encoded["train"],
+                encoded["dev"],
+                config.fit,
+                pad=pad,
+                seed=drawn,
+                out=folder,
+                display=display,
+                objective=prepared.aim,
+                transfer=config.transfer,
+            )
         answers = task.answer_all(model, encoded["dev"], pad)
         if fitted.stopped or not task.is_constant(answers):
             break
