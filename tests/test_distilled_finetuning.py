@@ -10,7 +10,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.finetune import FineTuning, evaluate, finetune
 from unmask.models.bert import Bert
 
-WORDS = "the film was good bad long short fine poor great".split()
+WORDS = ["the", "film", "was", "good", "bad", "long", "short", "fine", "poor", "great"]
 
 
 @pytest.fixture(scope="module")
