@@ -69,6 +69,15 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
         (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
         (["evaluate", "--model", "missing", "--data", "missing.tsv"], "missing"),
+        (["evaluate", "--modle", "missing", "--data", "missing.tsv"], "did you mean '--model'?"),
+        (["evaluate", "--label", "kind", "--data", "missing.tsv"], "required: --model"),
+        (["finetune", "--model", "missing", "--search", "--advise"], "--advise: not allowed with argument --search"),
+        (["finetune", "--model", "missing", "--search", "few", "--out", "out"], "'few'"),
+        (["submit", "--models", "missing", "--data", "missing", "--out", "out"], "does not say of which task"),
+        (["submit", "--models", "RTE=missing", "--data", "missing", "--out", "out"], "missing"),
+        (["submit", "--data", "missing", "--out", "out"], "required: --models"),
+        (["glue-table", "missing"], "does not say of which task"),
+        (["glue-table", "RTE=missing"], "missing"),
         (["evaluate", "--model", "not-a-model", "--data", "missing.tsv"], "no model_type"),
         (["predict", "--model", "missing", "a text"], "There is no model folder missing"),
         (["predict", "--model", "not-a-model", "a text"], "no model_type"),
@@ -157,14 +166,14 @@ def test_help_and_version_end_well(arguments, capsys):
 
 
 def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):
-    from unmask import cli
+    from unmask.cli import answering, parser
 
     (folder / "lines.txt").write_bytes("first\r\n\n  \nzweites \xff\n".encode("latin-1"))
     stdin = io.TextIOWrapper(io.BytesIO("einß\nzwei".encode()))
     monkeypatch.setattr("sys.stdin", stdin)
 
     def texts(*arguments: str) -> list[str]:
-        return list(cli._texts(cli._parser().parse_args(["predict", "--model", "x", *arguments])))
+        return list(answering._texts(parser().parse_args(["predict", "--model", "x", *arguments])))
 
     assert texts("a", "b") == ["a", "b"]
     assert texts("--file", "lines.txt") == ["first", "zweites \ufffd"]

@@ -9,9 +9,11 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data import dataset
+from unmask.data import dataset, glue
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
+from unmask.data.tables import format_by_name
+from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, Rows, family_of, read
 from unmask.tasks import Regression, Task, task_of
 
@@ -23,10 +25,12 @@ MOST_POSITIONS = 512  # of a row to be scored, where the model could take more
 def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, length: int | None = None) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
 
-    rows    names of the columns, format and the like; None: the usual ones
+    data    a file, or with a benchmark the folder of its files: its dev rows, or where it has none its test rows
+    rows    names of the columns, format and the like; what is not said is as in the run which made the folder, and
+            where no run is known, the usual
     length  longest sequence; None: that of `rows`, or of the run which made the folder, or what the model takes
 
-    Returns `metrics`, `baseline` (what the task's plain reference gets on these rows), `classes` (label -> precision,
+    Returns `metrics`, `baseline` (what the task's plain `reference` gets on these rows), `classes` (label -> precision,
     recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
     number where the folder names its labels otherwise. Raises UnmaskError for a folder that was not fine-tuned, and
     for rows that do not fit it.
@@ -34,14 +38,15 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     loaded = huggingface.load(folder)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
-    found = read(Path(data), _family(folder, task), rows, scoring=True)
+    run = _run(Path(folder))
+    rows = _as_the_run(rows or Rows(), run, Path(data))
+    found = _read(Path(data), _family(task, run), rows)
     if isinstance(task, Regression):
         dataset.scores(found)
     elif task.labels:
         found = name_labels(found, task.labels, str(folder))
     positions = min(loaded.model.positions or MOST_POSITIONS, MOST_POSITIONS)
-    said = length or (rows.length if rows else None) or _length_of_run(Path(folder))
-    longest = said or getattr(task, "length", None) or positions
+    longest = length or rows.length or getattr(task, "length", None) or positions
     encoded = task.encode(found, tokenizer, min(longest, positions))
     answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
     return {
@@ -49,25 +54,56 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
         "rows": len(found),
         "description": found.description,
         "metrics": task.metrics(answers, found),
+        "reference": task.reference,
         "baseline": task.baseline(found, found),
         "classes": task.report(answers, found),
         "notes": [encoded.notice] if encoded.notice else [],
     }
 
 
-def _family(folder: Path | str, task: Task) -> str:
-    """What the folder was fine-tuned for: as its run says, since roles and tags have one head, else by that."""
-    path = Path(folder) / "run.json"
-    said = read_json(path).get("config", {}).get("task") if path.is_file() else None
+def _read(data: Path, family: str, rows: Rows) -> Dataset:
+    """The rows of a file, or those of a benchmark's folder that have labels."""
+    if not data.is_dir():
+        return read(data, family, rows, scoring=True)
+    if rows.benchmark is None:
+        raise UnmaskError(f"{data} is a folder: give a file, or say whose folder it is with --benchmark.")
+    return glue.split(rows.benchmark, data, "dev" if "dev" in glue.find(rows.benchmark).parts else "test")
+
+
+def _run(folder: Path) -> Mapping[str, Any]:
+    """The configuration of the run that made a folder; empty where none is known."""
+    config = read_json(folder / "run.json").get("config") if (folder / "run.json").is_file() else None
+    return config if isinstance(config, Mapping) else {}
+
+
+def _family(task: Task, run: Mapping[str, Any]) -> str:
+    """What a folder was fine-tuned for: as its run says, since roles and tags have one head, else by that."""
+    said = run.get("task")
     return said if said in FAMILIES else family_of(task)
+
+
+def _as_the_run(rows: Rows, run: Mapping[str, Any], data: Path) -> Rows:
+    """How rows are read, and cut: what is not said as in the run, so that its dev rows get its scores again."""
+    given = run.get("rows")
+    if not isinstance(given, Mapping):
+        return rows
+    names = ["several", "length", "skip", "benchmark"]
+    if not any((rows.text, rows.pair, rows.label, rows.negative, rows.predicate)):
+        names += ["text", "pair", "label", "negative", "predicate"]
+    if format_by_name(data) is None:
+        names.append("format")
+    usual = Rows().places()
+    return rows.replace(**{name: given[name] for name in names if name in given and getattr(rows, name) == usual[name]})
 
 
 def render_evaluation(scores: Mapping[str, Any]) -> str:
     """What `evaluate` found, as a table of text."""
-    lines = [scores["description"] + ".", *scores["notes"], "", f"{'':<12}{'model':>10}{'baseline':>10}"]
+    wide = max(12, *(len(name) + 2 for name in scores["metrics"]))
+    lines = [scores["description"] + ".", *scores["notes"], f"Baseline: {scores['reference']}."]
+    lines += ["", f"{'':<{wide}}{'model':>10}{'baseline':>10}"]
     for name, value in scores["metrics"].items():
         base = scores["baseline"].get(name)
-        lines.append(f"{name:<12}{value:10.4f}" + ("" if base is None else f"{base:10.4f}"))
+        lines.append(f"{name:<{wide}}{value:10.4f}" + ("" if base is None else f"{base:10.4f}"))
     if scores["classes"]:
         width = max(12, *(len(name) + 2 for name in scores["classes"]))
         names = ("precision", "recall", "f1")
@@ -108,7 +144,7 @@ def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
     return replace(rows, rows=tuple(named(row) for row in rows))
 
 
-def _length_of_run(folder: Path) -> int | None:
+def length_of_run(folder: Path) -> int | None:
     """The longest sequence that the folder was fine-tuned with, so that its dev rows get the score of the run again."""
     if not (folder / "run.json").is_file():
         return None

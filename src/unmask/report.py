@@ -24,6 +24,10 @@ def write_report(folder: Path) -> Path:
         from unmask.quickstart import write_quickstart
 
         return write_quickstart(folder)
+    if (folder / "curve.json").exists():
+        from unmask.curve import write_curve
+
+        return write_curve(folder)
     if (folder / "results.json").exists():
         from unmask.finetune_report import write_report as write_finetuning
 

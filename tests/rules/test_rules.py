@@ -23,6 +23,7 @@ LINES, ARGUMENTS = 400, 10
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
+WIRING |= {"search", "curve", "survey", "leaderboard"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"metrics", "tasks", "data", "train", "serve"}
@@ -57,7 +58,7 @@ READ_AS_CODE = words("""
     yaml.load yaml.unsafe_load yaml.full_load eval exec builtins.eval builtins.exec
 """)
 ENVIRONMENT = words("os.environ os.environb os.getenv os.putenv os.unsetenv")
-MAY_READ_ENVIRONMENT = {"cli.py", "train/distributed.py"}
+MAY_READ_ENVIRONMENT = {"cli/training.py", "train/distributed.py"}
 SEEDS = words("""
     torch.manual_seed torch.seed torch.set_rng_state torch.random torch.cuda.manual_seed torch.cuda.manual_seed_all
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
@@ -354,7 +355,7 @@ ALLOWED = [
         "class A:\n    def __init__(self, a, b, c, d, e, f, g, *, h, i, j): ...",
     ),
     (reads_nothing_as_code, "nn/good.py", "model.eval()\nimport re\nre.compile('x')\nnp.load('x', allow_pickle=False)"),
-    (reads_no_environment, "cli.py", "import os\nos.environ['A']"),
+    (reads_no_environment, "cli/training.py", "import os\nos.environ['A']"),
     (leaves_global_randomness_alone, "nn/good.py", "import numpy as np\nrng = np.random.default_rng(0)\nrng.random(3)"),
     (leaves_global_randomness_alone, "nn/good.py", "random = rng.random(3)\nrandom.sum()"),
     (leaves_global_randomness_alone, "nn/good.py", "import torch\ntorch.randn(3, generator=g)\nw.normal_(generator=g)"),

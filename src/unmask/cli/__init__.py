@@ -1,0 +1,51 @@
+"""The command `unmask <verb> ...`: reads the arguments, calls one function, prints one sentence on an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from unmask.cli import answering, data, training
+from unmask.cli.parser import Parser, overrides
+from unmask.errors import UnmaskError
+
+__all__ = ["main", "parser"]
+
+DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on your own text and hardware."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    try:
+        options, rest = parser().parse_known_args(arguments)
+        options.run(options, overrides(rest))
+    except UnmaskError as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", 130)
+    except BrokenPipeError:  # the reader of our output has gone, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        _fail(f"The file system refused{place}: {error.strerror or error}.", 2)
+
+
+def _fail(sentence: str, status: int) -> None:
+    print(f"unmask: {sentence}", file=sys.stderr)
+    sys.exit(status)
+
+
+def parser() -> Parser:
+    """The parser of all verbs, in the order in which they are used."""
+    from unmask import __version__
+
+    whole = Parser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
+    whole.add_argument("--version", action="version", version=f"unmask {__version__}")
+    verbs = whole.add_subparsers(metavar="verb", required=True)
+    training.add_quickstart(verbs)
+    data.add_verbs(verbs)
+    training.add_verbs(verbs)
+    answering.add_verbs(verbs)
+    training.add_report(verbs)
+    return whole

@@ -1,0 +1,89 @@
+"""Verbs of finished models: evaluate, predict, and what GLUE takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_verb
+from unmask.errors import UnmaskError
+
+
+def add_verbs(verbs: Any) -> None:
+    sub = add_verb(verbs, "evaluate", _evaluate, "Score a fine-tuned model on labelled rows.", fields=True)
+    sub.add_argument("--model", required=True)
+    sub.add_argument("--data", required=True)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = add_verb(
+        verbs, "predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers."
+    )
+    sub.add_argument("--model", required=True)
+    sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
+    sub.add_argument(
+        "--file",
+        help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object; for questions "
+        "also a SQuAD file, for choices also SWAG, ARC or DREAM",
+    )
+    sub.add_argument("--out", help="write {id: answer} to this file, as the scripts of SQuAD read it")
+    sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
+    sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    sub = add_verb(verbs, "submit", _submit, "Answer the test rows of GLUE, and write the files that it takes.")
+    sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
+    sub.add_argument("--data", required=True, help="folder of GLUE, with a folder for each task")
+    sub.add_argument("--out", required=True, help="folder for the files and submission.zip")
+    sub = add_verb(verbs, "glue-table", _glue_table, "Print the GLUE score of fine-tuned folders, on their dev rows.")
+    sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
+    sub.add_argument("--wnli", action="store_true", help="count WNLI, which published averages leave out")
+
+
+def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.finetune import Rows, evaluate, render_evaluation
+
+    scores = evaluate(options.model, options.data, Rows().override(overrides))
+    print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+
+
+def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
+
+    predictor = Predictor(options.model, top=options.top)
+    rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
+    found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
+    if options.out:
+        print(f"{write_predictions(found, options.out):,} answers are in {options.out}.")
+        return
+    for text, answer in found:
+        print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)
+
+
+def _texts(options: argparse.Namespace) -> Any:
+    """Texts as given, else the lines of a file, else of standard input."""
+    if options.texts and options.file:
+        raise UnmaskError("Give texts or --file, not both.")
+    if options.texts:
+        yield from options.texts
+        return
+    if options.file and not Path(options.file).is_file():
+        raise UnmaskError(f"There is no file {options.file}.")
+    if not options.file and sys.stdin.isatty():
+        raise UnmaskError('Give a text in quotes, --file FILE, or text on standard input: unmask predict ... "a text"')
+    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
+        for line in source:
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            if text.strip():
+                yield text
+
+
+def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.leaderboard import submit
+
+    submit(options.models, Path(options.data), Path(options.out), say=print)
+
+
+def _glue_table(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.leaderboard import table
+
+    print(table(options.results, wnli=options.wnli).table)

@@ -1,0 +1,116 @@
+"""Verbs of text: corpora and vocabularies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_group, add_verb, text_options
+
+
+def add_verbs(verbs: Any) -> None:
+    corpus = add_group(verbs, "corpus", "Look at text, or turn it into a corpus.")
+    sub = add_verb(
+        corpus, "check", _corpus_check, "Report what is in some text: sizes, duplicates, encodings, leakage."
+    )
+    sub.add_argument("data", nargs="+", help="files or folders")
+    sub.add_argument("--against", nargs="+", default=[], help="files that must not be contained in the text")
+    text_options(sub)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = add_verb(corpus, "build", _corpus_build, "Train a vocabulary and write the text as tokens.")
+    sub.add_argument("--data", nargs="+", default=[], help="files, folders or hub:NAME (default: the embedded corpus)")
+    sub.add_argument("--out", required=True, help="folder for the corpus")
+    sub.add_argument("--vocabulary-size", type=int, default=8192)
+    sub.add_argument("--tokenizer", help="use this tokenizer (a folder or file) instead of training one")
+    sub.add_argument("--cased", action="store_true", help="keep capitals")
+    sub.add_argument("--strip-accents", action="store_true", help="write é as e")
+    sub.add_argument("--heldout", type=float, default=0.02, help="share of documents kept for evaluation")
+    text_options(sub)
+
+    vocabulary = add_group(verbs, "vocabulary", "See what a vocabulary makes of some text, or extend it.")
+    sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer tears the words of some text.")
+    sub.add_argument("--model", required=True, help="folder with a tokenizer")
+    sub.add_argument("--data", nargs="+", required=True, help="files or folders")
+    sub.add_argument("--reference", nargs="+", help="other text to compare with, such as general text")
+    sub.add_argument("--pieces", nargs="*", type=int, default=[100, 1000], help="say what so many new ones would bring")
+    text_options(sub)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = add_verb(
+        vocabulary, "extend", _vocabulary_extend, "Add pieces, learned from some text, to a model's vocabulary."
+    )
+    sub.add_argument("--model", required=True, help="model folder with a WordPiece vocabulary")
+    sub.add_argument("--data", nargs="+", required=True, help="files or folders of the domain")
+    sub.add_argument("--pieces", type=int, required=True, help="new pieces, at most")
+    sub.add_argument("--least", type=int, default=5, help="uses in the text that a new piece must have")
+    sub.add_argument("--out", required=True, help="folder for the model with the larger vocabulary")
+    text_options(sub)
+
+
+def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.data import inspect, text
+
+    statistics = text.TextStatistics()
+    documents = text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
+    against = text.documents(options.against, per=options.per, column=options.column) if options.against else None
+    report = inspect.check(documents, statistics, against=against)
+    print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if options.json else inspect.render(report))
+
+
+def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.data import corpus, embedded, text
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.train.display import progress
+
+    def documents() -> Any:
+        if not options.data:
+            return embedded.documents()
+        return text.documents(options.data, per=options.per, column=options.column)
+
+    tokenizer = Tokenizer.load(options.tokenizer) if options.tokenizer else None
+    with progress() as show:
+        built = corpus.build(
+            documents,
+            Path(options.out),
+            tokenizer=tokenizer,
+            vocabulary_size=options.vocabulary_size,
+            cased=options.cased,
+            strip_accents=options.strip_accents,
+            heldout=options.heldout,
+            progress=show,
+        )
+    print(built.summary())
+    model = options.tokenizer and (Path(options.tokenizer) / "config.json").is_file()
+    run = f"--from {options.tokenizer}" if model else "bert-mini"
+    print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import adapt
+    from unmask.data import fertility
+    from unmask.data.tokenizer import Tokenizer
+
+    reference = _documents(options, options.reference) if options.reference else None
+    tokenizer = Tokenizer.load(options.model)
+    found = adapt.check(tokenizer, _documents(options, options.data), reference, pieces=options.pieces)
+    if options.json:
+        print(json.dumps({name: f.to_dict() for name, f in found.items()}, indent=2, ensure_ascii=False))
+    else:
+        print(fertility.render(found))
+
+
+def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import adapt
+
+    texts = _documents(options, options.data)
+    print(adapt.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
+    print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
+
+
+def _documents(options: argparse.Namespace, paths: Sequence[str]) -> Any:
+    """The texts of documents, as the options say how to read them."""
+    from unmask.data import text
+
+    return (document.text for document in text.documents(paths, per=options.per, column=options.column))

@@ -1,0 +1,105 @@
+"""The arguments: a parser that complains in one sentence, verbs, options of several verbs, fields of a config."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from unmask.errors import UnmaskError, unknown
+
+if TYPE_CHECKING:
+    from unmask.config import Config
+
+Run = Callable[[argparse.Namespace, dict[str, str]], None]
+"""What a verb does with its options and the fields that it was given."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one sentence, and names the nearest verb or option that exists."""
+
+    takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.given = list(sys.argv[1:] if args is None else args)
+        known, fields = self._set_aside(self.given) if self.takes_fields else (self.given, [])
+        options, rest = super().parse_known_args(known, namespace)
+        if rest and self.takes_fields is False:
+            self.error(f"{rest[0]!r} is not understood here (a text of several words goes in quotes)")
+        return options, rest + fields
+
+    def _set_aside(self, given: list[str]) -> tuple[list[str], list[str]]:
+        """What the parser knows, and fields with their values, which it would take for positional arguments."""
+        known: list[str] = []
+        fields: list[str] = []
+        items = list(given)
+        while items:
+            item = items.pop(0)
+            name, equals, _ = item.partition("=")
+            if not item.startswith("--") or item == "--" or name in self._option_string_actions:
+                known.append(item)
+                continue
+            fields.append(item)
+            if not equals and items and not items[0].startswith("--"):
+                fields.append(items.pop(0))
+        return known, fields
+
+    def error(self, message: str) -> NoReturn:
+        known = {option for option in self._option_string_actions if option.startswith("--")}
+        for item in self.given:
+            option = item.partition("=")[0]
+            if not option.startswith("--") or option in known:
+                continue
+            # Likelier the cause than what argparse misses, unless it may be a field.
+            if not self.takes_fields or difflib.get_close_matches(option, known, n=1, cutoff=0.8):
+                raise unknown(f"option of {self.prog}:", option, known - {"--help"})
+        raise UnmaskError(f"{message[0].upper()}{message[1:]}; see {self.prog} --help.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = f"value of {action.option_strings[0]}:" if action.option_strings else f"verb of {self.prog}:"
+            raise unknown(kind, str(value), action.choices)
+
+
+def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False) -> argparse.ArgumentParser:
+    """A verb; with `fields`, options that it does not know are passed on as `--name value`."""
+    verb = verbs.add_parser(name, help=help, description=help, allow_abbrev=False)
+    verb.set_defaults(run=run)
+    verb.takes_fields = fields
+    return verb
+
+
+def add_group(verbs: Any, name: str, help: str) -> Any:
+    """A verb that has verbs of its own."""
+    return verbs.add_parser(name, help=help).add_subparsers(metavar="verb", required=True)
+
+
+def text_options(parser: argparse.ArgumentParser) -> None:
+    """How text is read from files."""
+    parser.add_argument(
+        "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
+    )
+    parser.add_argument("--column", default="text", help="column or key of the text in JSONL, CSV, TSV and Parquet")
+
+
+def overrides(rest: Sequence[str]) -> dict[str, str]:
+    """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
+    fields: dict[str, str] = {}
+    items = list(rest)
+    while items:
+        item = items.pop(0)
+        if not item.startswith("--"):
+            raise UnmaskError(f"'{item}' is not understood here; give a field as --name value.")
+        name, equals, value = item[2:].partition("=")
+        if not equals:
+            value = items.pop(0) if items and not items[0].startswith("--") else "true"
+        fields[name] = value
+    return fields
+
+
+def print_fields(config: Config, prefix: str = "") -> None:
+    """The fields of a config and their values, as --NAME VALUE."""
+    for name, value in config.places().items():
+        print(f"--{prefix + name:32} {value}")

@@ -1,0 +1,174 @@
+"""Verbs of runs: quickstart, pretrain, finetune, and the page of a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_verb, print_fields
+from unmask.errors import UnmaskError
+
+GRID = "grid."  # what fields of the search begin with
+
+
+def add_quickstart(verbs: Any) -> None:
+    sub = add_verb(
+        verbs, "quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it."
+    )
+    sub.add_argument("--minutes", type=float, default=None, help="time for pre-training")
+    sub.add_argument("--out", default="runs/quickstart", help="folder for the results (default: %(default)s)")
+
+
+def add_verbs(verbs: Any) -> None:
+    sub = add_verb(
+        verbs,
+        "pretrain",
+        _pretrain,
+        "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.",
+        fields=True,
+    )
+    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
+    sub.add_argument("--from", dest="start", help="model folder to go on from, in place of fresh weights")
+    sub.add_argument(
+        "--corpus", nargs="+", default=[], help="folders that `unmask corpus build` wrote; several are mixed"
+    )
+    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    add_verb(verbs, "recipes", _recipes, "List the pre-training runs that have a name.")
+
+    sub = add_verb(
+        verbs, "finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.", fields=True
+    )
+    sub.add_argument("--out", help="folder of the run")
+    ways = sub.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--search",
+        nargs="?",
+        type=int,
+        default=False,
+        metavar="N",
+        help="try the 18 settings published for BERT, or N of them, and run the seeds with the best on the dev rows; "
+        "--grid.lr 1e-3,5e-4 sets others",
+    )
+    ways.add_argument(
+        "--curve", metavar="N,N,...", help="scores by number of training rows, such as 100,300,1000,all; keeps no model"
+    )
+    ways.add_argument(
+        "--advise", action="store_true", help="say what the rows are like and which strategy fits them; trains nothing"
+    )
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+
+def add_report(verbs: Any) -> None:
+    sub = add_verb(
+        verbs, "report", _report, "Write report.html into a run's folder, and open it where there is a browser."
+    )
+    sub.add_argument("folder")
+    sub.add_argument("--no-open", action="store_true", help="only write it")
+
+
+def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.quickstart import MINUTES, quickstart
+
+    quickstart(Path(options.out), minutes=MINUTES if options.minutes is None else options.minutes)
+
+
+def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import recipes
+
+    for name, line in recipes.names().items():
+        print(f"{name:14} {line}")
+
+
+def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask import recipes
+    from unmask.report import run_facts
+
+    start = options.start or overrides.pop("start", None)
+    facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    if options.resume and options.out and not (facts or options.recipe or start):
+        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
+    options.recipe, config = recipes.choose(options.recipe, start, facts)
+    options.corpus = options.corpus or facts.get("corpora", [])
+    # One of the two says how long: the one given here replaces the recipe's.
+    if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
+        config = config.override({"steps": None, "minutes": None})
+    config = config.override(overrides)
+    if options.fields:
+        print_fields(config)
+        return
+    if not options.corpus:
+        raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    from unmask.pretrain import Pretrain
+    from unmask.report import write_pretraining
+    from unmask.train import distributed
+    from unmask.train.display import Terminal, render_plan
+
+    distributed.init(config.training.device)
+    run = Pretrain(
+        config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
+    )
+    if options.dry_run:
+        plan = run.plan()
+        if distributed.is_main():
+            print(render_plan(plan))
+        return
+    result = run.run()
+    if distributed.is_main():
+        write_pretraining(Path(options.out))
+        print(run.summary(result))
+        if result.stopped is not None:
+            print(f"Go on with: unmask pretrain --out {options.out} --resume")
+
+
+def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.finetune import FineTuning, finetune
+    from unmask.search import Grid, search
+    from unmask.train.display import Terminal
+
+    searches = options.search is not False  # None: without a number
+    points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
+    config = FineTuning().override(overrides)
+    if options.fields:
+        print_fields(config)
+        if searches:
+            print_fields(Grid.of(config.transfer), GRID)
+        return
+    if options.advise:
+        from unmask.survey import survey
+
+        print(survey(config))
+        return
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    if options.curve is not None:
+        from unmask.curve import curve, sizes_in
+
+        curve(config, Path(options.out), sizes_in(options.curve), display=Terminal())
+    elif searches:
+        grid = Grid.of(config.transfer).override({name.removeprefix(GRID): value for name, value in points.items()})
+        search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
+    else:
+        finetune(config, Path(options.out), display=Terminal())
+
+
+def _report(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.report import write_report
+
+    path = write_report(Path(options.folder))
+    print(path)
+    if (
+        not options.no_open
+        and sys.stdout.isatty()
+        and (os.environ.get("DISPLAY") or sys.platform in ("darwin", "win32"))
+    ):
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())

@@ -1,0 +1,125 @@
+"""Learning curves: nested sets, several seeds, a page; no models are left behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from finetune_toy import Spy, Stopper, arguments, fields
+
+from unmask import curve as page
+from unmask.cli import main
+from unmask.curve import curve, sizes_in, table
+from unmask.data.rows import Choices
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.finetune import FineTuning, finetune
+from unmask.report import write_report
+from unmask.tasks import MultipleChoice
+
+
+def config(place, **more):
+    return FineTuning().override({**fields(*place), **more})
+
+
+@pytest.fixture(scope="module")
+def run(place, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "curve"
+    display = Spy()
+    found = curve(config(place, test=place[1] / "test.tsv", seeds=2), out, [8, "all", 32, 8], display=display)
+    return out, found, display
+
+
+def test_every_number_of_rows_has_every_seed(run):
+    _, found, _ = run
+    assert [(row["rows"], row["seed"]) for row in found] == [(8, 0), (8, 1), (32, 0), (32, 1), (64, 0), (64, 1)]
+    assert all({"accuracy", "f1"} <= row["dev"].keys() & row["test"].keys() for row in found)
+
+
+def test_all_rows_are_the_plain_run(run, place, tmp_path):
+    _, found, _ = run
+    result = finetune(config(place, test=place[1] / "test.tsv", seeds=2), tmp_path / "run")
+    assert [row["test"] for row in found[-2:]] == [row["test"] for row in result.seeds]
+
+
+def test_a_smaller_set_is_part_of_a_larger_one():
+    small, large = page._drawn(1000, 30, 0), page._drawn(1000, 100, 0)
+    assert len(set(small)) == 30
+    assert set(small) < set(large)
+    assert page._drawn(1000, 30, 1) != small
+    assert page._drawn(1000, 1000, 5) == list(range(1000))
+
+
+def test_a_part_of_what_is_encoded_is_its_rows_encoded(place):
+    tokenizer = Tokenizer.load(place[0])
+    rows = [Choices(f"a plot {i}", choices=("good", "bad film", "dull")[: 2 + i % 2], label="0") for i in range(9)]
+    task, places = MultipleChoice(), [1, 2, 5, 8]
+    part = page._part(task.encode(rows, tokenizer, 32), places)
+    alone = task.encode([rows[i] for i in places], tokenizer, 32)
+    assert [e.tokens.tolist() for e in part.examples] == [e.tokens.tolist() for e in alone.examples]
+    assert part.of_rows == alone.of_rows
+    assert part.rows == alone.rows
+    assert part.together == alone.together
+
+
+def test_nothing_but_numbers_is_kept(run):
+    out, found, _ = run
+    assert {path.name for path in out.iterdir()} == {"curve.json", "report.html"}
+    facts = json.loads((out / "curve.json").read_text())
+    assert facts["runs"] == found
+    assert facts["all"] == 64
+    assert facts["baseline"]["test"]["accuracy"] == 0.5
+    means = table(facts, "dev")
+    assert list(means) == [8, 32, 64]
+    values = [row["dev"]["accuracy"] for row in found[:2]]
+    assert means[8]["accuracy"]["mean"] == pytest.approx(sum(values) / 2)
+    assert means[8]["accuracy"]["worst"] == min(values)
+
+
+def test_the_page_shows_the_curve_and_the_baseline(run):
+    out, _, display = run
+    text = write_report(out).read_text()
+    for part in ("Learning curve: classification", "<svg", "baseline (0.5)", "training rows", "on the test rows"):
+        assert part in text
+    said = "\n".join(display.notes)
+    assert "32 training rows, seed 1" in said
+    assert "baseline    0.5000" in said
+
+
+def test_sizes_are_read():
+    assert sizes_in("100, 300,all") == [100, 300, "all"]
+    for wrong in ("", "100,,300", "some", "1e3", "-5", "²"):
+        with pytest.raises(UnmaskError, match="numbers of rows"):
+            sizes_in(wrong)
+
+
+@pytest.mark.parametrize(("sizes", "sentence"), [([65], "there are 64"), ([0, 5], "cannot have 0"), ([], "--curve")])
+def test_sizes_that_the_rows_cannot_give(sizes, sentence, place, tmp_path):
+    with pytest.raises(UnmaskError, match=sentence):
+        curve(config(place), tmp_path / "run", sizes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_in_use_is_left_alone(run, place):
+    with pytest.raises(UnmaskError, match="holds something already"):
+        curve(config(place), run[0], [8])
+
+
+def test_three_seeds_where_nobody_says_otherwise(place, tmp_path):
+    assert len(curve(config(place, epochs=1), tmp_path / "run", [4])) == 3
+
+
+def test_a_curve_that_is_stopped_keeps_what_it_has(place, tmp_path):
+    display, out = Stopper("seed 1:"), tmp_path / "run"
+    found = curve(config(place, seeds=3), out, [8, 16], display=display)
+    assert [(row["rows"], row["seed"]) for row in found] == [(8, 0)]
+    assert "Stopped by SIGTERM; the curve is of the 1 runs so far." in "\n".join(display.notes)
+    assert "Stopped by SIGTERM" in (out / "report.html").read_text()
+    assert not (out / "run").exists()
+
+
+def test_the_command(place, tmp_path, capsys):
+    out = tmp_path / "run"
+    main(["finetune", *arguments(*place, seeds=1), "--curve", "8,all", "--out", str(out)])
+    assert "accuracy on the dev rows" in capsys.readouterr().out
+    assert {row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]} == {8, 64}
