@@ -20,6 +20,10 @@ def write_report(folder: Path) -> Path:
     sections += _charts(results, folder)
     if results["classes"]:
         sections.append(_classes(results["classes"]))
+    if (folder / "search.json").is_file():
+        from unmask import search
+
+        sections.append(search.section(folder))
     sections.append(report.Facts("Configuration", flatten(run), folded=True))
     subtitle = f"{run['model']} on {run['rows']['train']}, {len(results['seeds'])} seeds"
     return report.write(folder, f"Fine-tuned for {results['task']}", sections, subtitle=subtitle)
