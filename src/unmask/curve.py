@@ -66,7 +66,7 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     found: list[Found] = []
     for rows, seed in ((rows, seed) for rows in numbers for seed in _seeds(prepared.config)):
         say(f"{rows:,} training rows, seed {seed}:", note=False)
-        row = _run(prepared, _drawn(whole, rows, seed), seed, out, display, say)
+        row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
         if row["stopped"] in INTERRUPTIONS:
             say(f"Stopped by {row['stopped']}; the curve is of the {len(found)} runs so far.")
             break
@@ -75,6 +75,9 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
             _write(out, prepared, found, say)
     if not found:
         raise UnmaskError("The curve was stopped before its first run had ended.")
+    again = [f"{row['rows']:,} rows, seed {row['seed']}" for row in found if row["restarted"]]
+    if again:
+        say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
     if distributed.is_main():
         _write(out, prepared, found, say)
         write_curve(out)
@@ -116,13 +119,11 @@ def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
     )
 
 
-def _run(
-    prepared: Prepared, places: Sequence[int], seed: int, out: Path, display: Display | None, say: Speaker
-) -> Found:
+def _run(prepared: Prepared, places: Sequence[int], seed: int, out: Path, display: Display | None) -> Found:
     """The row of results of one run; nothing else of it is kept."""
     part = _part(prepared.encoded["train"], places)
     prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
-    model, row, _ = run_seed(prepared, seed, out / RUN, display, say)
+    model, row, _ = run_seed(prepared, seed, out / RUN, display, Speaker(display))
     if "test" in prepared.encoded:
         row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.tokenizer.pad)
     distributed.barrier()
@@ -203,13 +204,11 @@ def _table(facts: Mapping[str, Any], split: str) -> report.Table:
     means, baseline = table(facts, split), facts["baseline"][split]
     names = [name for name in next(iter(means.values())) if name in baseline or name == facts["metric"]]
     seeds = {number: sum(run["rows"] == number for run in facts["runs"]) for number in means}
-    rows: list[list[Any]] = [
-        [f"{number:,}", seeds[number], *(_cell(values[name]) for name in names)] for number, values in means.items()
-    ]
-    rows.append(["baseline", None, *(f"{baseline[name]:.4f}" if name in baseline else None for name in names)])
-    note = "Mean ± standard deviation over the seeds, and the worst of them."
-    return report.Table(f"Scores on the {split} rows", ["training rows", "seeds", *names], rows, note=note)
-
-
-def _cell(values: Mapping[str, float]) -> str:
-    return f"{values['mean']:.4f} ± {values['std']:.4f} ({values['worst']:.4f})"
+    rows: list[list[Any]] = []
+    for number, values in means.items():
+        scores = [f"{values[name]['mean']:.4f} ± {values[name]['std']:.4f}" for name in names]
+        rows.append([f"{number:,}", seeds[number], *scores, values[facts["metric"]]["worst"]])
+    rows.append(["baseline", None, *(f"{baseline[name]:.4f}" if name in baseline else None for name in names), None])
+    columns = ["rows", "seeds", *names, f"worst {facts['metric']}"]
+    note = "Mean ± standard deviation over the seeds, by number of training rows."
+    return report.Table(f"Scores on the {split} rows", columns, rows, note=note)

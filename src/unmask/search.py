@@ -90,6 +90,7 @@ def search(
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     say = Speaker(display)
+    say(_replaced(config))
     prepared = prepare(_at(config, points[0]), say)
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
@@ -97,7 +98,7 @@ def search(
     for number, point in enumerate(points, 1):
         if _key(point) not in known:
             say(f"Point {number} of {len(points)}: {shown(point)}.", note=False)
-            known[_key(point)] = _try(prepared, point, out, display, say)
+            known[_key(point)] = _try(prepared, point, out, display)
             if distributed.is_main():
                 _write(out, config, list(known.values()))
     found = [known[_key(point)] for point in points]
@@ -105,6 +106,17 @@ def search(
     for sentence in verdict(found, best, tested=config.rows.test is not None):
         say(sentence)
     return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
+
+
+def _replaced(config: FineTuning) -> str:
+    """A sentence on settings that were given but that the grid decides; empty where there are none."""
+    usual, given = FineTuning().places(), config.places()
+    names = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
+    replaced = [name for name, place in names.items() if given[place] != usual[place]]
+    if not replaced:
+        return ""
+    options = " and ".join(f"--{name.replace('_', '-')}" for name in replaced)
+    return f"The grid of the search takes the place of {options}; --grid.lr and the like set other points."
 
 
 def best_of(points: Sequence[Point]) -> Point:
@@ -153,11 +165,11 @@ def _at(config: FineTuning, point: Mapping[str, Any]) -> FineTuning:
     return config.replace(fit=changes)
 
 
-def _try(prepared: Prepared, point: Point, out: Path, display: Display | None, say: Speaker) -> Point:
+def _try(prepared: Prepared, point: Point, out: Path, display: Display | None) -> Point:
     """The point with its scores; nothing else of it is kept."""
     config = _at(prepared.config, point)
     _clear(out / TRIAL)
-    _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, say)
+    _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Speaker(display))
     _clear(out / TRIAL)
     if row["stopped"] in INTERRUPTIONS:
         raise UnmaskError(f"Stopped by {row['stopped']}; the same command goes on with the points that are missing.")
