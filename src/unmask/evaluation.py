@@ -145,9 +145,7 @@ def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
 
 
 def length_of_run(folder: Path) -> int | None:
-    """The longest sequence that the folder was fine-tuned with, so that its dev rows get the score of the run again."""
-    if not (folder / "run.json").is_file():
-        return None
-    rows = read_json(folder / "run.json").get("config", {}).get("rows", {})
-    length = rows.get("length") if isinstance(rows, dict) else None
+    """The longest sequence that the folder was fine-tuned with, where it is known."""
+    rows = _run(folder).get("rows")
+    length = rows.get("length") if isinstance(rows, Mapping) else None
     return length if isinstance(length, int) else None

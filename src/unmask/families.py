@@ -27,6 +27,7 @@ from unmask.tasks import (
     Task,
     loss_for,
     metric_for,
+    scheme_of,
 )
 from unmask.tasks.balance import balanced
 from unmask.tasks.lengths import Long
@@ -42,6 +43,7 @@ Family = Literal[
     "embedding",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
+SHOWN = 20  # labels that are listed with their shares
 LENGTHS = {"question-answering": 384}  # longest sequence in tokens, where nothing else is said; 128 for the others
 
 Say = Callable[[str], None]
@@ -52,8 +54,11 @@ class Rows(Config):
     """Where the labelled rows are.
 
     train, dev, test  files; without `dev`, every tenth row of `train` is held out in its place
-    benchmark         name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed
+    benchmark         name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed,
+                      with its dev rows and, where they have labels, its test rows
     text, pair, label names of the columns, where they are not the usual ones (`unmask.data.dataset.read`)
+    negative          column of the third text of a triplet (embedding)
+    predicate         number of the column that marks predicates (roles)
     several           what stands between the labels of a text that may have several, such as |
     format            where a file's name does not tell
     skip              leave damaged rows out; each is counted and the first are named
@@ -69,6 +74,8 @@ class Rows(Config):
     text: str | None = None
     pair: str | None = None
     label: str | None = None
+    negative: str | None = None
+    predicate: str | None = None
     several: str | None = None
     format: str | None = None
     skip: bool = False
@@ -107,6 +114,34 @@ class Options(Config):
     loss: str | None = None
 
 
+_TEXTS = ("classification", "multilabel", "regression")
+_TAGGED = ("tagging", "roles")
+TAKERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("text", "label"), (*_TEXTS, *_TAGGED, "embedding")),
+    "pair": (*_TEXTS, "embedding"),
+    "negative": ("embedding",),
+    "predicate": ("roles",),
+    "several": ("multilabel",),
+    "long": _TEXTS,
+    **dict.fromkeys(("balance", "gamma"), ("classification", "multilabel", *_TAGGED)),
+    **dict.fromkeys(("scheme", "crf"), _TAGGED),
+    **dict.fromkeys(("stride", "longest_answer", "characters"), ("question-answering",)),
+    **dict.fromkeys(("pooling", "normalise", "loss"), ("embedding",)),
+}
+"""Field of `Rows` or `Options` -> the families that it means something to; fields that all know are absent."""
+
+
+def check_fields(family: str, *configs: Config) -> None:
+    """Raises UnmaskError for a field that is set but means nothing to the family, rather than ignore it."""
+    for config in configs:
+        usual = type(config)().places()
+        for name, value in config.places().items():
+            takers = TAKERS.get(name, FAMILIES)
+            if value != usual[name] and family not in takers:
+                flag = "--" + name.replace("_", "-")
+                raise UnmaskError(f"{flag} is for --task {' or '.join(takers)}; {family} has no use for it.")
+
+
 # ------------------------------------------------------------------------------------------------ reading
 
 
@@ -120,16 +155,20 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
     rows = rows or Rows()
     if family not in FAMILIES:
         raise unknown("task", family, FAMILIES)
+    check_fields(family, rows)
+    if not path.is_file():
+        raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
     if family == "question-answering":
         return squad.read(path, scoring=scoring)
     if family == "multiple-choice":
         return choices.read(path, rows.format, skip=rows.skip)
     if family == "embedding":
-        return pairs.read(path, text=rows.text, pair=rows.pair, label=rows.label, format=rows.format, skip=rows.skip)
+        names = {"text": rows.text, "pair": rows.pair, "label": rows.label, "negative": rows.negative}
+        return pairs.read(path, **names, format=rows.format, skip=rows.skip)
     if family == "roles":
-        return Dataset(path, *roles.read_roles(path))
+        return Dataset(path, *roles.read_roles(path, word=rows.text, predicate=rows.predicate, arguments=rows.label))
     format = rows.format
-    if family == "tagging" and format is None and path.is_file() and guess_format(path) in ("tsv", "csv"):
+    if family == "tagging" and format is None and guess_format(path) in ("tsv", "csv"):
         format = "conll"  # a sentence of tagged words does not fit on a line of a table
     found = dataset.read(
         path,
@@ -137,7 +176,7 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
         pair=rows.pair,
         label=rows.label,
         format=format,
-        several=rows.several if family == "multilabel" else None,
+        several=rows.several,
         skip=rows.skip,
     )
     kind = "tagging" if found.tagged else "multilabel" if found.several else "classification"
@@ -160,11 +199,13 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
     assert rows.train is not None
     sets: dict[str, Dataset] = {}
     if rows.benchmark is not None:
-        sets = {part: glue.split(rows.benchmark, rows.train, part) for part in ("train", "dev")}
+        sets = _published(family, rows.benchmark, rows.train, say)
     for name, path in (("train", rows.train), ("dev", rows.dev), ("test", rows.test)):
         if path is not None and not (rows.benchmark is not None and name == "train"):
             sets[name] = read(path, family, rows, scoring=name != "train")
     if rows.most is not None:
+        if rows.most < 1:
+            raise UnmaskError(f"--most must be 1 or more, not {rows.most}.")
         sets["train"] = sets["train"].take(range(min(rows.most, len(sets["train"]))))
     for name, found in sets.items():
         say(f"{name}: {found.description}.")
@@ -185,6 +226,20 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
     return sets
 
 
+def _published(family: str, name: str, folder: Path, say: Say) -> dict[str, Dataset]:
+    """The labelled parts of a public data set."""
+    benchmark = glue.find(name)
+    if family != benchmark.kind and not (family == "embedding" and benchmark.pair is not None):
+        raise UnmaskError(f"The rows of {benchmark.name} are for --task {benchmark.kind}, not {family}.")
+    sets = {part: glue.split(name, folder, part) for part in ("train", "dev") if part in benchmark.parts}
+    if "test" in benchmark.parts and not benchmark.test_rows:  # GLUE keeps the labels of its test rows
+        try:
+            sets["test"] = glue.split(name, folder, "test")
+        except UnmaskError as error:
+            say(f"No test rows: {error}")
+    return sets
+
+
 # ------------------------------------------------------------------------------------------------ building
 
 
@@ -195,15 +250,16 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
 
     Raises UnmaskError for rows that cannot be learned from, such as those of a single class.
     """
+    check_fields(family, options)
     train = sets["train"]
     others = [rows for name, rows in sets.items() if name != "train"]
     if family == "regression":
         return _regression(train, others, options, say)
     if family == "question-answering":
-        return _questions(train, options, say)
+        return _questions(train, others, options, say)
     if family == "multiple-choice":
         numbers = [len(row.choices) for row in train]  # type: ignore[attr-defined]
-        say(f"Choices: {min(numbers)} to {max(numbers)} a row.")
+        say(f"Choices: {_range(min(numbers), max(numbers))} a row.")
         return MultipleChoice()
     if family == "embedding":
         loss = loss_for(train, options.loss)
@@ -218,14 +274,20 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
     for other in others:
         dataset.check_labels(other, labels, f"the training rows of {train.path}")
     counts = train.histogram()
-    whole = sum(counts.values())
-    say("Labels: " + ", ".join(f"{label} {n / whole:.1%}" for label, n in list(counts.items())[:20]) + ".")
+    whole = len(train) if family == "multilabel" else sum(counts.values())
+    shares = [f"{label} {n / whole:.1%}" for label, n in counts.items()]
+    if len(shares) > SHOWN:
+        shares[SHOWN:] = [f"and {len(shares) - SHOWN} more"]
+    say(f"{'Tags' if train.tagged else 'Labels'}: {', '.join(shares)}.")
     if family == "multilabel":
         return MultiLabel(labels, positive=_positive(counts, len(train), labels, options), long=options.long)
     weighing = _weighing([counts.get(label, 0) for label in labels], options)
     if family == "classification":
         return Classification(labels, weighing=weighing, long=options.long)
-    return Tagging(labels)
+    scheme = None if options.scheme == "any" else scheme_of(train.rows)
+    if scheme is not None:
+        say(f"The tags mark spans as {scheme} does; only legal sequences are answered.")
+    return Tagging(labels, scheme=scheme, crf=options.crf, weighing=weighing)
 
 
 def _regression(train: Dataset, others: Sequence[Dataset], options: Options, say: Say) -> Regression:
@@ -239,10 +301,16 @@ def _regression(train: Dataset, others: Sequence[Dataset], options: Options, say
     return Regression(options.long)
 
 
-def _questions(train: Dataset, options: Options, say: Say) -> QuestionAnswering:
-    impossible = sum(isinstance(row, Question) and not row.possible for row in train)
+def _questions(train: Dataset, others: Sequence[Dataset], options: Options, say: Say) -> QuestionAnswering:
+    impossible = _impossible(train)
     if impossible:
         say(f"{impossible:,} of the {len(train):,} training questions have no answer in their context.")
+    for rows in others:
+        if _impossible(rows) and not impossible:
+            say(
+                f"{_impossible(rows):,} of the {len(rows):,} questions of {rows.path} have no answer in their context, "
+                "but every training question has one: the model answers them all the same, and is wrong."
+            )
     return QuestionAnswering(
         stride=options.stride,
         longest_answer=options.longest_answer,
@@ -251,7 +319,17 @@ def _questions(train: Dataset, options: Options, say: Say) -> QuestionAnswering:
     )
 
 
+def _impossible(rows: Dataset) -> int:
+    return sum(isinstance(row, Question) and not row.possible for row in rows)
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
 def _weighing(counts: Sequence[int], options: Options) -> ClassLoss | None:
+    if options.gamma <= 0:
+        raise UnmaskError(f"--gamma must be above 0, not {options.gamma:g}.")
     if options.balance == "weights":
         return ClassLoss(balanced(counts))
     return ClassLoss(gamma=options.gamma) if options.balance == "focal" else None

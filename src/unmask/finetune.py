@@ -14,6 +14,7 @@ import numpy as np
 
 from unmask import huggingface
 from unmask.config import Config
+from unmask.data import glue
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
@@ -274,9 +275,12 @@ def run_seed(
             distributed.barrier()
     else:
         say(f"Seed {seed} collapsed again; try a lower --lr, more --epochs, or --reinitialise 1.")
+    found, before = fitted.best, task.settings()
     task.fitted(answers, encoded["dev"].rows)
+    if task.settings() != before:  # the folder answers with what was chosen, and that is to be scored
+        found = task.metrics(answers, encoded["dev"].rows)
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
-    row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": fitted.best}
+    row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
     return model, row, answers
 
 
@@ -290,6 +294,10 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     seeds = config.seeds if config.seeds is not None else SEEDS if rows < SMALL else 1
     if seeds < 1:
         raise UnmaskError("The number of seeds must be 1 or more.")
+    if config.fit.sampling == "balanced" and config.task != "classification":
+        raise UnmaskError(f"--sampling balanced is for --task classification; rows of {config.task} have no one class.")
+    if config.rows.benchmark is not None and config.task != "embedding" and config.fit.metric is None:
+        config = config.replace(fit={"metric": glue.find(config.rows.benchmark).metrics[0]})
     if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
         say(f"With the strategy {config.transfer.strategy}, the learning rate is {BOLD:g} where none is given.")
         config = config.replace(fit={"optimizer": {"lr": BOLD}})

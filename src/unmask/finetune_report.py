@@ -25,7 +25,8 @@ def write_report(folder: Path) -> Path:
 
         sections.append(search.section(folder))
     sections.append(report.Facts("Configuration", flatten(run), folded=True))
-    subtitle = f"{run['model']} on {run['rows']['train']}, {len(results['seeds'])} seeds"
+    count = len(results["seeds"])
+    subtitle = f"{run['model']} on {run['rows']['train']}, {count} seed{'s' * (count > 1)}"
     return report.write(folder, f"Fine-tuned for {results['task']}", sections, subtitle=subtitle)
 
 
@@ -34,9 +35,20 @@ def render_result(results: Mapping[str, Any]) -> str:
     lines = []
     for split in results["baseline"]:
         names, rows = _rows(results, split)
-        lines.append(f"{split:<10}" + "".join(f"{name:>11}" for name in names))
-        lines += [f"{head:<10}" + "".join(f"{value:11.4f}" for value in values) for head, *values in rows]
+        lines.append(f"{split:<10}" + "".join(f"{name:>{_width(name)}}" for name in names))
+        lines += [
+            f"{head:<10}" + "".join(_cell(value, name) for value, name in zip(values, names, strict=True))
+            for head, *values in rows
+        ]
     return "\n".join(lines)
+
+
+def _cell(value: float | None, name: str) -> str:
+    return f"{'':>{_width(name)}}" if value is None else f"{value:{_width(name)}.4f}"
+
+
+def _width(name: str) -> int:
+    return max(11, len(name) + 2)
 
 
 def shown(values: Mapping[str, float]) -> str:
@@ -45,18 +57,24 @@ def shown(values: Mapping[str, float]) -> str:
 
 
 def _rows(results: Mapping[str, Any], split: str) -> tuple[list[str], list[list[Any]]]:
-    """Names of the metrics, and the rows of the table: a head and a value for each."""
+    """Names of the metrics, and the rows of the table: a head and a value for each, None where there is none.
+
+    Metrics that the baseline has, so not the loss, and the one that decides.
+    """
     baseline, summary, seeds = results["baseline"][split], results["summary"][split], results["seeds"]
-    names = [name for name in seeds[0][split] if name in baseline]
+    names = [name for name in seeds[0][split] if name in baseline or name == results["metric"]]
     rows = [[f"seed {run['seed']}", *(run[split][name] for name in names)] for run in seeds]
     if len(seeds) > 1:
         rows += [[kind, *(summary[name][kind] for name in names)] for kind in ("mean", "std", "worst")]
-    return names, [*rows, ["baseline", *(baseline[name] for name in names)]]
+    return names, [*rows, ["baseline", *(baseline.get(name) for name in names)]]
 
 
 def _table(results: Mapping[str, Any], split: str) -> report.Table:
     names, rows = _rows(results, split)
     note = f"The model of seed {results['kept']} is in the folder: its {results['metric']} on the dev rows is best."
+    again = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
+    if again:
+        note += f" Started again, as the first try collapsed: seed {', '.join(again)}."
     return report.Table(f"Scores on the {split} rows", ["", *names], rows, note=note)
 
 
@@ -68,10 +86,11 @@ def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
         name, path = f"seed {run['seed']}", folder / "seeds" / str(run["seed"]) / "metrics.jsonl"
         train, dev = read_metrics(path, "train"), read_metrics(path, "heldout")
         values.append(report.Series(name, [(row["step"], row.get(metric)) for row in dev]))
-        key = f"loss/{results['task']}"
+        key = next((name for row in train for name in row if name.startswith("loss/")), "loss")
         losses.append(report.Series(f"{name}, training", [(row["step"], row.get(key)) for row in train]))
         losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in dev]))
     floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
+    losses = [series for series in losses if any(value is not None for _, value in series.points)]
     return [report.Chart(f"{metric} on the dev rows", values, floors=floors), report.Chart("Loss", losses)]
 
 
