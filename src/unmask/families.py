@@ -31,6 +31,7 @@ from unmask.tasks import (
 )
 from unmask.tasks.balance import balanced
 from unmask.tasks.lengths import Long
+from unmask.tasks.similarity import CosineRegression, InBatchNegatives, SoftmaxPairs, TripletLoss
 
 Family = Literal[
     "classification",
@@ -206,7 +207,10 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
     if rows.most is not None:
         if rows.most < 1:
             raise UnmaskError(f"--most must be 1 or more, not {rows.most}.")
-        sets["train"] = sets["train"].take(range(min(rows.most, len(sets["train"]))))
+        given = len(sets["train"])
+        sets["train"] = sets["train"].take(range(min(rows.most, given)))
+        if rows.most < given:
+            say(f"Of the {given:,} training rows, the first {rows.most:,} are used.")
     for name, found in sets.items():
         say(f"{name}: {found.description}.")
     if "dev" not in sets:
@@ -216,7 +220,8 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
         order = rng.permutation(len(whole)).tolist()
         held = round(len(whole) / 10)
         sets["dev"], sets["train"] = whole.take(sorted(order[:held])), whole.take(sorted(order[held:]))
-        say(f"There is no dev file: {held:,} rows of {whole.path}, chosen at random, are held out instead.")
+        say(f"There are no dev rows: {held:,} rows of {whole.path}, chosen at random, are held out instead.")
+        sets = {name: sets[name] for name in ("train", "dev", "test") if name in sets}
     for name in [name for name in sets if name != "train"]:
         common = dataset.overlap(sets["train"], sets[name])
         if not rows.allow_overlap and (name == "test" or rows.dev is not None):
@@ -263,7 +268,7 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
         return MultipleChoice()
     if family == "embedding":
         loss = loss_for(train, options.loss)
-        say(f"Loss: {type(loss).__name__}.")
+        say(f"Loss: {_LOSSES[type(loss)]}.")
         return Embedding(
             loss,
             pooling=options.pooling,
@@ -288,6 +293,14 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
     if scheme is not None:
         say(f"The tags mark spans as {scheme} does; only legal sequences are answered.")
     return Tagging(labels, scheme=scheme, crf=options.crf, weighing=weighing)
+
+
+_LOSSES: Mapping[type, str] = {
+    CosineRegression: "cosine, which draws the similarity of a pair to its score",
+    SoftmaxPairs: "softmax, which tells the classes of pairs",
+    InBatchNegatives: "in-batch, which sets the second text of a row against those of the others",
+    TripletLoss: "triplet, which draws the second text nearer than the third",
+}
 
 
 def _regression(train: Dataset, others: Sequence[Dataset], options: Options, say: Say) -> Regression:

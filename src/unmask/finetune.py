@@ -275,10 +275,9 @@ def run_seed(
             distributed.barrier()
     else:
         say(f"Seed {seed} collapsed again; try a lower --lr, more --epochs, or --reinitialise 1.")
-    found, before = fitted.best, task.settings()
     task.fitted(answers, encoded["dev"].rows)
-    if task.settings() != before:  # the folder answers with what was chosen, and that is to be scored
-        found = task.metrics(answers, encoded["dev"].rows)
+    # Not `fitted.best`, which may be of bfloat16 and of another threshold than the folder answers with.
+    found = task.judge(model, answers, encoded["dev"].rows)
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
     return model, row, answers

@@ -92,7 +92,7 @@ class _Damage:
             return True
         kind, detail = fault
         if not self.skip:
-            raise DamagedRow(f"{place} has {detail}; mend the row, or leave such rows out (skip=True).")
+            raise DamagedRow(f"{place} has {detail}; mend the row, or leave such rows out (--skip yes).")
         self.places.setdefault(kind, []).append(place)
         return False
 

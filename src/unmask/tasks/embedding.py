@@ -108,11 +108,10 @@ class Embedding(Task):
         vectors_ND = self.vectors(model(batch), batch).detach().cpu().numpy()
         return list(vectors_ND[:, None])
 
-    def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
-        answers = self.answer_all(model, encoded, pad)
-        if isinstance(self.trained_by, SoftmaxPairs) and kind_of(encoded.rows, self.labels) == "classes":
-            return self.trained_by.judge(model, answers, encoded.rows)
-        return self.metrics(answers, encoded.rows)
+    def judge(self, model: Model, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
+        if isinstance(self.trained_by, SoftmaxPairs) and kind_of(rows, self.labels) == "classes":
+            return self.trained_by.judge(model, answers, rows)
+        return self.metrics(answers, rows)
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
         """By the cosine of vectors. Pairs with scores: pearson, spearman. Pairs and triplets without labels: recall@1,

@@ -80,7 +80,7 @@ class Task(Objective):
 
     labels: tuple[str, ...] = ()
     metric: str
-    reference = "one answer to all dev rows"
+    reference = "one answer to all rows"
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at."""
@@ -119,7 +119,11 @@ class Task(Objective):
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
         """The metrics of what the model answers to rows that have labels."""
-        return self.metrics(self.answer_all(model, encoded, pad), encoded.rows)
+        return self.judge(model, self.answer_all(model, encoded, pad), encoded.rows)
+
+    def judge(self, model: Model, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
+        """The metrics of answers that the model gave, also where those of its vectors need one of its heads."""
+        return self.metrics(answers, rows)
 
     def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
         """Name -> value over all rows; `loss` is the mean one, in nats for classes."""
