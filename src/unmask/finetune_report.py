@@ -75,7 +75,8 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
     again = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
     if again:
         note += f" Started again, as the first try collapsed: seed {', '.join(again)}."
-    return report.Table(f"Scores on the {split} rows", ["", *names], rows, note=note)
+    heads = [name.replace("_", " ") for name in names]  # so that long ones take two lines
+    return report.Table(f"Scores on the {split} rows", ["", *heads], rows, note=note)
 
 
 def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:

@@ -221,6 +221,7 @@ table { border-collapse: collapse; font-size: .9375rem; }
 th, td { text-align: left; vertical-align: top; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } .facts th, .sample th { font-weight: 400; color: var(--soft); white-space: nowrap; }
 td { overflow-wrap: anywhere; min-width: 4ch; } .number { font-variant-numeric: tabular-nums; text-align: right; }
+td.number { white-space: nowrap; } .scroll td:first-child { min-width: 9ch; }
 .block { stroke-width: 9; }
 .warning { background: var(--warn); border-radius: 8px; padding: 10px 14px 2px; margin: 16px 0; }
 .warning h2 { margin-top: 0; }
