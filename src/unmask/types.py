@@ -62,6 +62,8 @@ class Batch:
     segments   [B, T] int64; None means all zero
     starts     [N] int64: where each sequence begins in the flattened rows, in the order of the examples
     targets    name -> Target; every loss term is named after one of them
+    source     what an encoder–decoder reads while it writes `tokens`: row b belongs to row b. `tokens` then begin with
+               the token that starts a sequence, and the target of each place is the token after it
     """
 
     tokens: Tensor
@@ -70,6 +72,7 @@ class Batch:
     segments: Tensor | None = None
     starts: Tensor | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
+    source: Batch | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
@@ -85,6 +88,7 @@ class Batch:
             move(self.segments),
             move(self.starts),
             targets,
+            None if self.source is None else self.source.to(device),
         )
 
     def rows(self, begin: int, end: int) -> Batch:
@@ -102,9 +106,14 @@ class Batch:
             return Target(target.places[first:last] - low, target.values[first:last])
 
         starts = None if self.starts is None else self.starts[(self.starts >= low) & (self.starts < high)] - low
-        targets = {k: inside(t) for k, t in self.targets.items()}
         return Batch(
-            self.tokens[begin:end], cut(self.documents), cut(self.positions), cut(self.segments), starts, targets
+            self.tokens[begin:end],
+            cut(self.documents),
+            cut(self.positions),
+            cut(self.segments),
+            starts,
+            {k: inside(t) for k, t in self.targets.items()},
+            None if self.source is None else self.source.rows(begin, end),
         )
 
     def with_targets(self, **targets: Target) -> Batch:
@@ -117,9 +126,15 @@ class Batch:
         return {name: target.values.numel() for name, target in self.targets.items()}
 
     @property
+    def lengths(self) -> Tensor | None:
+        """[B] int64 tokens of each row that are not padding, where rows hold one sequence each; None: all of them."""
+        return None if self.documents is None else (self.documents > 0).sum(1)
+
+    @property
     def real_tokens(self) -> int:
-        """Tokens that are not padding."""
-        return self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
+        """Tokens that are not padding, those of the source included."""
+        own = self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
+        return own if self.source is None else own + self.source.real_tokens
 
 
 @dataclass(frozen=True, slots=True)

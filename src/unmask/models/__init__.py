@@ -2,5 +2,6 @@
 
 from unmask.models.bert import Bert, Roberta
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder, State, Writer
 
-__all__ = ["Bert", "Model", "Roberta"]
+__all__ = ["Bert", "EncoderDecoder", "Model", "Roberta", "State", "Writer"]

@@ -1,7 +1,18 @@
 """What is minimised in pre-training, and the data it needs."""
 
 from unmask.objectives.language_modeling import MaskedLM
+from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
 
-__all__ = ["Join", "Joint", "MaskedLM", "NextSentence", "Objective", "SentenceOrder", "cross_entropy"]
+__all__ = [
+    "Join",
+    "Joint",
+    "MaskedLM",
+    "NextSentence",
+    "NextToken",
+    "Objective",
+    "ScheduledSampling",
+    "SentenceOrder",
+    "cross_entropy",
+]

@@ -1,0 +1,80 @@
+"""NextToken: which token follows, for causal language models and for encoder–decoders; ScheduledSampling.
+
+Shapes: B rows, T tokens written, M targets, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
+from unmask.objectives.objective import Objective
+from unmask.types import Batch, Loss
+
+
+class NextToken(Objective):
+    """Teacher forcing: every token is guessed from the true ones before it (and from the source, where there is one).
+
+    label_smoothing  this share of the probability is asked for all tokens alike (Vaswani et al. 2017, section 5.4).
+                     What is minimised is then more than the negative log-likelihood, which the metric `nll` keeps:
+                     the perplexity is exp(nll)
+    """
+
+    name = "next"
+
+    def __init__(self, *, label_smoothing: float = 0.0) -> None:
+        if not 0 <= label_smoothing < 1:
+            raise UnmaskError(f"The label smoothing is a share from 0 to below 1, not {label_smoothing}.")
+        self.heads = {self.name: 0}
+        self.label_smoothing = label_smoothing
+
+    def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        target = batch.targets[self.name]
+        log_p_MV = model.answer(self.name, hidden_BTD, target.places).float().log_softmax(-1)
+        log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
+        nll = -log_p_M.sum()
+        total = nll
+        if self.label_smoothing:
+            total = (1 - self.label_smoothing) * nll - self.label_smoothing * log_p_MV.mean(-1).sum()
+        with torch.no_grad():  # amax is several times faster than argmax on a CPU
+            correct = (log_p_M >= log_p_MV.amax(-1)).sum()
+        return Loss(total, target.values.numel(), {"nll": nll.detach(), "correct": correct})
+
+
+class ScheduledSampling(NextToken):
+    """Some of the true tokens are replaced by what the model itself would have written (Bengio et al. 2015).
+
+    The model's choices come from a first pass with the true tokens, so all places are computed at once (Mihaylova and
+    Martins 2019, section 3); the second pass learns to go on from them. Evaluation has no replacements.
+
+    share  of the tokens that are replaced, while training
+    """
+
+    def __init__(self, share: float, *, label_smoothing: float = 0.0) -> None:
+        super().__init__(label_smoothing=label_smoothing)
+        if not 0 <= share <= 1:
+            raise UnmaskError(f"The share of tokens that the model writes itself lies from 0 to 1, not at {share}.")
+        self.share = share
+
+    def loss(self, model: Model | EncoderDecoder, batch: Batch) -> dict[str, Loss]:
+        return {self.name: self.score(model, model(self._with_own(model, batch) if model.training else batch), batch)}
+
+    def _with_own(self, model: Model | EncoderDecoder, batch: Batch) -> Batch:
+        """The same batch in which some tokens are guesses: the guess at one place is the token of the next."""
+        places = batch.targets[self.name].places
+        with torch.no_grad():
+            guesses = model.answer(self.name, model(batch), places).argmax(-1)
+        follows = places[1:] == places[:-1] + 1  # not the first token of another row
+        if batch.documents is not None:
+            documents = batch.documents.flatten()
+            follows &= documents[places[1:]] == documents[places[:-1]]
+        follows &= places[1:] % batch.tokens.shape[1] != 0
+        chosen = follows & (torch.rand(follows.shape, device=follows.device) < self.share)
+        tokens = batch.tokens.flatten().clone()
+        tokens[places[1:][chosen]] = guesses[:-1][chosen]
+        return replace(batch, tokens=tokens.view_as(batch.tokens))
