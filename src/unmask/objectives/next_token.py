@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.errors import UnmaskError
@@ -74,7 +75,8 @@ class ScheduledSampling(NextToken):
             documents = batch.documents.flatten()
             follows &= documents[places[1:]] == documents[places[:-1]]
         follows &= places[1:] % batch.tokens.shape[1] != 0
-        chosen = follows & (torch.rand(follows.shape, device=follows.device) < self.share)
+        drawn = F.dropout(torch.ones(follows.shape, device=follows.device), 1 - self.share) > 0
+        chosen = follows & drawn  # drawn as dropout draws, so that a resumed run draws alike
         tokens = batch.tokens.flatten().clone()
         tokens[places[1:][chosen]] = guesses[:-1][chosen]
         return replace(batch, tokens=tokens.view_as(batch.tokens))
