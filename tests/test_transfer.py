@@ -20,6 +20,7 @@ from unmask.tasks import Classification
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
 from unmask.transfer import Transfer, Tuning, merged, prepare, scale, trainable
+from unmask.transfer.strategy import CRF
 from unmask.types import Batch, Target
 
 CONFIG = Bert(vocabulary=50, dim=16, layers=3, heads=2, hidden=32, length=16)
@@ -248,6 +249,12 @@ def test_masked_words_tied_to_the_embedding_have_its_factor() -> None:
     found = scale(of, Transfer(layer_decay=0.5))
     assert found["embedding.token.weight"] == 0.125
     assert found["heads.mlm.bias"] == 1.0
+
+
+def test_transitions_between_tags_move_faster_than_the_rest() -> None:
+    found = scale(CONFIG.build({"tagging": 3, "crf": 3}), Transfer(layer_decay=0.5))
+    assert {factor for name, factor in found.items() if ".crf." in name} == {CRF}
+    assert found["heads.tagging.output.weight"] == 1.0
 
 
 def test_the_first_update_is_as_long_as_the_factor_says(tmp_path: Path) -> None:

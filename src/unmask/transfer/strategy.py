@@ -19,6 +19,10 @@ from unmask.nn import lora
 STREAMS = {"reinitialise": 1, "lora": 2}
 """What is drawn apart from the head, which takes the seed itself, so that no two parts start from the same numbers."""
 
+CRF = 50.0
+"""Factor on the learning rate of a CRF's transitions. They start from 0 and Adam moves a weight by about the rate at
+each step: at a rate that suits pre-trained weights they would end where they started."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer(Config):
@@ -66,7 +70,10 @@ class Tuning:
         self.layers = len(model.stack.blocks)
 
     def scale(self, name: str) -> float:
-        """Factor on the learning rate of a parameter: 1 for heads and the last block, less for what is below."""
+        """Factor on the learning rate of a parameter: 1 for heads and the last block, less for what is below, and `CRF`
+        for the transitions between tags."""
+        if name.startswith("heads.crf."):
+            return CRF
         return self.transfer.layer_decay ** max(0, self.depth[name] - 1)
 
     def on_step(self, step: int, total: int) -> None:
