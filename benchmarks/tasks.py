@@ -31,7 +31,6 @@ import common
 import tasks_data
 import tasks_transformers
 from common import Result, Settings
-from finetune import packaged_model, summarise
 from tasks_data import TASKS
 
 SIDES = ("unmask", "transformers")
@@ -140,7 +139,7 @@ def compare(name: str, found: Result, folder: Path, seeds: Iterable[int]) -> Res
             print(f"  seed {seed}  {side:12} {run['steps']} steps  {run['seconds']:7.1f} s  {shown}{again}", flush=True)
     pairs = zip(*(turns[side] for side in SIDES), strict=True)
     ratios = [theirs["seconds"] / mine["seconds"] for mine, theirs in pairs]
-    summary = {side: summarise(turns[side]) for side in SIDES}
+    summary = {side: common.summarise(turns[side]) for side in SIDES}
     return {**found, "turns": turns, "summary": summary, "ratios": ratios, "ratio": common.spread(ratios)}
 
 
@@ -196,7 +195,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 def main() -> None:
     options = parse()
     common.need("torch", "transformers", "accelerate", "sklearn", "scipy", "seqeval")
-    options.model = packaged_model() if options.model is None else Path(options.model)
+    options.model = common.packaged_model() if options.model is None else Path(options.model)
     if not (options.model / "config.json").is_file():
         sys.exit(f"{options.model} is not a model folder: it has no config.json.")
     if not Path(options.data).is_dir():

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import common
-from finetune import packaged_model
 
 DOMAINS = {"similar": ("sst2", "sentence"), "different": ("nsmc", "document")}
 RATES = {"full": 1e-4, "top": 1e-4, "gradual": 1e-4, "lora": 1e-3, "frozen": 1e-3}
@@ -84,7 +83,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(options.threads)
-    model = packaged_model()
+    model = common.packaged_model()
     facts: dict[str, Any] = {"machine": common.machine(options.threads), "model": model.name, "cells": []}
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
