@@ -7,17 +7,23 @@ from unmask.nn.embedding import Embedding, Segment, Token
 from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span
 from unmask.nn.lora import LoRALinear
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, T5Bias, TransformerXL
+from unmask.nn.recurrent import Recurrent, RecurrentState
+from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
 
 __all__ = [
     "ALiBi",
+    "AdditiveAttention",
     "Attention",
     "AttentionMap",
     "Bias",
     "Block",
     "Classifier",
+    "DotAttention",
     "Embedding",
     "FeedForward",
     "GatedFeedForward",
+    "GeneralAttention",
+    "Keys",
     "LanguageModelHead",
     "Learned",
     "LinearChainCRF",
@@ -26,6 +32,8 @@ __all__ = [
     "Pooler",
     "Position",
     "Projection",
+    "Recurrent",
+    "RecurrentState",
     "Residual",
     "Rotary",
     "ScalarMix",
@@ -33,6 +41,7 @@ __all__ = [
     "Sinusoidal",
     "Span",
     "Stack",
+    "StateAttention",
     "T5Bias",
     "Token",
     "TransformerXL",

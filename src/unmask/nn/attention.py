@@ -206,7 +206,7 @@ class Attention(nn.Module):
 
 
 class AttentionMap(NamedTuple):
-    """The weights of one call of one `Attention`: its name in the model, and [B, H, T, S] before dropout."""
+    """The weights of one call of one attention: its name in the model, and [B, H, T, S] before dropout."""
 
     name: str
     weights: Tensor
@@ -216,8 +216,9 @@ class AttentionMap(NamedTuple):
 def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     """Collect the attention weights of every forward inside the `with`, in the order of the calls.
 
-    Outputs stay the same. A block that runs twelve times is recorded twelve times. The weights keep their graph
-    (distillation needs it); look at a trained model under `torch.no_grad()`.
+    Attention is every part with a `recorder`, which is handed the weights and is None while nobody looks. Outputs stay
+    the same. A block that runs twelve times is recorded twelve times. The weights keep their graph (distillation needs
+    it); look at a trained model under `torch.no_grad()`.
 
     >>> attention = Attention(8, 2)
     >>> with record_attention(attention) as maps:
@@ -226,7 +227,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     torch.Size([1, 2, 3, 3])
     """
     maps: list[AttentionMap] = []
-    parts = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
+    parts = [(name, part) for name, part in model.named_modules() if hasattr(part, "recorder")]
     before = [part.recorder for _, part in parts]
 
     def recorder(name: str) -> Callable[[Tensor], None]:

@@ -1,0 +1,338 @@
+"""Recurrent networks: vanilla RNN, LSTM and GRU by their equations, and stacks of them that run as fused kernels.
+
+Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (twice as many where every layer
+reads in both directions), N rows that are selected.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from unmask.errors import UnmaskError, unknown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecurrentState:
+    """What a recurrent network knows of the tokens it has read, as a value.
+
+    hidden  [L, B, H] of a stack, each layer forward and then backward where it has both; [B, H] of one cell
+    cell    the same shape: the LSTM's second memory, which no other layer sees; None for the others
+    """
+
+    hidden: Tensor
+    cell: Tensor | None = None
+
+    def map(self, f: Callable[[Tensor], Tensor]) -> RecurrentState:
+        """f of the tensors that there are."""
+        return RecurrentState(f(self.hidden), None if self.cell is None else f(self.cell))
+
+    def detach(self) -> RecurrentState:
+        """The same numbers without their history: back-propagation through time ends here (Williams & Peng 1990)."""
+        return self.map(Tensor.detach)
+
+    def select(self, rows_N: Tensor) -> RecurrentState:
+        """Row n becomes row rows_N[n]; rows may repeat and may be left out."""
+        return self.map(lambda x: x.index_select(-2, rows_N))
+
+    def repeat(self, width: int) -> RecurrentState:
+        """Every row `width` times, one copy after the other: B * width rows."""
+        return self if width == 1 else self.map(lambda x: x.repeat_interleave(width, -2))
+
+    def where(self, chosen: Tensor, other: RecurrentState) -> RecurrentState:
+        """This state where `chosen` is true, else the other."""
+        cell = None
+        if self.cell is not None and other.cell is not None:
+            cell = torch.where(chosen, self.cell, other.cell)
+        return RecurrentState(torch.where(chosen, self.hidden, other.hidden), cell)
+
+    def layer(self, i: int) -> RecurrentState:
+        """[B, H] of layer i."""
+        return self.map(lambda x: x[i])
+
+    @classmethod
+    def stack(cls, states: Sequence[RecurrentState], dim: int = 0) -> RecurrentState:
+        """Several of the same shape as one, along a new dimension."""
+        cells = [state.cell for state in states if state.cell is not None]
+        return cls(torch.stack([state.hidden for state in states], dim), torch.stack(cells, dim) if cells else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell(ABC):
+    """One layer in one direction: borrowed weights, one block of H rows a gate, in the order in which torch keeps them.
+
+    input_weight  [G * H, D]        hidden_weight  [G * H, H]
+    input_bias    [G * H]           hidden_bias    [G * H]
+    """
+
+    input_weight: Tensor
+    hidden_weight: Tensor
+    input_bias: Tensor
+    hidden_bias: Tensor
+
+    @abstractmethod
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Read one token: output [B, H] and the state after it."""
+
+    @abstractmethod
+    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """The same as `step` by torch's kernel, which is faster."""
+
+    def of_input(self, x_BD: Tensor) -> tuple[Tensor, ...]:
+        """W x + b of each gate, [B, H] each."""
+        return self._gates(F.linear(x_BD, self.input_weight, self.input_bias))
+
+    def of_hidden(self, h_BH: Tensor) -> tuple[Tensor, ...]:
+        """U h + b' of each gate, [B, H] each."""
+        return self._gates(F.linear(h_BH, self.hidden_weight, self.hidden_bias))
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As the kernels take them."""
+        return self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias
+
+    def _gates(self, x_BG: Tensor) -> tuple[Tensor, ...]:
+        return x_BG.split(self.hidden_weight.shape[1], -1)
+
+
+class RNNCell(Cell):
+    """h' = tanh(W x + U h) (Elman 1990), biases understood in this and all that follows."""
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        (wx,), (uh,) = self.of_input(x_BD), self.of_hidden(state.hidden)
+        h = torch.tanh(wx + uh)
+        return h, RecurrentState(h)
+
+    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        h = torch.rnn_tanh_cell(x_BD, state.hidden, *self.weights)
+        return h, RecurrentState(h)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al. 2000).
+
+    i = sigmoid(W_i x + U_i h)    how much is written      g = tanh(W_g x + U_g h)    what is written
+    f = sigmoid(W_f x + U_f h)    how much is kept         o = sigmoid(W_o x + U_o h)    how much is shown
+    c' = f * c + i * g            h' = o * tanh(c')
+    """
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        assert state.cell is not None, "an LSTM's state has a cell"
+        wx_i, wx_f, wx_g, wx_o = self.of_input(x_BD)
+        uh_i, uh_f, uh_g, uh_o = self.of_hidden(state.hidden)
+        i = torch.sigmoid(wx_i + uh_i)
+        f = torch.sigmoid(wx_f + uh_f)
+        g = torch.tanh(wx_g + uh_g)
+        o = torch.sigmoid(wx_o + uh_o)
+        c = f * state.cell + i * g
+        h = o * torch.tanh(c)
+        return h, RecurrentState(h, c)
+
+    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        h, c = torch.lstm_cell(x_BD, (state.hidden, state.cell), *self.weights)  # type: ignore[arg-type]
+        return h, RecurrentState(h, c)
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the matrix, as the fused kernels have it.
+
+    r = sigmoid(W_r x + U_r h)    how much of the past the candidate sees
+    z = sigmoid(W_z x + U_z h)    how much of the past is kept
+    n = tanh(W_n x + r * (U_n h))                 h' = (1 - z) * n + z * h
+    """
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        wx_r, wx_z, wx_n = self.of_input(x_BD)
+        uh_r, uh_z, uh_n = self.of_hidden(state.hidden)
+        r = torch.sigmoid(wx_r + uh_r)
+        z = torch.sigmoid(wx_z + uh_z)
+        n = torch.tanh(wx_n + r * uh_n)
+        h = (1 - z) * n + z * state.hidden
+        return h, RecurrentState(h)
+
+    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        h = torch.gru_cell(x_BD, state.hidden, *self.weights)
+        return h, RecurrentState(h)
+
+
+CELLS: dict[str, tuple[type[Cell], type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]]] = {
+    "rnn": (RNNCell, nn.RNN),
+    "lstm": (LSTMCell, nn.LSTM),
+    "gru": (GRUCell, nn.GRU),
+}
+"""Name -> the cell as equations, and torch's kernel that runs whole stacks of it."""
+
+
+class Recurrent(nn.Module):
+    """Layers of recurrent cells: each reads the outputs of the one below, from both ends where it is bidirectional.
+
+    `forward` and `step` run torch's kernel, `unrolled` runs the equations of the cells on the same parameters (those of
+    `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU), with the same result.
+
+    cell           "rnn", "lstm" or "gru"
+    dim, hidden    D, width of the input, and H, width of the state of a layer in one direction
+    bidirectional  a second network reads each layer from the end (Schuster & Paliwal 1997): outputs are 2 H wide
+    dropout        rate between the layers and nowhere else (Zaremba et al. 2014), while training
+
+    Raises UnmaskError for a cell that does not exist.
+
+    >>> network = Recurrent("lstm", 8, 16)
+    >>> _, state = network(torch.zeros(1, 5, 8))
+    >>> outputs, state = network(torch.zeros(1, 5, 8), state.detach())  # goes on; gradients stop in between
+    >>> outputs.shape
+    torch.Size([1, 5, 16])
+    """
+
+    def __init__(
+        self, cell: str, dim: int, hidden: int, layers: int = 1, *, bidirectional: bool = False, dropout: float = 0.0
+    ):
+        super().__init__()
+        if cell not in CELLS:
+            raise unknown("recurrent cell", cell, CELLS)
+        self.equations, kernel = CELLS[cell]
+        between = dropout if layers > 1 else 0.0  # a single layer has no between, of which torch would warn
+        self.kernel = kernel(dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
+
+    @property
+    def hidden(self) -> int:
+        """H, width of the state of a layer in one direction."""
+        return self.kernel.hidden_size
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, each counted once."""
+        return self.kernel.num_layers
+
+    @property
+    def directions(self) -> int:
+        """1, or 2 where it is bidirectional."""
+        return 2 if self.kernel.bidirectional else 1
+
+    @property
+    def width(self) -> int:
+        """Width of the outputs: H, or 2 H where it is bidirectional."""
+        return self.directions * self.hidden
+
+    def start(self, x_BTD: Tensor) -> RecurrentState:
+        """The state before anything is read: zero."""
+        zero = x_BTD.new_zeros(self.layers * self.directions, len(x_BTD), self.hidden)
+        return RecurrentState(zero, zero if self.equations is LSTMCell else None)
+
+    def forward(
+        self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
+
+        state      to go on from, zero by default
+        lengths_B  int64 tokens of each row that are not padding, which is neither read nor computed; None: all are read
+
+        Raises UnmaskError for a row without a token.
+        """
+        ragged = _ragged(lengths_B, x_BTD.shape[1])
+        if ragged is None:
+            return self._run(x_BTD, state)
+        packed = pack_padded_sequence(x_BTD, ragged, batch_first=True, enforce_sorted=False)
+        packed, last = self._run(packed, state)
+        return pad_packed_sequence(packed, batch_first=True, total_length=x_BTD.shape[1])[0], last
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Read one token of each row: output [B, H] of the last layer and the state after it.
+
+        Raises UnmaskError where a layer would have to read from the end.
+        """
+        if self.directions == 2:
+            raise UnmaskError("A bidirectional network reads whole sequences; it cannot go on token by token.")
+        after = []
+        for i in range(self.layers):
+            x_BD, of_layer = self.cell(i).fused(self._between(x_BD, i), state.layer(i))
+            after.append(of_layer)
+        return x_BD, RecurrentState.stack(after)
+
+    def cell(self, layer: int, direction: int = 0) -> Cell:
+        """The equations of one layer in one direction (1 is from the end), on the kernel's parameters."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        suffix = f"_l{layer}" + ("_reverse" if direction else "")
+        return self.equations(*(getattr(self.kernel, name + suffix) for name in names))
+
+    def unrolled(
+        self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """What `forward` computes, by the equations of the cells, one token after the other."""
+        states = self.trace(x_BTD, state, lengths_B)
+        last = [states.layer(i).map(lambda x: x[:, -1]) for i in range(self.layers * self.directions)]
+        for i in range(1, len(last), self.directions) if self.directions == 2 else ():
+            last[i] = states.layer(i).map(lambda x: x[:, 0])  # from the end: the first token was read last
+        outputs_BTH = torch.cat(list(states.hidden[-self.directions :]), -1)
+        return outputs_BTH * _real(x_BTD, lengths_B), RecurrentState.stack(last)
+
+    def trace(
+        self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
+    ) -> RecurrentState:
+        """The state of every layer after each token, [L, B, T, H]: what single units do along a text can be looked at.
+
+        At padding it is the state that was there before. The kernels do not tell it, so this is as slow as `unrolled`.
+        """
+        _ragged(lengths_B, x_BTD.shape[1])
+        state = self.start(x_BTD) if state is None else state
+        real_BT1 = _real(x_BTD, lengths_B)
+        traces: list[RecurrentState] = []
+        for layer in range(self.layers):
+            x_BTD = self._between(x_BTD, layer)
+            for direction in range(self.directions):
+                before = state.layer(len(traces))
+                traces.append(_trace(self.cell(layer, direction), x_BTD, before, real_BT1, backward=direction == 1))
+            x_BTD = torch.cat([trace.hidden for trace in traces[-self.directions :]], -1)
+        return RecurrentState.stack(traces)
+
+    def _between(self, x: Tensor, layer: int) -> Tensor:
+        """What a layer reads of the one below: dropped out, but for the first."""
+        return F.dropout(x, self.kernel.dropout, self.training) if layer else x
+
+    def _run(self, x: Any, state: RecurrentState | None) -> tuple[Any, RecurrentState]:
+        """The kernel, on padded rows [B, T, D] or packed ones."""
+        given: Any = None
+        if state is not None:
+            given = state.hidden if state.cell is None else (state.hidden, state.cell)
+        outputs, last = self.kernel(x, given)
+        return outputs, RecurrentState(*last) if isinstance(last, tuple) else RecurrentState(last)
+
+
+def _trace(cell: Cell, x_BTD: Tensor, state: RecurrentState, real_BT1: Tensor, *, backward: bool) -> RecurrentState:
+    """[B, T, H] states of one layer in one direction; a row keeps its state where it has no token."""
+    places = range(x_BTD.shape[1])
+    states = []
+    for t in reversed(places) if backward else places:
+        _, after = cell.step(x_BTD[:, t], state)
+        real_B1 = real_BT1[:, t]
+        state = after.where(real_B1, state)
+        states.append(state)
+    return RecurrentState.stack(states[::-1] if backward else states, 1)
+
+
+def _real(x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
+    """[B, T, 1] bool: whether there is a token."""
+    B, T = x_BTD.shape[:2]
+    if lengths_B is None:
+        return torch.ones(B, T, 1, dtype=torch.bool, device=x_BTD.device)
+    return (torch.arange(T, device=x_BTD.device) < lengths_B.to(x_BTD.device)[:, None])[..., None]
+
+
+def _ragged(lengths_B: Tensor | None, T: int) -> Tensor | None:
+    """The lengths on the CPU, where packing wants them; None where all rows are full. Raises UnmaskError."""
+    if lengths_B is None:
+        return None
+    lengths_B = lengths_B.cpu()
+    wrong = ((lengths_B < 1) | (lengths_B > T)).nonzero().flatten().tolist()
+    if wrong:
+        raise UnmaskError(
+            f"Row {wrong[0]} of the batch has {int(lengths_B[wrong[0]])} tokens, but a recurrent network reads 1 to "
+            f"{T} of them here; leave out rows that are empty."
+        )
+    return None if bool((lengths_B == T).all()) else lengths_B
