@@ -1,21 +1,48 @@
-"""Metrics of the field, over numbers and texts alone: classes, scores, entities, answers to questions, ranks.
+"""Metrics of the field, over numbers and texts alone: classes, scores, entities, answers, ranks, translations.
 
-Every metric is a fraction from 0 to 1, never a percentage; correlations go from -1 to 1, and errors are in the unit
-of the scores.
+Every metric is a fraction from 0 to 1, never a percentage, but for BLEU and chrF, which are published from 0 to 100;
+correlations go from -1 to 1, and errors are in the unit of the scores.
 """
 
 from unmask.metrics.answers import best_threshold, exact_match, normalise_answer, of_answers, token_f1
 from unmask.metrics.classes import of_classes, of_label_sets, per_class, per_label
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
+from unmask.metrics.hypotheses import tokenised_lines
+from unmask.metrics.ngrams import textbook_bleu
 from unmask.metrics.ranking import mean_reciprocal_rank, of_ranks, ranks, recall_at
 from unmask.metrics.scores import of_scores
+from unmask.metrics.significance import Comparison, confidence_interval, paired_bootstrap
+from unmask.metrics.translation import (
+    Bleu,
+    Bucket,
+    ChrF,
+    Score,
+    bleu,
+    by_length,
+    chrf,
+    exact_match_accuracy,
+    multi30k_bleu,
+    token_accuracy,
+    tokenizer_for,
+)
 
 __all__ = [
+    "Bleu",
+    "Bucket",
+    "ChrF",
+    "Comparison",
     "PREFIXES",
+    "Score",
     "are_iob",
     "best_threshold",
+    "bleu",
+    "by_length",
+    "chrf",
+    "confidence_interval",
     "exact_match",
+    "exact_match_accuracy",
     "mean_reciprocal_rank",
+    "multi30k_bleu",
     "normalise_answer",
     "of_answers",
     "of_classes",
@@ -25,12 +52,17 @@ __all__ = [
     "of_spans",
     "of_tags",
     "outside",
+    "paired_bootstrap",
     "per_class",
     "per_label",
     "per_tag",
     "ranks",
     "recall_at",
     "spans",
+    "textbook_bleu",
+    "token_accuracy",
     "token_f1",
+    "tokenised_lines",
+    "tokenizer_for",
     "words_as_spans",
 ]
