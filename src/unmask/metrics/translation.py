@@ -235,7 +235,10 @@ def token_accuracy(
 
 @dataclass(frozen=True)
 class Bucket:
-    """The sentences whose source is longer than `above` and at most `up_to` words long (None: of any length above)."""
+    """The sentences whose source is longer than `above` and at most `up_to` words long (None: however long).
+
+    Sources of no words are in the first bucket.
+    """
 
     above: int
     up_to: int | None
@@ -243,7 +246,9 @@ class Bucket:
     score: Score | None  # None where there are no such sentences
 
     def __str__(self) -> str:
-        words = f"{self.above + 1}-{self.up_to}" if self.up_to is not None else f"over {self.above}"
+        low = f"over {self.above}" if self.above else ""
+        high = f"up to {self.up_to}" if self.up_to is not None else ""
+        words = " ".join(part for part in (low, high) if part)
         return f"{words}: {self.count} sentences, {self.score or 'no score'}"
 
 
