@@ -1,7 +1,9 @@
 """One page per wiring: the config's fields, how the parts are put together, and the Hugging Face names."""
 
 from unmask.models.bert import Bert, Roberta
+from unmask.models.convs2s import ConvS2S
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder, State, Writer
+from unmask.models.transformer import Transformer
 
-__all__ = ["Bert", "EncoderDecoder", "Model", "Roberta", "State", "Writer"]
+__all__ = ["Bert", "ConvS2S", "EncoderDecoder", "Model", "Roberta", "State", "Transformer", "Writer"]

@@ -2,11 +2,25 @@
 
 from unmask.nn.attention import Attention, AttentionMap, Bias, Mask, record_attention
 from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
+from unmask.nn.cache import BlockCache, Cache, KeyValues
+from unmask.nn.convolution import (
+    CausalConvolution,
+    CentredConvolution,
+    Convolution,
+    DilatedStack,
+    GatedBlock,
+    GatedConvolution,
+    WeightNorm,
+    Window,
+    gated_tanh,
+    scaled_sum,
+    weight_norm,
+)
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.embedding import Embedding, Segment, Token
-from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span
+from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span, TiedHead
 from unmask.nn.lora import LoRALinear
-from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, T5Bias, TransformerXL
+from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
 from unmask.nn.recurrent import Recurrent, RecurrentState
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
 
@@ -17,12 +31,21 @@ __all__ = [
     "AttentionMap",
     "Bias",
     "Block",
+    "BlockCache",
+    "Cache",
+    "CausalConvolution",
+    "CentredConvolution",
     "Classifier",
+    "Convolution",
+    "DilatedStack",
     "DotAttention",
     "Embedding",
     "FeedForward",
+    "GatedBlock",
+    "GatedConvolution",
     "GatedFeedForward",
     "GeneralAttention",
+    "KeyValues",
     "Keys",
     "LanguageModelHead",
     "Learned",
@@ -39,11 +62,18 @@ __all__ = [
     "ScalarMix",
     "Segment",
     "Sinusoidal",
+    "SinusoidalHalves",
     "Span",
     "Stack",
     "StateAttention",
     "T5Bias",
+    "TiedHead",
     "Token",
     "TransformerXL",
+    "WeightNorm",
+    "Window",
+    "gated_tanh",
     "record_attention",
+    "scaled_sum",
+    "weight_norm",
 ]

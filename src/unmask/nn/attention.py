@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.nn.cache import KeyValues
 from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
@@ -116,7 +117,8 @@ class Mask:
 class Attention(nn.Module):
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
 
-    Self-attention passes x only; cross-attention passes the keys too; values default to the keys.
+    Self-attention passes x only; cross-attention passes the keys too; values default to the keys. What was projected
+    before is not projected again: self-attention goes on from a `cache`, cross-attention reads what `project` made.
 
     kv_heads              heads of keys and values, each read by heads / kv_heads query heads (Ainslie et al. 2023)
     head_dim              width of a head, dim / heads by default
@@ -159,23 +161,40 @@ class Attention(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        keys_BSD: Tensor | None = None,
+        keys_BSD: Tensor | KeyValues | None = None,
         values_BSD: Tensor | None = None,
         *,
         bias: Bias | None = None,
         positions_BT: Tensor | None = None,
+        cache: KeyValues | None = None,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]. A query that may see no key at all gets the output projection of zero."""
-        keys_BSD = x_BTD if keys_BSD is None else keys_BSD
-        values_BSD = keys_BSD if values_BSD is None else values_BSD
+        """[B, T, D] -> [B, T, D]. A query that may see no key at all gets the output projection of zero.
+
+        cache  keys and values of the tokens before x, which those of x join; `positions_BT` then says where x stands
+        """
         q_BHTK = self._split(self.query(x_BTD), self.heads)
-        k_BNSK = self._split(self.key(keys_BSD), self.kv_heads)
-        v_BNSK = self._split(self.value(values_BSD), self.kv_heads)
-        q_BHTK, k_BNSK = self.position.rotate(q_BHTK, k_BNSK, positions_BT)
+        if isinstance(keys_BSD, KeyValues):
+            k_BNSK, v_BNSK = keys_BSD.keys, keys_BSD.values
+        else:
+            k_BNSK, v_BNSK = self._project(x_BTD if keys_BSD is None else keys_BSD, values_BSD)
+            q_BHTK, k_BNSK = self.position.rotate(q_BHTK, k_BNSK, positions_BT)
+        if cache is not None:
+            cache.extend(k_BNSK, v_BNSK)
+            k_BNSK, v_BNSK = cache.keys, cache.values
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
         attend = self._fused if self.recorder is None else self._explicit
         return self.output(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
+
+    def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
+        """Keys and values of a memory [B, S, D], for any number of forwards."""
+        if self.position.opens("rotate"):
+            raise UnmaskError("A memory has no places to rotate its keys by; give this Attention no such positions.")
+        return KeyValues(*(x_BNSK.contiguous() for x_BNSK in self._project(keys_BSD, values_BSD)))
+
+    def _project(self, keys_BSD: Tensor, values_BSD: Tensor | None) -> tuple[Tensor, Tensor]:
+        k_BNSK = self._split(self.key(keys_BSD), self.kv_heads)
+        return k_BNSK, self._split(self.value(keys_BSD if values_BSD is None else values_BSD), self.kv_heads)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)

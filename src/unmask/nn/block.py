@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.nn.attention import Bias, Mask
+from unmask.nn.attention import Attention, Bias, Mask
+from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
@@ -88,14 +89,24 @@ class Block(nn.Module):
         memory_BSD: Tensor | None = None,
         memory_bias: Bias | None = None,
         positions_BT: Tensor | None = None,
+        cache: BlockCache | None = None,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        x_BTD = self.attention(x_BTD, bias=bias, positions_BT=positions_BT)
+        """[B, T, D] -> [B, T, D]. With a cache, x goes on from its tokens, and the memory is the cache's."""
+        own, memory = (None, memory_BSD) if cache is None else cache
+        x_BTD = self.attention(x_BTD, bias=bias, positions_BT=positions_BT, cache=own)
         if self.cross is not None:
-            if memory_BSD is None:
+            if memory is None:
                 raise UnmaskError("This block attends to a memory, but none was given; pass `memory`.")
-            x_BTD = self.cross(x_BTD, memory_BSD, bias=memory_bias)
+            x_BTD = self.cross(x_BTD, memory, bias=memory_bias)
         return self.feedforward(x_BTD)
+
+    def begin(self, memory_BSD: Tensor | None = None) -> BlockCache:
+        """What this block keeps before the first token: the keys and values of the memory."""
+        if self.cross is None or memory_BSD is None:
+            return BlockCache(KeyValues())
+        attention = self.cross.f
+        assert isinstance(attention, Attention)
+        return BlockCache(KeyValues(), attention.project(memory_BSD))
 
 
 class Stack(nn.Module):
@@ -128,20 +139,57 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Mask | None = None,
         positions_BT: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """[B, T, D] -> [B, T, D].
 
         mask           which tokens see which; None: all see all
         memory         [B, S, D], what blocks with `cross` attend to
         memory_mask    which of its tokens are seen
-        positions_BT   place of each token in its own sequence; None: 0 … T-1
+        positions_BT   place of each token in its own sequence; None: 0 … T-1, or those that follow in the cache
+        cache          tokens that x goes on from, as `begin` made it: it knows the memory and what is seen, so that
+                       neither `mask` nor `memory` are given
         """
+        if cache is not None:
+            if mask is not None or memory is not None:
+                raise UnmaskError(
+                    "A cache knows the memory and which tokens are seen; pass no mask and no memory to it."
+                )
+            return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
         bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(_working_dtype(x_BTD))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
             x_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
+            )
+        return self.norm(x_BTD)
+
+    def begin(self, memory: Tensor | None = None, *, memory_mask: Mask | None = None, width: int = 1) -> Cache:
+        """A cache before the first token: what one token after another, or several at once, goes on from.
+
+        memory  [B, S, D], what blocks with `cross` attend to; its keys and values are made here, once
+        width   W hypotheses of each row of the memory: the tokens [B, W] are then one of each, not W of one sequence
+
+        Raises `UnmaskError` where W > 1 and a position scheme needs the distances of keys: hypotheses lie side by side.
+        """
+        schemes = [part.position for part in self.modules() if isinstance(part, (Attention, Stack))]
+        if width > 1 and any(scheme.opens("bias", "score") for scheme in schemes):
+            raise UnmaskError("Positions that act on the attention scores cannot be kept for several hypotheses.")
+        visible = None if memory is None else (memory_mask or Mask()).tensor(1, memory.shape[1], memory.device)
+        blocks: list[Any] = [self.blocks[i] for i in self.order]
+        return Cache([block.begin(memory) for block in blocks], memory_mask=visible, width=width)
+
+    def _continue(self, x_BTD: Tensor, positions_BT: Tensor | None, cache: Cache) -> Tensor:
+        """The same for tokens that come after those of a cache."""
+        B, T, _ = x_BTD.shape
+        positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
+        visible = cache.advance(B, T, x_BTD.device)
+        bias = Bias(visible).plus(self.position.bias(T, cache.length, x_BTD.device))
+        memory_bias = Bias(cache.memory_mask)
+        for i, block_cache in zip(self.order, cache.blocks, strict=True):
+            x_BTD = self.blocks[i](
+                x_BTD, bias=bias, memory_bias=memory_bias, positions_BT=positions_BT, cache=block_cache
             )
         return self.norm(x_BTD)
 

@@ -1,4 +1,4 @@
-"""Heads: vectors to answers. Language model (tied), pooler, classifier, span, projection, scalar mix.
+"""Heads: vectors to answers. Language model (tied), tied output, pooler, classifier, span, projection, scalar mix.
 
 Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the stored token vectors.
 """
@@ -44,6 +44,29 @@ class LanguageModelHead(nn.Module):
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
         return F.linear(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
+
+
+class TiedHead(nn.Module):
+    """x against every token vector (Press and Wolf 2017; Vaswani et al. 2017, section 3.4): an output without weights.
+
+    The token vectors are borrowed, as those of `LanguageModelHead` are.
+
+    bias  whether each token has one
+    """
+
+    def __init__(self, token: nn.Embedding, *, bias: bool = False):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(token.num_embeddings)) if bias else None
+        self._borrowed = (token,)
+
+    @property
+    def token(self) -> nn.Embedding:
+        """Whose vectors the output is tied to."""
+        return self._borrowed[0]
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return F.linear(x_MD, self.token.weight, self.bias)
 
 
 class Pooler(nn.Module):

@@ -40,10 +40,14 @@ class Position(nn.Module):
         """What content and distance together add to the scores, [B, H, T, S], `scale` already applied."""
         return None
 
+    def opens(self, *doors: Door) -> bool:
+        """Whether this scheme does something at one of the doors."""
+        return any(getattr(type(self), door) is not getattr(Position, door) for door in doors)
+
     def fits(self, owner: str, *doors: Door) -> Position:
         """This scheme, or `UnmaskError` where it opens only doors that `owner` never calls and would be lost."""
         every: tuple[Door, ...] = ("embed", "rotate", "bias", "score")
-        opened = [door for door in every if getattr(type(self), door) is not getattr(Position, door)]
+        opened = [door for door in every if self.opens(door)]
         if opened and not set(opened) & set(doors):
             place = {"embed": "the Embedding", "bias": "the Stack"}.get(opened[0], "each Attention")
             raise UnmaskError(f"{type(self).__name__} does nothing in {owner}; hand it to {place} instead.")
@@ -87,7 +91,18 @@ class Sinusoidal(Position):
     def embed(self, x_BTD: Tensor, positions_BT: Tensor | None = None) -> Tensor:
         place = torch.arange(x_BTD.shape[1], device=x_BTD.device) if positions_BT is None else positions_BT
         angle = _angles(place, self.dim, self.base, x_BTD.dtype)
-        return x_BTD + torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(x_BTD.dtype)
+        return x_BTD + self.arrange(angle.sin(), angle.cos()).to(x_BTD.dtype)
+
+    def arrange(self, sin: Tensor, cos: Tensor) -> Tensor:
+        """The order of the features: [..., D / 2] each -> [..., D]."""
+        return torch.stack([sin, cos], dim=-1).flatten(-2)
+
+
+class SinusoidalHalves(Sinusoidal):
+    """The same features in another order, sines first and then cosines, as tensor2tensor and Marian have them."""
+
+    def arrange(self, sin: Tensor, cos: Tensor) -> Tensor:
+        return torch.cat([sin, cos], dim=-1)
 
 
 class Rotary(Position):

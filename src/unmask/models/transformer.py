@@ -1,0 +1,290 @@
+"""Transformer: an encoder reads the source, a decoder that attends to it writes the target (Vaswani et al. 2017).
+
+Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary; N = B * width hypotheses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError, unknown
+from unmask.models.bert import ACTIVATIONS
+from unmask.models.sequence import EncoderDecoder, State
+from unmask.nn import (
+    Attention,
+    Block,
+    Cache,
+    Embedding,
+    FeedForward,
+    Mask,
+    Residual,
+    Sinusoidal,
+    SinusoidalHalves,
+    Stack,
+    TiedHead,
+    Token,
+)
+from unmask.types import Batch
+
+POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": SinusoidalHalves}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Config):
+    """The numbers that make a Transformer; the defaults are the base model of the paper.
+
+    vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
+                                                one vocabulary and one table of vectors for both (section 3.4)
+    dim         D, width of the hidden states   length  longest sequence, in tokens; None: sinusoids know no end
+    encoder_layers, decoder_layers              number of blocks
+    encoder_heads, decoder_heads                attention heads of each
+    encoder_hidden, decoder_hidden              width inside the feed-forward
+    norm        "post": after each residual sum, as published; "pre": before each sub-layer (Xiong et al. 2020)
+    dropout     after embeddings and sub-layers (section 5.4)
+    attention_dropout, hidden_dropout           on attention weights, and inside the feed-forward
+    positions   sines and cosines "interleaved", as the paper has them, or in "halves", as Marian has
+    scale_embedding  multiply token vectors by sqrt(D) (section 3.4)
+    output_bias a number for each token, added to its logit; Marian has it
+    std         of the initialisation; None: Xavier's uniform, and D^-0.5 for token vectors
+    start, end, padding  ids of the token that starts a target, of </s>, of padding
+    """
+
+    vocabulary: int = 32_000
+    source_vocabulary: int | None = None
+    dim: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    encoder_heads: int = 8
+    decoder_heads: int = 8
+    encoder_hidden: int = 2_048
+    decoder_hidden: int = 2_048
+    length: int | None = None
+    norm: Literal["post", "pre"] = "post"
+    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    eps: float = 1e-5
+    positions: Literal["interleaved", "halves"] = "interleaved"
+    scale_embedding: bool = True
+    output_bias: bool = False
+    std: float | None = None
+    padding: int = 0
+    start: int = 1
+    end: int = 2
+
+    def token(self, vocabulary: int) -> Token:
+        """The table of token vectors."""
+        kind = ScaledToken if self.scale_embedding else Token
+        return kind(vocabulary, self.dim, padding=self.padding)
+
+    def embedding(self, token: Token) -> Embedding:
+        """Token + position (sections 3.4 and 3.5)."""
+        return Embedding(token, position=POSITIONS[self.positions](self.dim), dropout=self.dropout)
+
+    def residual(self, f: nn.Module) -> Residual:
+        """LayerNorm(x + Sublayer(x)) (section 3.1); pre-norm is x + Sublayer(LayerNorm(x))."""
+        norm = nn.LayerNorm(self.dim, self.eps)
+        if self.norm == "post":
+            return Residual(f, after=norm, dropout=self.dropout)
+        return Residual(f, before=norm, dropout=self.dropout)
+
+    def final_norm(self) -> nn.Module | None:
+        """Pre-norm blocks leave their sum as it is, so that the stack ends with a norm."""
+        return nn.LayerNorm(self.dim, self.eps) if self.norm == "pre" else None
+
+    def attention(self, heads: int) -> Residual:
+        """Multi-head attention (section 3.2.2) as a sub-layer."""
+        return self.residual(Attention(self.dim, heads, dropout=self.attention_dropout))
+
+    def feedforward(self, hidden: int) -> Residual:
+        """FFN(x) = max(0, x W1 + b1) W2 + b2 (section 3.3, equation 2) as a sub-layer."""
+        activation = ACTIVATIONS[self.activation]
+        return self.residual(FeedForward(self.dim, hidden, activation, dropout=self.hidden_dropout))
+
+    def encoder(self) -> Stack:
+        """Blocks of self-attention and feed-forward (section 3.1)."""
+        blocks = [
+            Block(self.attention(self.encoder_heads), self.feedforward(self.encoder_hidden))
+            for _ in range(self.encoder_layers)
+        ]
+        return Stack(blocks, norm=self.final_norm())
+
+    def decoder(self) -> Stack:
+        """Blocks of causal self-attention, attention to what the encoder says, and feed-forward (section 3.1)."""
+        blocks = [
+            Block(
+                self.attention(self.decoder_heads),
+                self.feedforward(self.decoder_hidden),
+                cross=self.attention(self.decoder_heads),
+            )
+            for _ in range(self.decoder_layers)
+        ]
+        return Stack(blocks, norm=self.final_norm())
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """The layer that answers for `name`: "next", over the vocabulary, with the token vectors as its weights."""
+        if name != "next":
+            raise unknown("head of a Transformer", name, ["next"])
+        return TiedHead(token, bias=self.output_bias)
+
+    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> TransformerModel:
+        """A freshly initialised model.
+
+        heads  name -> outputs; default: the next token
+        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        """
+        heads = {"next": 0} if heads is None else heads
+        written = self.token(self.vocabulary)
+        read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
+        model = TransformerModel(
+            self,
+            source=self.embedding(read),
+            target=self.embedding(written),
+            encoder=self.encoder(),
+            decoder=self.decoder(),
+            heads={name: self.head(name, outputs, written) for name, outputs in heads.items()},
+        )
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Give a model, or a part of one, the weights it starts from; biases and the padding's vector are zero."""
+        generator = torch.Generator().manual_seed(seed)
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                if self.std is None:
+                    nn.init.xavier_uniform_(part.weight, generator=generator)
+                else:
+                    nn.init.normal_(part.weight, std=self.std, generator=generator)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+            elif isinstance(part, Token):
+                nn.init.normal_(part.weight, std=self.std or self.dim**-0.5, generator=generator)
+                with torch.no_grad():
+                    part.weight[self.padding].zero_()
+
+
+SIZES: dict[str, dict[str, int]] = {
+    name: {
+        "dim": dim,
+        **{f"{side}_layers": layers for side in ("encoder", "decoder")},
+        **{f"{side}_heads": heads for side in ("encoder", "decoder")},
+        **{f"{side}_hidden": hidden for side in ("encoder", "decoder")},
+    }
+    for name, (dim, layers, heads, hidden) in {
+        "tiny": (256, 3, 4, 512),
+        "small": (256, 4, 4, 1_024),
+        "base": (512, 6, 8, 2_048),
+        "big": (1_024, 6, 16, 4_096),
+    }.items()
+}
+"""Sizes: base and big as published (table 3); with 10,000 tokens, tiny has 6.5 million parameters, small 9.9."""
+
+
+class ScaledToken(Token):
+    """Token vectors times sqrt(D), so that sinusoids do not drown them while the output shares them (section 3.4)."""
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        x_BTD = super().forward(tokens_BT)
+        return x_BTD * x_BTD.shape[-1] ** 0.5
+
+
+class TransformerState(State):
+    """What a Transformer keeps while it writes: the keys and values of the source and of what was written."""
+
+    def __init__(self, cache: Cache, first_N: Tensor) -> None:
+        self.cache, self.first, self.width = cache, first_N, cache.width
+
+    def select(self, rows_N: Tensor) -> None:
+        self.first = self.first[rows_N]
+        self.cache.select(rows_N)
+
+
+class TransformerModel(EncoderDecoder):
+    """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
+
+    source, target    tokens and positions -> vectors
+    encoder, decoder  the blocks
+    """
+
+    config: Transformer
+
+    def __init__(
+        self,
+        config: Transformer,
+        *,
+        source: Embedding,
+        target: Embedding,
+        encoder: Stack,
+        decoder: Stack,
+        heads: Mapping[str, nn.Module],
+    ) -> None:
+        super().__init__()
+        self.config, self.source, self.target = config, source, target
+        self.encoder, self.decoder = encoder, decoder
+        self.heads = nn.ModuleDict(dict(heads))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
+
+        Padding stands at the end of the rows, where the causal mask hides it from every token that counts.
+        """
+        if batch.source is None:
+            raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
+        memory_BSD = self.encode(batch.source)
+        self._fits(batch.tokens.shape[1])
+        x_BTD = self.target(batch.tokens, positions_BT=batch.positions)
+        hidden_BTD: Tensor = self.decoder(
+            x_BTD, mask=Mask(causal=True), memory=memory_BSD, memory_mask=_padding(batch.source)
+        )
+        return hidden_BTD
+
+    def encode(self, source: Batch) -> Tensor:
+        """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
+        self._fits(source.tokens.shape[1])
+        memory_BSD: Tensor = self.encoder(self.source(source.tokens), mask=_padding(source))
+        return memory_BSD
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, width: int = 1) -> TransformerState:
+        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
+        first_N = torch.full((len(batch.tokens) * width,), self.config.start, device=batch.tokens.device)
+        return TransformerState(cache, first_N)
+
+    @torch.no_grad()
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
+
+        The hypotheses of a source are W tokens at the same place of one row [B, W], each of which sees its own past.
+        Raises UnmaskError beyond the length of the model.
+        """
+        assert isinstance(state, TransformerState)
+        cache = state.cache
+        self._fits(cache.length + 1)
+        positions_1W = cache.positions(cache.width, tokens_N.device)
+        x_BWD = self.target(tokens_N.view(-1, cache.width), positions_BT=positions_1W)
+        hidden_BWD = self.decoder(x_BWD, positions_BT=positions_1W, cache=cache)
+        logits_NV: Tensor = self.heads["next"](hidden_BWD.flatten(0, 1))
+        return logits_NV
+
+    def _fits(self, tokens: int) -> None:
+        if self.positions is not None and tokens > self.positions:
+            raise UnmaskError(
+                f"A sequence of {tokens} tokens does not fit this model, which has {self.positions} positions. "
+                f"Shorten it, or set --length {self.positions} or less."
+            )
+
+
+def _padding(source: Batch) -> Mask | None:
+    """Hides the padding at the end of the sources; None where there is none."""
+    lengths = source.lengths
+    return None if lengths is None else Mask(lengths=lengths)
