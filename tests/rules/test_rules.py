@@ -26,7 +26,7 @@ WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "tran
 WIRING |= {"search", "curve", "survey", "leaderboard"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
-EVERYTHING = ANSWERING | {"metrics", "tasks", "data", "train", "serve"}
+EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors"},
@@ -37,10 +37,11 @@ MAY_KNOW: dict[str, set[str]] = {
     "train": GROUND,
     "models": GROUND | {"nn"},
     "objectives": LEARNED,
+    "generate": LEARNED,
     "huggingface": LEARNED | {"data.tokenizer"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
-    "serve": ANSWERING | {"tasks", "data", "metrics"},
+    "serve": ANSWERING | {"generate", "tasks", "data", "metrics"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
     "cli": EVERYTHING | WIRING,
     "__init__": EVERYTHING | WIRING,

@@ -1,0 +1,83 @@
+"""generate_all: any number of sources, in batches of similar lengths, answered in their own order as they come.
+
+Shapes: B sources, S tokens of the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import torch
+
+from unmask.errors import UnmaskError
+from unmask.generate.beam import Search
+from unmask.generate.sampling import Sampling
+from unmask.generate.trace import Hypothesis
+from unmask.generate.writing import generate
+from unmask.models.sequence import Writer
+from unmask.types import Batch
+
+
+def generate_all(
+    model: Writer,
+    sources: Iterable[Sequence[int]],
+    search: Search | Sampling,
+    *,
+    end: int,
+    pad: int,
+    tokens: int = 16_384,
+    window: int = 2_048,
+    device: torch.device | str = "cpu",
+    generator: torch.Generator | None = None,
+) -> Iterator[list[Hypothesis]]:
+    """The hypotheses of each source, in the order of the sources. Sources are read, and answers given, by the window.
+
+    sources  token ids of each, special tokens included, as the model was trained on
+    end      id of the token that ends a text        pad  id that fills short sources
+    tokens   places in a batch, padding included, counted once for every hypothesis of a source
+    window   sources that are sorted by length at a time
+    device   where the model is
+
+    Raises UnmaskError for an empty source, and what `generate` raises.
+    """
+    if tokens < 1 or window < 1:
+        raise UnmaskError(f"A batch of {tokens} tokens or a window of {window} sources holds nothing; give at least 1.")
+    width = search.samples if isinstance(search, Sampling) else search.beam_size
+    if isinstance(search, Sampling) and generator is None:
+        generator = search.generator(torch.device(device))  # one stream for all batches
+    remaining, first = iter(sources), 0
+    while some := list(islice(remaining, window)):
+        answers: dict[int, list[Hypothesis]] = {}
+        for rows in batches([len(source) for source in some], max(1, tokens // width), first):
+            batch = rectangle([some[row] for row in rows], pad).to(device)
+            answers.update(zip(rows, generate(model, batch, search, end=end, generator=generator), strict=True))
+        yield from (answers[row] for row in range(len(some)))
+        first += len(some)
+
+
+def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[list[int]]:
+    """Rows of similar lengths, the longest first, so many that a batch has at most `tokens` places, but at least one.
+
+    first  number of the first row, by which an empty one is named in the UnmaskError
+    """
+    if 0 in lengths:
+        raise UnmaskError(f"Source {first + lengths.index(0)} has no tokens; leave it out, or give it the end token.")
+    rows: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if rows and (len(rows) + 1) * lengths[rows[0]] > tokens:
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
+
+
+def rectangle(sources: Sequence[Sequence[int]], pad: int) -> Batch:
+    """Sources as a Batch [B, S], one a row, filled on the right; `documents` is None where nothing is filled."""
+    lengths = [len(source) for source in sources]
+    longest = max(lengths)
+    filled = torch.tensor([[*source, *[pad] * (longest - len(source))] for source in sources])
+    if min(lengths) == longest:
+        return Batch(filled)
+    return Batch(filled, (torch.arange(longest) < torch.tensor(lengths)[:, None]).long())
