@@ -128,7 +128,7 @@ def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
     yield from _json(path, lines(path))
 
 
-def hub_rows(name: str, column: str) -> Rows:
+def hub_rows(name: str, column: str | None = None) -> Rows:
     """Number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the split is train where
     none is named. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
     where, _, split = name.removeprefix("hub:").partition(":")
