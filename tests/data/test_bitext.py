@@ -271,6 +271,7 @@ def test_limits_by_any_size_keep_count():
         "longer than 9 words": (4,),
         "one side more than 3 times as long as the other": (2,),
     }
+    assert found.report.notes[-1] == "Pairs left out, one side more than 3 times as long as the other: 1 (line 2)."
     again, kept = bitext.fitting(pairs, *sizes)
     assert (len(again), len(kept)) == (5, 5)
     _, kept = bitext.fitting(pairs, *sizes, ratio=3)

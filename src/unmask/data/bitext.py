@@ -61,11 +61,11 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All of it in sentences, with counts and the first places."""
+        """All of it in sentences, with counts and the first places; what was left out last comes last."""
         return (
             *self.remarks,
-            *(f"Pairs left out, {why}: {_counted(at)}." for why, at in self.left_out.items() if at),
             *(f"Pairs {what}: {_counted(at)}." for what, at in self.noted.items() if at),
+            *(f"Pairs left out, {why}: {_counted(at)}." for why, at in self.left_out.items() if at),
         )
 
 
