@@ -1,0 +1,207 @@
+"""Files of vocabularies for written sequences: Marian folders, SentencePiece models, one JSON for plain ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from unmask.config import read_json
+from unmask.data.splitters import PLAIN, SentencePiece, Splitter
+from unmask.data.tokenizer_files import optional_json
+from unmask.errors import UnmaskError, unknown
+from unmask.files import atomic
+
+PLAIN_FILE = "subwords.json"
+SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
+CONFIG = "tokenizer_config.json"
+
+
+class Names(NamedTuple):
+    """The special pieces, by their names in a Marian configuration."""
+
+    end: str = "</s>"
+    unknown: str = "<unk>"
+    pad: str = "<pad>"
+
+
+SPECIALS = Names()
+ROLES = {"eos_token": "end", "unk_token": "unknown", "pad_token": "pad"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What one side of a translation is written with.
+
+    vocabulary  piece -> id
+    added       further special pieces, which no text brings in
+    """
+
+    splitter: Splitter
+    vocabulary: Mapping[str, int]
+    names: Names = SPECIALS
+    added: frozenset[str] = frozenset()
+
+
+def read(path: Path) -> tuple[Side, Side]:
+    """The sides of source and target, one and the same where they share all, from a folder or a single file.
+
+    Raises UnmaskError where there is no such file, it is damaged, or asks for what is not supported.
+    """
+    if path.is_dir():
+        if (path / PLAIN_FILE).is_file():
+            side = read_plain(path / PLAIN_FILE)
+            return side, side
+        if (path / SOURCE).is_file():
+            return read_marian(path)
+        raise UnmaskError(f"{path} holds no vocabulary: there is no {PLAIN_FILE}, nor {SOURCE} with {VOCABULARY}.")
+    if not path.is_file():
+        raise UnmaskError(f"There is no vocabulary {path}.")
+    side = read_plain(path) if path.suffix == ".json" else read_model(path)
+    return side, side
+
+
+# ------------------------------------------------------------------------------------------------ SentencePiece alone
+
+
+def read_model(path: Path) -> Side:
+    """A .model or .spm file with the ids it gives its pieces; </s> and <pad> follow them where it has none."""
+    splitter = _sentencepiece(path)
+    vocabulary = {piece: i for i, piece in enumerate(splitter.pieces)}
+    found = {role: splitter.role(key) for role, key in (("end", "eos"), ("unknown", "unk"), ("pad", "pad"))}
+    names = Names(**{role: piece for role, piece in found.items() if piece is not None})
+    for name in names:
+        vocabulary.setdefault(name, len(vocabulary))
+    return Side(splitter=splitter, vocabulary=vocabulary, names=names)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _sentencepiece(path: Path) -> SentencePiece:
+    try:
+        return SentencePiece(path.read_bytes())
+    except OSError as error:
+        raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except UnmaskError as error:
+        raise UnmaskError(f"{path} cannot be used: {error}") from None
+
+
+# ------------------------------------------------------------------------------------------------ Marian folders
+
+
+def read_marian(folder: Path) -> tuple[Side, Side]:
+    """source.spm, target.spm and vocab.json (with target_vocab.json, where each side has ids of its own)."""
+    config = optional_json(folder / CONFIG)
+    if config.get("sp_model_kwargs"):
+        raise UnmaskError(f"{folder / CONFIG} asks for sp_model_kwargs, which are not supported; remove them.")
+    older = optional_json(folder / "special_tokens_map.json")
+    names = Names(**{role: name for key, role in ROLES.items() if (name := _token(config, older, key))})
+    own = TARGET_VOCABULARY if config.get("separate_vocabs") else VOCABULARY
+    added = _added(folder, config)
+    sides = []
+    for model, ids in ((SOURCE, VOCABULARY), (TARGET, own)):
+        vocabulary = _vocabulary(folder / ids, names, added)
+        splitter = _sentencepiece(folder / model)
+        sides.append(Side(splitter=splitter, vocabulary=vocabulary, names=names, added=frozenset(added)))
+    return sides[0], sides[0] if _same(*sides) else sides[1]
+
+
+def write_marian(folder: Path, source: Side, target: Side, length: int | None) -> list[str]:
+    """Write what transformers' MarianTokenizer reads; returns the names of the files."""
+    separate = dict(source.vocabulary) != dict(target.vocabulary)
+    config: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
+    config |= {key: getattr(source.names, role) for key, role in ROLES.items()}
+    config |= {} if length is None else {"model_max_length": length}
+    if source.added:
+        pieces = {source.vocabulary[piece]: {"content": piece, "special": True} for piece in sorted(source.added)}
+        config["added_tokens_decoder"] = pieces
+    contents = {SOURCE: _model(source), TARGET: _model(target), VOCABULARY: _json(source.vocabulary)}
+    if separate:
+        contents[TARGET_VOCABULARY] = _json(target.vocabulary)
+    contents[CONFIG] = _json(config)
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
+    return list(contents)
+
+
+def _model(side: Side) -> bytes:
+    if not isinstance(side.splitter, SentencePiece):
+        raise UnmaskError(f"A vocabulary of the kind '{side.splitter.kind}' has no SentencePiece model.")
+    return side.splitter.model
+
+
+def _same(one: Side, other: Side) -> bool:
+    return one.vocabulary == other.vocabulary and one.splitter.facts() == other.splitter.facts()
+
+
+def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str | None:
+    token = config.get(key, older.get(key))
+    token = token.get("content") if isinstance(token, Mapping) else token
+    return token if isinstance(token, str) and token else None
+
+
+def _vocabulary(path: Path, names: Names, added: Mapping[str, int]) -> dict[str, int]:
+    """Piece -> id from a vocab.json, with the added pieces. Raises UnmaskError where ids are missing or repeated."""
+    vocabulary = read_json(path)
+    for piece, number in vocabulary.items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
+            raise UnmaskError(f"{path} is damaged: the id of '{piece}' is {number!r}, not a whole number.")
+    vocabulary |= added
+    owner: dict[int, str] = {}
+    for piece, number in vocabulary.items():
+        if owner.setdefault(number, piece) != piece:
+            raise UnmaskError(f"{path} is damaged: '{owner[number]}' and '{piece}' both have the id {number}.")
+    for name in names:
+        if name not in vocabulary:
+            raise UnmaskError(f"{path} lacks the special piece '{name}'; is it the vocabulary of this model?")
+    return vocabulary
+
+
+def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
+    """Special pieces that were added to a vocabulary: piece -> id."""
+    entries = config.get("added_tokens_decoder") or {}
+    path = folder / "added_tokens.json"
+    if not entries and path.is_file():
+        entries = {number: {"content": piece, "special": True} for piece, number in read_json(path).items()}
+    added: dict[str, int] = {}
+    for number, entry in entries.items() if isinstance(entries, Mapping) else [("", None)]:
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and str(number).isdigit()):
+            raise UnmaskError(f"{folder} is damaged: its added tokens are not a table of ids and pieces.")
+        if not entry.get("special"):
+            raise UnmaskError(f"{folder / CONFIG} adds the piece '{entry['content']}'; only special ones can be added.")
+        added[entry["content"]] = int(number)
+    return added
+
+
+# ------------------------------------------------------------------------------------------------ words, characters
+
+
+def read_plain(path: Path) -> Side:
+    """The JSON file of a vocabulary of words or characters."""
+    facts = read_json(path)
+    kind, pieces = facts.get("kind"), facts.get("pieces")
+    if not isinstance(kind, str) or not isinstance(pieces, list) or not all(isinstance(p, str) for p in pieces):
+        raise UnmaskError(f"{path} is damaged: it must hold a kind, a normalization and a list of pieces.")
+    if kind not in PLAIN:
+        raise unknown(f"kind of vocabulary in {path}", kind, PLAIN)
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    if len(vocabulary) < len(pieces) or not vocabulary.keys() >= set(SPECIALS):
+        raise UnmaskError(f"{path} is damaged: its pieces must differ and hold {', '.join(SPECIALS)}.")
+    return Side(splitter=PLAIN[kind](str(facts.get("normalization"))), vocabulary=vocabulary)
+
+
+def write_plain(folder: Path, side: Side) -> list[str]:
+    """Write the JSON file of a vocabulary of words or characters; returns its name in a list."""
+    pieces = sorted(side.vocabulary, key=side.vocabulary.__getitem__)
+    write_bytes(folder / PLAIN_FILE, _json({**side.splitter.facts(), "pieces": pieces}))
+    return [PLAIN_FILE]
+
+
+def _json(values: Mapping[Any, Any]) -> bytes:
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()

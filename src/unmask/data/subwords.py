@@ -1,0 +1,219 @@
+"""Vocabularies of written sequences: unigram and BPE by SentencePiece, words, characters; text to ids and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from unmask.data import subword_files as files
+from unmask.data.splitters import PLAIN, SentencePiece, Splitter, learn
+from unmask.data.subword_files import SPECIALS, Side
+from unmask.errors import UnmaskError, unknown
+
+LEARNED = ("unigram", "bpe")
+KINDS = (*LEARNED, *PLAIN)
+
+
+class Subwords:
+    """Text to ids and back, for models that write: a splitter, which cuts texts, and a vocabulary, piece -> id.
+
+    A text is plain characters: `</s>` in it is spelled, never the special piece. At its beginning a tag that the
+    vocabulary holds, such as `>>fra<<`, is one piece, which tells a Marian model of several languages what to write.
+
+    Train one with `train`, open one with `load`.
+    """
+
+    size: int  # V: the number of ids
+    end: int  # after the last piece of a sequence, in sources and targets
+    unknown: int
+    pad: int
+    start: int  # what a decoder reads first: the padding, as in Marian
+    specials: frozenset[int]
+    note: str = ""  # what the person who trained it should know, if anything
+
+    def __init__(self, side: Side, target: Side | None = None) -> None:
+        """Wrap the side of the sources and, where it differs, that of the targets."""
+        self.side = side
+        self.vocabulary = side.vocabulary
+        self.splitter: Splitter = side.splitter
+        self.size = max(self.vocabulary.values()) + 1
+        self.end, self.unknown, self.pad = (self.vocabulary[name] for name in side.names)
+        self.start = self.pad
+        names = {*side.names, *side.added, *(self.splitter.controls & self.vocabulary.keys())}
+        self.specials = frozenset(self.vocabulary[name] for name in names)
+        self._ordinary = {piece: i for piece, i in self.vocabulary.items() if i not in self.specials}
+        self._pieces = {i: piece for piece, i in self.vocabulary.items()}
+        self._tags = frozenset(p for p in self._ordinary if p.startswith(">>") and p.endswith("<<"))
+        self._target = None if target is None or target is side else type(self)(target)
+
+    @property
+    def target(self) -> Subwords:
+        """What the targets are written with: itself, unless a folder has a model of its own for them.
+
+        Encode and decode targets with it: some Marian folders cut the two languages differently.
+        """
+        return self._target or self
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        size: int,
+        kind: str = "unigram",
+        *,
+        normalization: str = "nmt_nfkc",
+        coverage: float = 1.0,
+        byte_fallback: bool = False,
+        byte_budget: int = 50_000_000,
+    ) -> Self:
+        """Learn a vocabulary of at most `size` pieces; the same texts always give the same one.
+
+        texts          of both sides, for a vocabulary that they share; read once
+        size           with </s> (id 0), <unk> (1) and <pad> (the last). A text too small for so many gives as many
+                       as it can, and `note` says so
+        kind           "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016), both by SentencePiece, for which at most
+                       about `byte_budget` bytes of the texts are held, spread evenly (`vocabulary.sample`);
+                       "word" (what `splitters.Words` makes of punctuation) or "character" count all of them and
+                       keep the commonest
+        normalization  "nmt_nfkc" (compatibility characters and spaces made equal), "nmt_nfkc_cf" (lower case too) or
+                       "identity"
+        coverage       share of the characters that get an id, the rare rest being unknown: 1 for all; 0.98 or more
+        byte_fallback  spell unknown characters in bytes, which takes 256 pieces
+
+        Coverage and byte fallback are of unigram and BPE only. Raises UnmaskError for a kind or normalisation that
+        does not exist, a text without words, and a size that cannot hold the characters, naming one that can.
+        """
+        if kind not in KINDS:
+            raise unknown("kind of vocabulary", kind, KINDS)
+        if size < 4:
+            raise UnmaskError(f"A vocabulary of {size} is too small: three pieces are special, ask for more.")
+        if kind in PLAIN:
+            if coverage != 1 or byte_fallback:
+                raise UnmaskError(f"Coverage and byte fallback are for unigram and bpe; leave them out for '{kind}'.")
+            splitter: Splitter = PLAIN[kind](normalization)
+            pieces = [SPECIALS.end, SPECIALS.unknown, *_commonest(splitter, texts, size - 3)]
+        else:
+            splitter = learn(
+                texts,
+                size - 1,  # <pad> is not SentencePiece's business
+                kind=kind,
+                normalization=normalization,
+                coverage=coverage,
+                byte_fallback=byte_fallback,
+                byte_budget=byte_budget,
+            )
+            pieces = splitter.pieces
+        vocabulary = {piece: i for i, piece in enumerate([*pieces, SPECIALS.pad])}
+        trained = cls(Side(splitter=splitter, vocabulary=vocabulary))
+        if trained.size < size:
+            trained.note = f"The text gives no more than {trained.size} of the {size} pieces that were asked for."
+        return trained
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Open a folder that `save` or transformers' MarianTokenizer wrote, or a SentencePiece .model or .spm file.
+
+        Raises UnmaskError where a file is missing, damaged, or asks for what is not supported.
+        """
+        return cls(*files.read(Path(path)))
+
+    def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:
+        """Write the files, of which the names are returned: for SentencePiece source.spm, target.spm, vocab.json and
+        tokenizer_config.json, which MarianTokenizer opens; for words and characters subwords.json.
+
+        `length` is the greatest number of tokens that the model takes, noted for readers of the folder.
+        """
+        if self.splitter.kind in PLAIN:
+            return files.write_plain(Path(folder), self.side)
+        return files.write_marian(Path(folder), self.side, self.target.side, length)
+
+    def save_model(self, path: Path | str) -> None:
+        """Write the SentencePiece model alone, as SentencePiece itself does. Raises UnmaskError if there is none."""
+        if not isinstance(self.splitter, SentencePiece):
+            raise UnmaskError(f"A vocabulary of the kind '{self.splitter.kind}' has no SentencePiece model.")
+        files.write_bytes(Path(path), self.splitter.model)
+
+    def normalize(self, text: str) -> str:
+        """The text as `decode(encode(text))` gives it where the vocabulary can write all of it."""
+        return self.splitter.normalize(text)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of a text, [T] int32, without `end` after them."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Ids of each text, [T] int32, without `end` after them: faster than one by one."""
+        return [np.array([self._ordinary.get(p, self.unknown) for p in row], np.int32) for row in self._split(texts)]
+
+    def decode(self, ids: Iterable[int] | np.ndarray, *, special: bool = False) -> str:
+        """Text of the ids; special pieces, <unk> among them, are left out unless `special`."""
+        parts: list[str] = []
+        run: list[str] = []
+        for i, piece in zip(ids := [int(i) for i in ids], self.pieces(ids), strict=True):
+            if i not in self.specials:
+                run.append(piece)
+            elif special:
+                parts += [self.splitter.join(run), piece]
+                run = []
+        return " ".join(part for part in [*parts, self.splitter.join(run)] if part)
+
+    def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
+        """The piece of each id. Raises UnmaskError for an id that the vocabulary does not have."""
+        try:
+            return [self._pieces[int(i)] for i in ids]
+        except KeyError as error:
+            raise UnmaskError(f"There is no piece {error}: the vocabulary has the ids 0 to {self.size - 1}.") from None
+
+    def unknowns(self, texts: Iterable[str]) -> Counter[str]:
+        """What the vocabulary cannot write, and how often it stands in the texts: characters, or words for "word"."""
+        found: Counter[str] = Counter()
+        for row in self._split(list(texts)):
+            for piece in row:
+                if piece not in self._ordinary:
+                    found.update(self.splitter.units(piece))
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that ids depend on: splitters, vocabularies and special pieces."""
+        facts = [
+            (half.splitter.facts(), sorted(half.vocabulary.items()), sorted(half.specials), half.side.names)
+            for half in (self, self.target)
+        ]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"Subwords({self.splitter.kind}, size={self.size})"
+
+    def _split(self, texts: Sequence[str]) -> list[list[str]]:
+        """The pieces of each text, its tag first."""
+        tags = [self._tag(text) for text in texts]
+        rows = self.splitter.split([text[len(tag) :] for text, tag in zip(texts, tags, strict=True)])
+        return [[tag, *row] if tag else row for tag, row in zip(tags, rows, strict=True)]
+
+    def _tag(self, text: str) -> str:
+        """The tag at the beginning of a text, if the vocabulary holds it."""
+        if not (self._tags and text.startswith(">>")):
+            return ""
+        tag = text[: text.find("<<") + 2]
+        return tag if tag in self._tags else ""
+
+
+def _commonest(splitter: Splitter, texts: Iterable[str], most: int) -> list[str]:
+    """The commonest pieces of the texts, most often seen first. Raises UnmaskError where there are none."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(splitter.split([text])[0])
+    if not any(piece.strip() for piece in counts):
+        raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
+    return sorted(counts, key=lambda piece: (-counts[piece], piece))[:most]
