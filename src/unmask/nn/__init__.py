@@ -20,6 +20,7 @@ from unmask.nn.crf import LinearChainCRF
 from unmask.nn.embedding import Embedding, Segment, Token
 from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span, TiedHead
 from unmask.nn.lora import LoRALinear
+from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
 from unmask.nn.recurrent import Recurrent, RecurrentState
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
@@ -52,6 +53,8 @@ __all__ = [
     "LinearChainCRF",
     "LoRALinear",
     "Mask",
+    "Memory",
+    "MultiStepAttention",
     "Pooler",
     "Position",
     "Projection",
