@@ -34,7 +34,7 @@ class Search(Config):
     penalty         form of the length penalty
     stop            when a source is done, see below
     groups          of a diverse beam (Vijayakumar et al. 2018): each searches with beam_size / groups hypotheses and
-                    keeps away from the tokens that the groups before it chose in the same step
+                    keeps away from the tokens that lead the candidates of the groups before it in the same step
     diversity       taken from the log-probability of a token for each such choice (Hamming diversity), when the
                     candidates of a step are ordered; scores have no part of it
     limits          fewest and most tokens        blocking  tokens that may not come next
@@ -200,8 +200,8 @@ def _extend(logits_NV: Tensor, live_Rw: Tensor, rules: Rules, search: Search) ->
         live_Aw = live_Rw.view(-1, G, w)[:, g]
         new = _candidates(own_NV, said_NV, ends_N.view(-1, G, w)[:, g].flatten(), live_Aw, rules.end, away_NV)
         parts.append(new)
-        goes_on_Aw = (new.live_Rw > -math.inf).to(chosen_AV.dtype)
-        chosen_AV.scatter_add_(1, new.tokens_RK.gather(1, new.kept_Rw), goes_on_Aw)
+        possible_Aw = (new.totals_RK[:, :w] > -math.inf).to(chosen_AV.dtype)
+        chosen_AV.scatter_add_(1, new.tokens_RK[:, :w], possible_Aw)
     return Candidates(*(torch.stack(tensors, 1).flatten(0, 1) for tensors in zip(*parts, strict=True)))
 
 
@@ -223,6 +223,7 @@ def _candidates(
         scores_NV[:, end] = torch.where(stuck_N, ends_N, scores_NV[:, end])
     said_Nk = log_p_NV.gather(1, tokens_Nk)
     gains_Nk = said_Nk if w == 1 else allowed_NV.gather(1, tokens_Nk)
+    gains_Nk = gains_Nk.masked_fill(order_Nk == -math.inf, -math.inf)
 
     def of_beams(x_Nk: Tensor) -> Tensor:
         return x_Nk.view(R, w * k)

@@ -45,7 +45,7 @@ class Node:
     log_probability  of the last token
     total            of all tokens, as the search added them up (blocking included, the diversity penalty not)
     score            the total through the length penalty
-    fate             "kept": it went on; "finished": it ended, or was cut at the limit, and was taken for an answer;
+    fate             "kept": among the w that may go on; "finished": it ended or was cut, and may be an answer;
                      "dropped": too low among the candidates
     group            of a diverse beam, else 0
     """
