@@ -131,3 +131,15 @@ def test_values_are_frozen(value):
     name = dataclasses.fields(value)[0].name
     with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
         setattr(value, name, None)
+
+
+def test_a_source_goes_along_with_its_rows():
+    source = Batch(torch.arange(12).view(4, 3), documents=torch.tensor([[1, 1, 0]] * 4))
+    batch = Batch(torch.arange(8).view(4, 2), source=source)
+    part = batch.rows(1, 3)
+    assert torch.equal(part.source.tokens, source.tokens[1:3])
+    assert torch.equal(part.source.documents, source.documents[1:3])
+    assert batch.real_tokens == 8 + 8
+    assert part.real_tokens == 4 + 4
+    assert batch.to("cpu").source.lengths.tolist() == [2, 2, 2, 2]
+    assert batch.lengths is None

@@ -189,10 +189,18 @@ def test_schedule_values() -> None:
     assert Schedule(warmup=0).at(0, 1) == 1
 
 
+def test_the_inverse_square_root_is_that_of_the_paper():
+    """Vaswani et al. 2017, equation 3, up to the factor that is the peak here."""
+    schedule, warmup = Schedule(shape="inverse-sqrt", warmup=4_000), 4_000
+    for step in (1, 100, 4_000, 4_001, 100_000):
+        paper = min(step**-0.5, step * warmup**-1.5)
+        assert schedule.at(step - 1, 10) == pytest.approx(paper * warmup**0.5)
+
+
 @given(
     st.integers(1, 500),
     st.one_of(st.floats(0, 0.99), st.integers(0, 600)),
-    st.sampled_from(["linear", "cosine", "constant"]),
+    st.sampled_from(["linear", "cosine", "constant", "inverse-sqrt"]),
     st.floats(0, 1),
 )
 def test_schedule_rises_then_falls_and_never_rests_at_zero(total: int, warmup: float, shape: str, floor: float) -> None:

@@ -34,6 +34,9 @@ class NextToken(Objective):
         self.heads = {self.name: 0}
         self.label_smoothing = label_smoothing
 
+    def loss(self, model: Model | EncoderDecoder, batch: Batch) -> dict[str, Loss]:
+        return {self.name: self.score(model, model(batch), batch)}
+
     def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
         log_p_MV = model.answer(self.name, hidden_BTD, target.places).float().log_softmax(-1)

@@ -55,7 +55,7 @@ def write(
     Everything goes to a temporary sibling that takes its name when the last byte is on the disk, so a crash at any
     point leaves the previous checkpoints as they are. Raises UnmaskError where the disk is full or not writable.
     """
-    target = folder / f"step-{step:08d}"
+    target = folder_of(folder, step)
     temporary = folder / f"{_TEMPORARY}{target.name}"
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -106,6 +106,11 @@ def verify(folder: Path) -> None:
     check(folder, files, "The checkpoint cannot be used.")
 
 
+def folder_of(folder: Path, step: int) -> Path:
+    """Where in a folder of checkpoints that of a step lies."""
+    return folder / f"step-{step:08d}"
+
+
 def steps(folder: Path) -> list[int]:
     """Steps of the checkpoints in a folder, ascending, whole or damaged."""
     if not folder.is_dir():
@@ -120,7 +125,7 @@ def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint
     """
     found = steps(folder)
     for step in reversed(found):
-        path = folder / f"step-{step:08d}"
+        path = folder_of(folder, step)
         try:
             verify(path)
             return Checkpoint(path, step, read_json(path / STATE))
@@ -142,7 +147,7 @@ def set_aside(folder: Path, after: int) -> None:
     """Rename the damaged checkpoints beyond step `after`, which a run goes on from, to damaged-step-XXXXXXXX."""
     for step in steps(folder):
         if step > after:
-            path = folder / f"step-{step:08d}"
+            path = folder_of(folder, step)
             aside = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
@@ -223,7 +228,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 def _prune(folder: Path, keep: int) -> None:
     for step in steps(folder)[: -max(1, keep)]:
-        path = folder / f"step-{step:08d}"
+        path = folder_of(folder, step)
         doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")
         try:  # renamed first, so that no half-deleted checkpoint bears a good name
             path.rename(doomed)

@@ -58,14 +58,15 @@ class Optimizer(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Config):
-    """Learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, or a constant.
+    """Learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, or a constant, or the
+    inverse square root of the step (Vaswani et al. 2017, equation 3), which does not ask how long the run will be.
 
     warmup  fraction of all steps where below 1, else a number of steps
     floor   what the decay ends at, as a fraction of the peak
     """
 
     warmup: int | float = 0.1
-    shape: Literal["linear", "cosine", "constant"] = "linear"
+    shape: Literal["linear", "cosine", "constant", "inverse-sqrt"] = "linear"
     floor: float = 0.0
 
     def at(self, step: int, total: int) -> float:
@@ -76,6 +77,8 @@ class Schedule(Config):
         warmup = round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
         if step < warmup:
             return (step + 1) / warmup
+        if self.shape == "inverse-sqrt":
+            return max(self.floor, (max(1, warmup) / (step + 1)) ** 0.5)
         done = min(1.0, (step - warmup) / max(1, total - warmup))
         if self.shape == "constant":
             return 1.0

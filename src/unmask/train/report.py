@@ -10,8 +10,22 @@ from typing import Any
 
 from unmask import files
 from unmask.train.chart import Bars, Chart, Series, number
+from unmask.train.heatmap import Heatmap
 
-__all__ = ["Bars", "Chart", "Facts", "Sample", "Samples", "Section", "Series", "Table", "Text", "render", "write"]
+__all__ = [
+    "Bars",
+    "Chart",
+    "Facts",
+    "Heatmap",
+    "Sample",
+    "Samples",
+    "Section",
+    "Series",
+    "Table",
+    "Text",
+    "render",
+    "write",
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +110,7 @@ class Samples:
         return f"<section>{_heading(self.title)}{''.join(parts)}{note}</section>"
 
 
-Section = Text | Table | Facts | Samples | Chart | Bars
+Section = Text | Table | Facts | Samples | Chart | Bars | Heatmap
 
 
 def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
