@@ -195,8 +195,7 @@ def test_a_kept_weight_is_made_anew_after_a_step(settings):
     with torch.no_grad():
         before = layer.weight
         assert layer.weight is before  # kept
-        layer.train()
-        assert layer.weight is not layer.weight
+    layer.train()
     optimizer.step()
     layer.eval()
     with torch.no_grad():
