@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 
-ROOM = 16
+ROOM = 64
 """Tokens that a cache has room for at first; the room doubles when full, so that a token is copied about once."""
 
 
