@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -257,6 +257,7 @@ def test_writing_equals_teacher_forcing(width: int, change: dict[str, object]) -
     assert len(state.first) == 2 * width
 
 
+@settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(0, 1_000))
 def test_the_future_does_not_change_the_past(place: int, seed: int) -> None:
     model = SMALL.build().eval()
@@ -284,6 +285,7 @@ def test_padding_is_neutral() -> None:
 
 def test_a_loss_goes_down_and_reaches_every_parameter() -> None:
     model = SMALL.replace(dropout=0.1, attention_dropout=0.1, hidden_dropout=0.1, output_bias=True).build().train()
+    torch.manual_seed(0)  # of dropout
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     batch = pairs()
     losses = []
@@ -291,7 +293,10 @@ def test_a_loss_goes_down_and_reaches_every_parameter() -> None:
         loss = NextToken(label_smoothing=0.1).loss(model, batch)["next"].sum
         optimiser.zero_grad()
         loss.backward()
-        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+        for name, p in model.named_parameters():
+            assert p.grad is not None, name
+            if not name.endswith("key.bias"):  # adds the same to all scores of a query, which softmax does not see
+                assert p.grad.any(), name
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -57,6 +57,7 @@ def same(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 def test_a_sequence_continued_in_pieces_is_the_sequence(pieces: list[int]) -> None:
     parts = stack()
@@ -89,6 +90,7 @@ def test_every_position_scheme_goes_on(shared: Position | None, own: Position | 
     same(torch.cat(pieces, 1), parts(x, mask=Mask(causal=True), memory=memory))
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 10_000))
 def test_hypotheses_that_are_repeated_reordered_and_dropped_keep_their_own_past(B: int, W: int, seed: int) -> None:
     parts = stack(own=Rotary(D // H))
