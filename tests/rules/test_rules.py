@@ -23,7 +23,7 @@ LINES, ARGUMENTS = 400, 10
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
-WIRING |= {"search", "curve", "survey", "leaderboard"}
+WIRING |= {"search", "curve", "survey", "leaderboard", "translation"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve"}
@@ -38,7 +38,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": GROUND | {"nn"},
     "objectives": LEARNED,
     "generate": LEARNED,
-    "huggingface": LEARNED | {"data.tokenizer"},
+    "huggingface": LEARNED | {"data.tokenizer", "data.subwords"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "serve": ANSWERING | {"generate", "tasks", "data", "metrics"},

@@ -4,7 +4,22 @@ Nothing is passed over in silence: a key that no rule names, a parameter that no
 value the page does not implement are errors. Nothing is unpickled.
 """
 
+from unmask.huggingface.average import average
 from unmask.huggingface.config import TABLES
 from unmask.huggingface.folder import Loaded, export, load, names, save
+from unmask.huggingface.writer import LoadedWriter, holds_writer, load_writer, only_here, save_writer
 
-__all__ = ["TABLES", "Loaded", "export", "load", "names", "save"]
+__all__ = [
+    "TABLES",
+    "Loaded",
+    "LoadedWriter",
+    "average",
+    "export",
+    "holds_writer",
+    "load",
+    "load_writer",
+    "names",
+    "only_here",
+    "save",
+    "save_writer",
+]

@@ -1,0 +1,239 @@
+"""Folders of Marian, the Transformer of `transformers`: fields, weights and search, read and written both ways.
+
+Shapes: V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmask.config import Config
+from unmask.errors import UnmaskError, unknown
+from unmask.huggingface.config import read_config
+from unmask.huggingface.weights import rename, rules_of
+from unmask.models.sequence import EncoderDecoder
+from unmask.models.table import Table
+from unmask.models.transformer import HUGGINGFACE, HUGGINGFACE_APART, Transformer
+from unmask.nn import SinusoidalHalves
+
+MODEL_TYPE = HUGGINGFACE.model_type
+GENERATION = "generation_config.json"
+
+REQUIRED = {"positions": "halves", "norm": "post", "eps": 1e-5}
+"""Fields of a Transformer that Marian has no choice about."""
+
+OWN = ("length", "std", "output_bias")
+"""Fields that Marian's config.json cannot say in full; it holds them once more, as `unmask_config`."""
+
+POSITIONS, STD = 1_024, 0.02  # what is written where we have None
+BIAS = "final_logits_bias"
+ACTIVATIONS = {"swish": "silu"}  # theirs -> ours, where the names differ
+STOPS = {"estimate": False, "certain": "never", "full": True}
+"""When a beam is done -> `early_stopping`."""
+
+# Fields of Marian folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
+IRRELEVANT = frozenset(
+    """
+    _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
+    force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id min_length no_repeat_ngram_size
+    classifier_dropout num_hidden_layers renormalize_logits unk_token_id
+    """.split()  # noqa: SIM905 (as in config.py)
+)
+
+
+def obstacles(config: Config) -> list[str]:
+    """What keeps a model from being written as a Marian folder; empty where nothing does."""
+    if type(config) is not Transformer:
+        return [f"the wiring of {type(config).__name__}"]
+    return [f"{name} = {getattr(config, name)!r}" for name, value in REQUIRED.items() if getattr(config, name) != value]
+
+
+# ---------------------------------------------------------------------------------------------------------- fields
+
+
+def write_fields(config: Config) -> dict[str, Any]:
+    """config.json of a model without obstacles, but for the type of its numbers."""
+    assert isinstance(config, Transformer)
+    table = _table(config)
+    ours = config.to_dict()
+    ours |= {"length": config.length or POSITIONS, "std": STD if config.std is None else config.std}
+    ours["activation"] = {b: a for a, b in ACTIVATIONS.items()}.get(config.activation, config.activation)
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": MODEL_TYPE,
+        **{theirs: ours[name] for theirs, name in table.fields.items()},
+        **table.fixed,
+        "decoder_vocab_size": config.vocabulary,
+        "num_hidden_layers": config.encoder_layers,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+        "use_cache": True,
+        "unmask_config": {name: getattr(config, name) for name in OWN},
+    }
+
+
+def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> Transformer:
+    """The config of a Marian folder; whether its output has a bias, only the weights of a foreign folder say.
+
+    Raises UnmaskError for a field that is missing, unknown, or asks for what the Transformer does not do.
+    """
+    place = folder / "config.json"
+    values = {name: value for name, value in values.items() if name not in IRRELEVANT}
+    own = values.pop("unmask_config", None) or {}
+    table = HUGGINGFACE if values.get("share_encoder_decoder_embeddings", True) else HUGGINGFACE_APART
+    values["activation_function"] = ACTIVATIONS.get(
+        str(values.get("activation_function")), values.get("activation_function")
+    )
+    written = values.setdefault("decoder_vocab_size", None) or values.get("vocab_size")
+    if table is HUGGINGFACE:
+        if written != values.get("vocab_size"):
+            raise UnmaskError(
+                f"{place}: one table of vectors cannot have vocab_size {values.get('vocab_size')!r} for the "
+                f"source and decoder_vocab_size {written!r} for the target."
+            )
+        del values["decoder_vocab_size"]
+    else:
+        values["decoder_vocab_size"] = written
+    for name in table.fields:
+        if values.get(name) is None:
+            raise UnmaskError(f"{place} lacks the field {name}; restore it from a copy.")
+    config = read_config(table, values, folder)
+    assert isinstance(config, Transformer)
+    bias = tensors.get(BIAS)
+    config = config.replace(**REQUIRED, output_bias=bias is not None and bool(bias.any()))
+    if not isinstance(own, Mapping):
+        raise UnmaskError(f"{place}: unmask_config must hold fields, not {own!r}.")
+    for name in own.keys() - set(OWN):
+        raise unknown(f"field of unmask_config in {place}:", name, OWN)
+    try:
+        return config.replace(**own)
+    except UnmaskError as error:
+        raise UnmaskError(f"{place}: {error}") from None
+
+
+def _table(config: Transformer) -> Table:
+    return HUGGINGFACE if config.source_vocabulary is None else HUGGINGFACE_APART
+
+
+# ---------------------------------------------------------------------------------------------------------- weights
+
+
+def names(model: EncoderDecoder) -> dict[str, str]:
+    """Our name of each parameter -> its name in the folder."""
+    assert isinstance(model.config, Transformer)
+    rules = rules_of(_table(model.config), ["next"], pooler=False)
+    return {ours: rename(ours, rules, 0) or ours for ours, _ in model.named_parameters()}
+
+
+def export(model: EncoderDecoder) -> dict[str, Tensor]:
+    """The weights as a Marian folder has them: each once, and a bias [1, V] of the output, zeros if none."""
+    assert isinstance(model.config, Transformer)
+    parameters = dict(model.named_parameters())
+    tensors = {theirs: parameters[ours].detach() for ours, theirs in names(model).items()}
+    zeros_V = next(iter(tensors.values())).new_zeros(model.config.vocabulary)
+    return {**tensors, BIAS: tensors.get(BIAS, zeros_V)[None]}
+
+
+def restore(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """The weights that are to fill a model, under their names in the folder: what is stored twice or computed is gone.
+
+    Raises UnmaskError where copies of the token vectors differ, and where positions are not the sinusoids.
+    """
+    assert isinstance(config, Transformer)
+    table = _table(config)
+    bare = not any(key.startswith(table.prefix) for key in tensors)  # a MarianModel, without its output
+    prefix = table.prefix if bare else ""
+    out = {key if key == BIAS or key.startswith("lm_head.") else prefix + key: x for key, x in tensors.items()}
+    for side in ("encoder", "decoder"):
+        _check_sinusoids(out.pop(f"model.{side}.embed_positions.weight", None), folder)
+    for copy, original in table.copies.items():
+        if copy in out:
+            found = out.pop(copy)
+            if not torch.equal(out.setdefault(original, found), found):
+                raise UnmaskError(f"{folder}: '{copy}' differs from '{original}', but this model ties the two.")
+    if BIAS in out:
+        out[BIAS] = out[BIAS].flatten()
+        if not config.output_bias:
+            del out[BIAS]
+    return out
+
+
+def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
+    if stored is None:
+        return
+    sinusoids = SinusoidalHalves(stored.shape[-1]).embed(torch.zeros(1, *stored.shape))[0]
+    if not torch.allclose(stored.float(), sinusoids, rtol=0.0, atol=1e-2):  # folders in half precision round them
+        raise UnmaskError(
+            f"{folder}: the weights hold positions that are not Marian's sinusoids, which is not supported."
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------- search
+
+
+def write_search(config: Config, search: Mapping[str, Any]) -> dict[str, Any]:
+    """generation_config.json that makes `generate` of transformers search as the fields of a `generate.Search` say.
+
+    Their lengths count the token that starts a text, and padding is never written. Diverse groups, lengths by factors
+    and the "gnmt" penalty have no counterpart there.
+    """
+    assert isinstance(config, Transformer)
+    limits, blocking = search.get("limits", {}), search.get("blocking", {})
+    longest = min(limits.get("max_length", 256), config.length or POSITIONS)
+    forbidden = sorted({config.padding, *blocking.get("forbidden", ())} - {config.end})
+    values: dict[str, Any] = {
+        "decoder_start_token_id": config.start,
+        "eos_token_id": config.end,
+        "pad_token_id": config.padding,
+        "bad_words_ids": [[token] for token in forbidden],
+        "num_beams": search.get("beam_size", 1),
+        "max_length": longest + 1,
+    }
+    if values["num_beams"] > 1:
+        values["early_stopping"] = STOPS[search.get("stop", "estimate")]
+        if search.get("penalty", "power") == "power":
+            values["length_penalty"] = search.get("length_penalty", 1.0)
+    if limits.get("min_length"):
+        values["min_length"] = limits["min_length"] + 1
+    if blocking.get("no_repeat_ngram"):
+        values["no_repeat_ngram_size"] = blocking["no_repeat_ngram"]
+    if blocking.get("repetition_penalty", 1.0) != 1:
+        values["repetition_penalty"] = blocking["repetition_penalty"]
+    return values
+
+
+def read_search(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a `generate.Search`, from generation_config.json, or from config.json, where older folders say it.
+
+    Bad words of several tokens, draws and forced tokens are defaults of theirs that stay behind. Raises UnmaskError
+    for a value of another type than it must have.
+    """
+    assert isinstance(config, Transformer)
+    stops = {theirs: ours for ours, theirs in STOPS.items()}
+    words = values.get("bad_words_ids") or []
+    try:
+        return {
+            "beam_size": int(values.get("num_beams") or 1),
+            "length_penalty": float(1.0 if values.get("length_penalty") is None else values["length_penalty"]),
+            "stop": stops[values.get("early_stopping") or False],
+            "limits": {
+                "min_length": max(int(values.get("min_length") or 0) - 1, 0),
+                "max_length": max(int(values.get("max_length") or config.length or POSITIONS) - 1, 1),
+            },
+            "blocking": {
+                "forbidden": sorted(
+                    {config.padding, *(int(word[0]) for word in words if len(word) == 1)} - {config.end}
+                ),
+                "repetition_penalty": float(values.get("repetition_penalty") or 1.0),
+                "no_repeat_ngram": int(values.get("no_repeat_ngram_size") or 0),
+            },
+        }
+    except (TypeError, ValueError, KeyError) as error:
+        raise UnmaskError(
+            f"it says how to search in a way that is not understood ({error}); remove that field."
+        ) from None
