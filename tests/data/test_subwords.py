@@ -220,6 +220,19 @@ def test_special_pieces_in_a_text_are_spelled(trained, kind):
     assert not {subwords.end, subwords.pad} & {*ids}
 
 
+def test_special_pieces_of_characters_that_are_unknown_are_unknown():
+    """SentencePiece gives a run of unknown characters as it stands, and that may be the name of a special piece."""
+    subwords = Subwords.train(KOREAN, 60)
+    assert subwords.splitter.split(["</s>"]) == [["▁", "</s>"]]
+    assert subwords.encode("</s>").tolist()[1:] == [subwords.unknown]
+    assert subwords.unknowns(["</s>"]) == Counter("</s>")
+
+
+def test_a_joiner_in_the_text_is_a_square():
+    subwords = Subwords.train([f"a{JOINER} b"], 20, "word", normalization="identity")
+    assert subwords.normalize(f"a{JOINER} b") == subwords.decode(subwords.encode(f"a{JOINER} b")) == "a■ b"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lone_surrogate_is_the_replacement_character(trained, kind):
     broken, replaced = "the \ud800 model", "the \ufffd model"
@@ -437,6 +450,7 @@ def test_a_model_file_of_others_keeps_its_ids(tmp_path):
         assert all(e in (-1, a) for e, a in zip(expected, actual, strict=True))
         assert len(set(actual)) == 3
         assert all(subwords.encode(text).tolist() == its.encode(text) for text in TEXTS)
+        assert (ids["bos_id"] in subwords.specials) == (name == "llama")
         assert subwords.decode([*range(5), *subwords.encode("the model")]).endswith("the model")
         subwords.save(tmp_path / name)
         assert Subwords.load(tmp_path / name).fingerprint == subwords.fingerprint
