@@ -277,6 +277,7 @@ def test_a_record_is_complete_and_consistent(search):
                 here = [node for node in nodes if (node.group, node.step) == (group, step)]
                 assert len(here) <= max(1, 2 * w)
                 assert sum(node.fate == "kept" for node in here) <= w
+                assert sum(node.fate == "finished" for node in here) <= w
         finished = {paths[i] for i, node in enumerate(nodes) if node.fate == "finished"}
         assert set(texts(found)[source]) <= finished
 
