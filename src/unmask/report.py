@@ -33,6 +33,10 @@ def write_report(folder: Path) -> Path:
 
         return write_finetuning(folder)
     if (folder / "metrics.jsonl").exists():
+        if "texts" in run_facts(folder).get("config", {}):
+            from unmask.translation.report import write_translation
+
+            return write_translation(folder)
         return write_pretraining(folder)
     raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
 

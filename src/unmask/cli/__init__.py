@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, data, training
+from unmask.cli import answering, data, training, translation
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -46,6 +46,8 @@ def parser() -> Parser:
     training.add_quickstart(verbs)
     data.add_verbs(verbs)
     training.add_verbs(verbs)
+    translation.add_training(verbs)
     answering.add_verbs(verbs)
+    translation.add_answering(verbs)
     training.add_report(verbs)
     return whole

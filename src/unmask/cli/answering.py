@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from unmask.cli import translation
 from unmask.cli.parser import add_verb
 from unmask.errors import UnmaskError
 
@@ -15,8 +16,12 @@ from unmask.errors import UnmaskError
 def add_verbs(verbs: Any) -> None:
     sub = add_verb(verbs, "evaluate", _evaluate, "Score a fine-tuned model on labelled rows.", fields=True)
     sub.add_argument("--model", required=True)
-    sub.add_argument("--data", required=True)
+    what = sub.add_mutually_exclusive_group(required=True)
+    what.add_argument("--data", help="labelled rows")
+    what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, or one table")
     sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
+    sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")
     sub = add_verb(
         verbs, "predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers."
     )
@@ -40,6 +45,9 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    if options.pairs:
+        translation.evaluate(options, overrides)
+        return
     from unmask.finetune import Rows, evaluate, render_evaluation
 
     scores = evaluate(options.model, options.data, Rows().override(overrides))

@@ -6,12 +6,14 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.nn import record_attention
 from unmask.types import Batch
 
 
@@ -54,6 +56,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     config: Config
     heads: nn.ModuleDict
+    crossing: ClassVar[str] = "attention"
+    """What stands in the names of the parts that attend to the source, and of no others."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
@@ -71,6 +75,16 @@ class EncoderDecoder(nn.Module, ABC):
         """Answers [M, C] of the head `name` at places of the flattened rows."""
         answers_MC: Tensor = self.heads[name](hidden_BTD.flatten(0, 1)[places_M])
         return answers_MC
+
+    def alignment(self, batch: Batch) -> Tensor:
+        """How much each token that is guessed looks at each token of the source, [B, T, S], in the mean over layers and
+        heads; a row sums to 1. Raises UnmaskError for a model without attention."""
+        with record_attention(self) as maps:
+            self(batch)
+        found = [one.weights.mean(1) for one in maps if self.crossing in one.name]
+        if not found:
+            raise UnmaskError("This model has no attention, and so no alignment to show.")
+        return torch.stack(found).mean(0)
 
     @property
     def positions(self) -> int | None:

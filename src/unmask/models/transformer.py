@@ -217,6 +217,7 @@ class TransformerModel(EncoderDecoder):
     """
 
     config: Transformer
+    crossing = "cross"
 
     def __init__(
         self,

@@ -1,0 +1,174 @@
+"""Verbs of translation: train a system on pairs of texts, translate with it; what `evaluate --pairs` does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_verb, print_fields
+from unmask.errors import UnmaskError
+
+
+def add_training(verbs: Any) -> None:
+    """The verbs that come before a model is there."""
+    sub = add_verb(
+        verbs,
+        "train",
+        _train,
+        "Train a translation system on pairs of texts, or without any on dates; --fields lists every setting.",
+        fields=True,
+    )
+    sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
+    sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
+    sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
+    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    add_verb(verbs, "systems", _systems, "List the translation systems that have a name.")
+
+
+def add_answering(verbs: Any) -> None:
+    """The verbs of finished models."""
+    sub = add_verb(
+        verbs,
+        "translate",
+        _translate,
+        "Translate lines of text; --fields lists the settings of the search.",
+        fields=True,
+    )
+    sub.add_argument("--model", help="folder that `unmask train` wrote, or one of Marian")
+    sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
+    sub.add_argument("--file", help="a file with one text a line")
+    sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
+    sub.add_argument("--scores", action="store_true", help="print the score before each translation")
+    sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+
+def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.translation import systems
+
+    for name, line in systems.names().items():
+        print(f"{name:20} {line}")
+
+
+def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.report import run_facts
+    from unmask.train import distributed
+    from unmask.train.display import Terminal, render_plan
+    from unmask.translation import TrainTranslation, systems
+    from unmask.translation.report import write_translation
+
+    facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    if options.resume and options.out and not facts:
+        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
+    name = options.system or facts.get("recipe")
+    if not name:
+        raise UnmaskError(f"Say which system: one of {', '.join(systems.names())}.")
+    config = systems.find(name)
+    if facts:
+        config = config.replace(**facts["config"])
+    elif not options.pairs:
+        config = systems.dates(config)
+    texts = {key: tuple(given) for key, given in (("train", options.pairs), ("dev", options.dev)) if given}
+    if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
+        config = config.override({"training.steps": None, "training.minutes": None})
+    config = config.replace(texts=texts).override(overrides)
+    if options.fields:
+        print_fields(config)
+        return
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    distributed.init(config.training.device)
+    run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
+    if options.dry_run:
+        plan = run.plan()
+        if distributed.is_main():
+            print(render_plan(plan))
+        return
+    result = run.run()
+    if distributed.is_main():
+        write_translation(Path(options.out))
+        print(run.summary(result))
+        if result.stopped is not None:
+            print(f"Go on with: unmask train --out {options.out} --resume")
+        else:
+            _show_alignment(run)
+
+
+def _show_alignment(run: Any) -> None:
+    """The first dev pair's alignment, where the model has attention."""
+    from unmask.serve.alignment import render_alignment
+    from unmask.serve.translator import Translator
+
+    translator = Translator(run.out)
+    source = run.dev.sources[0]
+    try:
+        print(render_alignment(translator.alignment(source, translator([source])[0])))
+    except UnmaskError:  # without attention there is nothing to show
+        return
+
+
+def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.huggingface import load_writer
+    from unmask.serve.alignment import render_alignment
+    from unmask.serve.translator import Translator, searching
+
+    if not options.model:
+        raise UnmaskError("Say which model: --model FOLDER.")
+    search = searching(load_writer(options.model).settings).override(overrides)
+    if options.fields:
+        print_fields(search)
+        print(f"score: {search.formula}")
+        return
+    translator = Translator(options.model, search)
+    for answer in translator.stream(_lines(options)):
+        if options.json:
+            print(json.dumps(answer.to_dict(), ensure_ascii=False), flush=True)
+            continue
+        for one in answer.translations:
+            print(f"{one.score:9.4f}  {one.text}" if options.scores else one.text, flush=True)
+        if not answer.translations:
+            print(flush=True)  # line number n of the output belongs to line n of the input
+        elif options.align:
+            print(render_alignment(translator.alignment(answer.source, answer.text)), flush=True)
+
+
+def _lines(options: argparse.Namespace) -> Iterator[str]:
+    """Texts as given, else the lines of a file, else of standard input; empty lines stay."""
+    if options.texts and options.file:
+        raise UnmaskError("Give texts or --file, not both.")
+    if options.texts:
+        yield from options.texts
+        return
+    if options.file and not Path(options.file).is_file():
+        raise UnmaskError(f"There is no file {options.file}.")
+    if not options.file and sys.stdin.isatty():
+        raise UnmaskError(
+            'Give a text in quotes, --file FILE, or text on standard input: unmask translate ... "a text"'
+        )
+    name = options.file or "standard input"
+    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
+        for number, line in enumerate(source, 1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise UnmaskError(
+                    f"Line {number} of {name} is not UTF-8; convert it, for instance with iconv."
+                ) from None
+
+
+def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    """`unmask evaluate --pairs`."""
+    from unmask.huggingface import load_writer
+    from unmask.serve.translator import searching
+    from unmask.translation import evaluate_pairs, render_scores
+
+    search = searching(load_writer(options.model).settings).override(overrides)
+    found = evaluate_pairs(options.model, options.pairs, search, out=options.out, force=options.force)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

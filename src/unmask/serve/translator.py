@@ -1,0 +1,147 @@
+"""Translator: texts in, translations out, in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask import huggingface
+from unmask.data.pairing import collate_pairs
+from unmask.errors import UnmaskError
+from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
+from unmask.serve.alignment import Alignment
+
+LONGEST = 512  # tokens of a source, where the model knows no end
+WAITING = 1_024  # texts that are gathered, so that those of one length are translated together
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A translation of a text.
+
+    text             as written, special tokens left out
+    score            what it was ranked by, see `Search`
+    log_probability  natural logarithm of the model's probability of its tokens
+    pieces           its tokens; `probabilities` has that of each, and of the end where it ended by itself
+    finished         it ended by itself, and was not cut at the limit of the length
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    pieces: list[str]
+    probabilities: list[float]
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was made of a source: its translations, best first; none for an empty text. `cut`: its end was not read."""
+
+    source: str
+    translations: list[Translated]
+    cut: bool = False
+
+    @property
+    def text(self) -> str:
+        """The best translation; empty for an empty text."""
+        return self.translations[0].text if self.translations else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        found = {"source": self.source, "translations": [vars(one) for one in self.translations]}
+        return {**found, "cut": True} if self.cut else found
+
+
+class Translator:
+    """A folder that `unmask train` wrote, or one of Marian, as a function from texts to texts.
+
+    search  how to search; None: as the folder says, else greedy
+    tokens  of a batch, padding included
+
+    Raises UnmaskError for a folder that holds no model of this kind, or no tokenizer.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        search: Search | Sampling | None = None,
+        *,
+        tokens: int = 16_384,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        loaded = huggingface.load_writer(folder)
+        if loaded.tokenizer is None:
+            raise UnmaskError(
+                f"{folder} has no tokenizer: put its source.spm, target.spm and vocab.json into the folder."
+            )
+        self.model, self.tokenizer = loaded.model.to(device), loaded.tokenizer
+        self.search = search or searching(loaded.settings)
+        self.tokens, self.device = tokens, device
+        self.longest = min(self.model.positions or LONGEST, LONGEST)
+
+    def __call__(self, texts: Iterable[str]) -> list[str]:
+        """The best translation of each text, in order."""
+        return [answer.text for answer in self.stream(texts)]
+
+    def stream(self, texts: Iterable[str]) -> Iterator[Answer]:
+        """An answer for each text, in order, as they come; a text without a token has no translations."""
+        remaining = iter(texts)
+        while some := list(islice(remaining, WAITING)):
+            yield from self._answers(some)
+
+    def _answers(self, texts: list[str]) -> Iterator[Answer]:
+        ids = [self.tokenizer.encode(text).tolist() for text in texts]
+        asked = [[*own[: self.longest - 1], self.tokenizer.end] for own in ids if own]
+        found = generate_all(
+            self.model,
+            asked,
+            self.search,
+            end=self.tokenizer.end,
+            pad=self.tokenizer.pad,
+            tokens=self.tokens,
+            device=self.device,
+        )
+        for text, own in zip(texts, ids, strict=True):
+            translations = [self._translated(hypothesis) for hypothesis in next(found)] if own else []
+            yield Answer(text, translations, cut=len(own) >= self.longest)
+
+    def _translated(self, hypothesis: Hypothesis) -> Translated:
+        probabilities = torch.tensor(hypothesis.token_log_probabilities).exp().tolist()
+        return Translated(
+            self.tokenizer.target.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_probability,
+            self.tokenizer.target.pieces(hypothesis.tokens),
+            probabilities,
+            hypothesis.finished,
+        )
+
+    def alignment(self, source: str, translation: str) -> Alignment:
+        """Where the model looked while it wrote: [tokens of the translation and the end, tokens of the source and the
+        end], each row a distribution. Raises UnmaskError for a model without attention."""
+        tokenizer, target = self.tokenizer, self.tokenizer.target
+        read, written = tokenizer.encode(source), target.encode(translation)
+        batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
+        with torch.inference_mode():
+            weights_TS = self.model.alignment(batch.to(self.device))[0]
+        names = [[*map(_shown, pieces), "</s>"] for pieces in (tokenizer.pieces(read), target.pieces(written))]
+        return Alignment(names[0], names[1], weights_TS.float().cpu().tolist())
+
+
+def _shown(piece: str) -> str:
+    """A token as it is shown: spaces are seen."""
+    return piece.replace("▁", "·").replace(" ", "·")
+
+
+def searching(settings: Any) -> Search:
+    """The search that a folder names among its settings; greedy where it names none."""
+    named = settings.get("search") if hasattr(settings, "get") else None
+    if named:
+        return Search.from_dict(named)
+    return Search(limits=Limits(max_length=LONGEST))

@@ -1,0 +1,14 @@
+"""Translation from pairs of texts: runs, the systems that have a name, scores, the page of a run."""
+
+from unmask.translation.evaluation import evaluate_pairs, render_scores
+from unmask.translation.run import Learning, Texts, TrainTranslation, Translation, Vocabulary
+
+__all__ = [
+    "Learning",
+    "Texts",
+    "TrainTranslation",
+    "Translation",
+    "Vocabulary",
+    "evaluate_pairs",
+    "render_scores",
+]

@@ -1,0 +1,103 @@
+"""Evaluation: a folder that translates, scored on pairs of texts with BLEU, chrF and by length of the source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from unmask.data import bitext
+from unmask.data.bitext import Bitext
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+from unmask.generate import Search
+from unmask.metrics import translation as scores
+from unmask.metrics.translation import Bucket
+from unmask.serve.translator import Translator
+
+BOUNDS = (5, 10, 15, 20, 30, 40, 50)  # words of a source
+
+
+def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, format: str | None = None) -> Bitext:
+    """Pairs of one table or of two aligned files. Raises UnmaskError for another number of names."""
+    if len(names) == 1:
+        return bitext.read(names[0], columns=columns, format=format)
+    if len(names) == 2:
+        return bitext.read(*names)
+    raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
+
+
+def evaluate_pairs(
+    folder: Path | str,
+    pairs: Sequence[str],
+    search: Search | None = None,
+    *,
+    columns: tuple[str, str] | None = None,
+    format: str | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Translate the sources of some pairs, and score the translations against the targets.
+
+    search  None: as the folder says
+    out     file for the translations, one a line
+    force   score references that look tokenised all the same
+
+    Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens, each with its signature), `exact` (the share of
+    translations that equal their reference), `by_length`, `search` with its formula, `sentences_per_second`,
+    `description` and `notes`. Raises UnmaskError for a folder that does not translate, and for what is no pairs.
+    """
+    found = read_pairs(pairs, columns, format)
+    translator = Translator(folder, search)
+    began = time.perf_counter()
+    answers = list(translator.stream(found.sources))
+    seconds = time.perf_counter() - began
+    texts = [answer.text for answer in answers]
+    if out is not None:
+        write_text(Path(out), "".join(" ".join(text.split("\n")) + "\n" for text in texts))
+    used = translator.search
+    assert isinstance(used, Search)
+    cut = sum(answer.cut for answer in answers)
+    endless = sum(bool(answer.translations) and not answer.translations[0].finished for answer in answers)
+    notes = [f"{cut:,} sources are longer than {translator.longest} tokens and were cut."] if cut else []
+    notes += [f"{endless:,} translations were cut at the limit of their length."] if endless else []
+    return {
+        "description": f"{found.description}.",
+        "notes": notes,
+        "sentences": len(found),
+        "sentences_per_second": len(found) / seconds,
+        "search": {**used.to_dict(), "formula": used.formula},
+        "scores": {
+            "bleu": asdict(scores.bleu(texts, found.targets, force=force)),
+            "chrf": asdict(scores.chrf(texts, found.targets, force=force)),
+            "bleu_lowercase_tokens": asdict(scores.multi30k_bleu(texts, found.targets)),
+        },
+        "exact": scores.exact_match_accuracy(texts, found.targets),
+        "by_length": [
+            _bucket(bucket)
+            for bucket in scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
+            if bucket.count
+        ],
+    }
+
+
+def _bucket(bucket: Bucket) -> dict[str, Any]:
+    value = None if bucket.score is None else bucket.score.value
+    return {"above": bucket.above, "up_to": bucket.up_to, "sentences": bucket.count, "bleu": value}
+
+
+def render_scores(found: Mapping[str, Any]) -> str:
+    """What `evaluate_pairs` found, as text."""
+    search = found["search"]
+    how = "greedy" if search["beam_size"] == 1 else f"beam of {search['beam_size']}, score {search['formula']}"
+    lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
+    lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
+    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of the translations equal their reference")
+    lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"]
+    for bucket in found["by_length"]:
+        words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"
+        lines.append(f"{words:16}{bucket['sentences']:10,}{bucket['bleu']:8.1f}")
+    lines += ["", f"{found['sentences_per_second']:.1f} sentences a second."]
+    return "\n".join(lines)

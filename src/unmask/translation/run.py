@@ -1,0 +1,390 @@
+"""A translation run: pairs of texts in; a portable folder with a model that translates, its scores and a report out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import nn
+
+from unmask import huggingface, samples
+from unmask.config import Config
+from unmask.data import bitext, dates
+from unmask.data.bitext import Bitext
+from unmask.data.pairing import Pairs, collate_pairs
+from unmask.data.subwords import Subwords
+from unmask.files import write_text
+from unmask.generate import Limits, Search, generate_all
+from unmask.metrics import translation as scores
+from unmask.models import Transformer
+from unmask.models.sequence import EncoderDecoder
+from unmask.objectives import NextToken, ScheduledSampling
+from unmask.train import checkpoint, distributed
+from unmask.train.metrics import read as read_metrics
+from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.translation.evaluation import read_pairs
+from unmask.types import Batch
+
+DATES = "dates"
+SHOWN = 6  # dev sentences whose translations are noted at every evaluation
+AT_ONCE = 8_192  # tokens of a batch that is only evaluated
+BEST = "best"
+LIMITS = Limits(max_length=256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(Config):
+    """Which pairs are read, and how many tokens make a step.
+
+    train, dev  two aligned files, sources and targets; or one table; or "dates", the embedded default
+    columns     of a table: sources, targets
+    format      of a table, where the name does not tell
+    most        training pairs to use, the first ones; of dates, how many are made (50,000)
+    heldout     pairs held out of training, where no dev files are given
+    longest     tokens of a side; longer training pairs are left out, and counted
+    ratio       leave out pairs of which one side is so many times as long as the other
+    tokens      target tokens of a step, over all processes
+    scored      dev pairs that are translated and scored at every evaluation
+    """
+
+    train: tuple[str, ...] = (DATES,)
+    dev: tuple[str, ...] = ()
+    columns: tuple[str, str] | None = None
+    format: str | None = None
+    most: int | None = None
+    heldout: int = 1_000
+    longest: int = 256
+    ratio: float | None = None
+    tokens: int = 4_096
+    scored: int = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary(Config):
+    """One vocabulary for both sides: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
+
+    normalization  "nmt_nfkc_cf" makes everything lower case
+    """
+
+    kind: Literal["unigram", "bpe", "word", "character"] = "unigram"
+    size: int = 8_000
+    normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "identity"] = "nmt_nfkc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Config):
+    """What is minimised.
+
+    label_smoothing     share of the probability that is asked for all tokens alike
+    scheduled_sampling  share of the true tokens that the model's own replace, while training
+    average             checkpoints, the last ones, whose mean weights are tried at the end; 0 or 1: none
+    """
+
+    label_smoothing: float = 0.1
+    scheduled_sampling: float = 0.0
+    average: int = 0
+
+    def build(self) -> NextToken:
+        """The objective."""
+        if self.scheduled_sampling:
+            return ScheduledSampling(self.scheduled_sampling, label_smoothing=self.label_smoothing)
+        return NextToken(label_smoothing=self.label_smoothing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation(Config):
+    """Everything that makes a translation run; `systems.py` holds those with a name.
+
+    model   a Transformer, Seq2Seq or ConvS2S; its vocabulary and special ids are those of the tokenizer
+    search  how `unmask translate` searches where nothing else is said; evaluations on the way are greedy
+    """
+
+    model: Config = field(default_factory=Transformer)
+    texts: Texts = field(default_factory=Texts)
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    learning: Learning = field(default_factory=Learning)
+    training: Training = field(default_factory=Training)
+    search: Search = field(default_factory=lambda: Search(beam_size=5, length_penalty=1.0, limits=LIMITS))
+
+
+GREEDY = Search(limits=Limits(max_length=256, max_factor=3.0))  # an untrained model never ends by itself
+
+
+class TrainTranslation:
+    """The wiring of one run; `run` trains, `plan` says what that would take.
+
+    Raises UnmaskError at construction for anything that can be known to be wrong before the first step.
+    """
+
+    def __init__(
+        self,
+        config: Translation,
+        out: Path | str,
+        *,
+        recipe: str = "",
+        resume: bool = False,
+        display: Display | None = None,
+    ) -> None:
+        self.out, self.recipe = Path(out), recipe
+        self.notes: list[str] = []
+        train, dev = self._read(config.texts, config.training.seed)
+        self.tokenizer = self._tokenizer(config.vocabulary, train, resume)
+        longest = _longest(config)
+        train, kept = self._fitting(train, longest, config.texts.ratio)
+        self.dev = dev
+        self.dev_sources, self.dev_targets = self._encode(dev)
+        self.config = config = config.replace(model=_ids(self.tokenizer))
+        self.objective = config.learning.build()
+        self.model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]
+        pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
+        self.pairs = Pairs(
+            *kept,
+            config.texts.tokens,
+            pad=pad,
+            start=start,
+            end=end,
+            seed=config.training.seed,
+            rank=distributed.rank(),
+            ranks=distributed.ranks(),
+        )
+        collate = partial(collate_pairs, pad=pad, start=start, end=end)
+        self.heldout = [
+            collate(
+                [self.dev_sources[i][: longest - 1] for i in rows], [self.dev_targets[i][: longest - 1] for i in rows]
+            )
+            for rows in _by_length(self.dev_sources, self.dev_targets, longest)
+        ]
+        self.best = -math.inf
+        self.trainer = Trainer(
+            self.model,
+            self.objective,
+            self,
+            config.training,
+            self.out,
+            evaluate=self.evaluate,
+            save=self.save,
+            display=display,
+            resume=resume,
+        )
+        if resume:
+            self.best = max((row.get(self.metric, -math.inf) for row in self._evaluations()), default=-math.inf)
+        for note in self.notes:
+            self.trainer.display.note(note)
+
+    @property
+    def metric(self) -> str:
+        """What decides which weights are kept: the share of exact answers where there is one answer, else BLEU."""
+        return "exact" if DATES in self.config.texts.train else "bleu"
+
+    def plan(self) -> dict[str, Any]:
+        """What the run would take, measured on a few steps that leave no trace."""
+        return self.trainer.plan()
+
+    def run(self) -> Result:
+        """Train, then write the finished folder: the weights that translated the dev pairs best."""
+        result = self.trainer.train()
+        if distributed.is_main():
+            if result.stopped is None:
+                self._choose()
+            self.save(self.out)
+        return result
+
+    def summary(self, result: Result) -> str:
+        """How the run ended, in a few lines."""
+        done = f"{result.step:,} of {result.total:,} steps in {result.seconds / 60:.1f} minutes"
+        lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
+        rows = [row for row in self._evaluations() if self.metric in row]
+        if rows:
+            best = max(rows, key=lambda row: row[self.metric])
+            value = _shown(self.metric, best[self.metric])
+            scored = min(len(self.dev), self.config.texts.scored)
+            lines.append(
+                f"Dev pairs ({scored:,} of {len(self.dev):,}, greedy): {value} at step {best['step']:,}, "
+                f"perplexity {best['perplexity']:.2f}."
+            )
+        return "\n".join([*lines, *self.notes[-1:]] if self._averaged else lines)
+
+    def save(self, folder: Path) -> None:
+        """Write the model, the tokenizer and the resolved configuration into `folder`."""
+        settings = {"search": self.config.search.to_dict()}
+        huggingface.save_writer(folder, self.model, self.tokenizer, settings=settings)
+        facts = {
+            "recipe": self.recipe,
+            "config": self.config.to_dict(),
+            "parameters": self.model.parameters_total,
+            "notes": self.notes,
+            "metric": self.metric,
+        }
+        write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+    # -- data
+
+    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+        """The micro-batches of this process for each step, from any position on."""
+        return self.pairs.batches(position)
+
+    def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
+        """Training and dev pairs, with what is to be said of them in the notes."""
+        if texts.train == (DATES,):
+            train = dates.pairs(texts.most or 50_000, seed=seed)
+            dev = dates.pairs(texts.heldout, seed=seed, split="dev")
+            self.notes += [f"{train.description}."]
+            return train, dev
+        train = read_pairs(texts.train, texts.columns, texts.format)
+        if texts.most is not None:
+            train = train.take(range(min(texts.most, len(train))))
+        if texts.dev:
+            dev = read_pairs(texts.dev, texts.columns, texts.format)
+            apart = bitext.check_apart(train, dev)
+        else:
+            train, dev = bitext.hold_out(train, min(texts.heldout, len(train) // 10), seed)
+            apart = (f"No dev pairs are given: {len(dev):,} are held out of training.",)
+        self.notes += [f"{train.description}.", *([f"{dev.description}."] if texts.dev else []), *apart]
+        return train, dev
+
+    def _tokenizer(self, vocabulary: Vocabulary, train: Bitext, resume: bool) -> Subwords:
+        """That of the run that goes on, else one trained on both sides of the training pairs."""
+        steps = checkpoint.steps(self.out / "checkpoints") if resume else []
+        if steps:
+            return Subwords.load(checkpoint.folder_of(self.out / "checkpoints", steps[-1]))
+        texts = [*train.sources, *train.targets]
+        found = Subwords.train(texts, vocabulary.size, vocabulary.kind, normalization=vocabulary.normalization)
+        self.notes += [found.note] if found.note else []
+        return found
+
+    def _fitting(
+        self, train: Bitext, longest: int, ratio: float | None
+    ) -> tuple[Bitext, tuple[list[np.ndarray], list[np.ndarray]]]:
+        """The training pairs that the model takes, and their ids; what was left out is noted."""
+        sources, targets = self._encode(train)
+        before = len(train.report.notes)
+        train, kept = bitext.fitting(
+            train, [len(s) for s in sources], [len(t) for t in targets], longest=longest - 1, ratio=ratio
+        )
+        self.notes += train.report.notes[before:]
+        return train, ([sources[i] for i in kept], [targets[i] for i in kept])
+
+    def _encode(self, pairs: Bitext) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Ids of both sides, without special tokens."""
+        return self.tokenizer.encode_all(pairs.sources), self.tokenizer.target.encode_all(pairs.targets)
+
+    # -- evaluation
+
+    def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
+        """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations."""
+        assert isinstance(model, EncoderDecoder)
+        found = self._losses(model)
+        if step == 0:  # it would write until it is stopped
+            return found
+        translations = self.translations(model, self.config.texts.scored)
+        found |= self._scores(translations)
+        if distributed.is_main():
+            self._note(step, translations)
+            if found[self.metric] > self.best and self.trainer.step == step:
+                self.best = found[self.metric]
+                self.save(self.out / BEST)
+        return found
+
+    def _losses(self, model: EncoderDecoder) -> dict[str, float]:
+        sums = {"loss/next": 0.0, "next/nll": 0.0, "next/correct": 0.0}
+        count = 0
+        for batch in self.heldout:
+            loss = self.objective.loss(model, batch.to(model.device))["next"]
+            count += loss.count
+            sums["loss/next"] += float(loss.sum)
+            for name in ("nll", "correct"):
+                sums[f"next/{name}"] += float(loss.metrics[name])
+        means = {name: value / count for name, value in sums.items()}
+        return {**means, "perplexity": math.exp(min(means["next/nll"], 50.0))}
+
+    def translations(self, model: EncoderDecoder, count: int, search: Search = GREEDY) -> list[str]:
+        """Translations of the first dev sources."""
+        sources = [[*ids.tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
+        found = generate_all(
+            model, sources, search, end=self.tokenizer.end, pad=self.tokenizer.pad, device=model.device
+        )
+        return [self.tokenizer.target.decode(best[0].tokens) for best in found]
+
+    def _scores(self, translations: Sequence[str]) -> dict[str, float]:
+        references = self.dev.targets[: len(translations)]
+        if self.metric == "exact":
+            return {"exact": scores.exact_match_accuracy(translations, references)}
+        return {
+            "bleu": scores.bleu(translations, references, force=True).value,
+            "chrf": scores.chrf(translations, references, force=True).value,
+        }
+
+    def _note(self, step: int, translations: Sequence[str]) -> None:
+        shown = range(min(SHOWN, len(translations)))
+        prompts = [samples.Prompt(self.dev.sources[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
+        samples.note(self.out, step, prompts, [[(translations[i], 1.0)] for i in shown])
+
+    def _evaluations(self) -> list[dict[str, Any]]:
+        path = self.out / "metrics.jsonl"
+        return read_metrics(path, "heldout") if path.exists() else []
+
+    # -- the end
+
+    _averaged = False
+
+    def _choose(self) -> None:
+        """Leave the model with the weights that scored best on the dev pairs, or with a mean that scores better."""
+        if (self.out / BEST).is_dir():
+            self._take(huggingface.load_writer(self.out / BEST).model)
+        steps = checkpoint.steps(self.out / "checkpoints")[-self.config.learning.average :]
+        if self.config.learning.average < 2 or len(steps) < 2:
+            return
+        folders = [checkpoint.folder_of(self.out / "checkpoints", step) for step in steps]
+        mean = huggingface.load_writer(folders[-1], weights=huggingface.average(folders)).model.to(self.model.device)
+        value = self._scores(self.translations(mean, self.config.texts.scored))[self.metric]
+        better = value >= self.best
+        found, best = _shown(self.metric, value), _shown(self.metric, self.best)
+        self.notes.append(
+            f"The mean of the last {len(steps)} checkpoints has {found} on the dev pairs, the best one {best}: "
+            f"the {'mean' if better else 'best one'} is kept."
+        )
+        self._averaged = True
+        if better:
+            self._take(mean)
+
+    def _take(self, other: nn.Module) -> None:
+        self.model.load_state_dict(other.state_dict())
+        self.model.eval()
+
+
+def _longest(config: Translation) -> int:
+    positions = getattr(config.model, "length", None)
+    return config.texts.longest if positions is None else min(config.texts.longest, positions)
+
+
+def _ids(tokenizer: Subwords) -> dict[str, int]:
+    """The fields of a model that its tokenizer decides."""
+    return {
+        "vocabulary": tokenizer.size,
+        "padding": tokenizer.pad,
+        "start": tokenizer.start,
+        "end": tokenizer.end,
+    }
+
+
+def _by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
+    """Numbers of the dev pairs in batches of about equal lengths, of `longest` tokens at most."""
+    sizes = [min(longest, 1 + max(len(source), len(target))) for source, target in zip(sources, targets, strict=True)]
+    rows: list[int] = []
+    for i in sorted(range(len(sizes)), key=lambda i: (sizes[i], len(targets[i]))):
+        if rows and (len(rows) + 1) * sizes[i] > AT_ONCE:
+            yield rows
+            rows = []
+        rows.append(i)
+    if rows:
+        yield rows
+
+
+def _shown(metric: str, value: float) -> str:
+    return f"{value:.1%} exact" if metric == "exact" else f"BLEU {value:.1f}"
