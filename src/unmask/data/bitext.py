@@ -345,7 +345,8 @@ def check_apart(train: Bitext, dev: Bitext) -> tuple[str, ...]:
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
             f"{len(common):,} of the {len(dev):,} pairs of {dev.report.name} are also in {train.report.name} (the "
-            f"first is line {common[0]:,}), so their score would not tell what was learned; take them out."
+            f"first is line {common[0]:,}), so their score would not tell what was learned; take them out, or say "
+            "--allow-overlap yes."
         )
     cases = {"Pairs": common, "Sources": known}
     return tuple(f"{what} of {dev.report.name} also in training: {_counted(at)}." for what, at in cases.items() if at)

@@ -1,0 +1,301 @@
+"""Translation runs end to end: files in; a folder, scores and a page out; resumed bit for bit; plain errors."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from unmask.cli import main
+from unmask.errors import UnmaskError
+from unmask.generate import Search
+from unmask.huggingface import load_writer
+from unmask.serve.alignment import Alignment, render_alignment
+from unmask.serve.translator import Translator
+from unmask.translation import TrainTranslation, Translation, evaluate_pairs, systems
+
+WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
+WORDS |= {"seven": "sieben", "eight": "acht", "nine": "neun"}
+
+
+def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    rng = np.random.default_rng(seed)
+    chosen = [rng.choice(list(WORDS), rng.integers(2, 7)).tolist() for _ in range(count)]
+    return [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in chosen]
+
+
+def write(folder: Path, name: str, found: list[tuple[str, str]]) -> tuple[str, str]:
+    paths = folder / f"{name}.en", folder / f"{name}.de"
+    for path, side in zip(paths, zip(*found, strict=True), strict=True):
+        path.write_text("".join(text + "\n" for text in side), encoding="utf-8")
+    return str(paths[0]), str(paths[1])
+
+
+TINY = {"dim": 32, "dropout": 0.0}
+
+
+def config(name: str, folder: Path, steps: int = 4, **changes) -> Translation:
+    model = {**TINY, **changes}
+    found = systems.find(name)
+    if name.startswith("seq2seq"):
+        model |= {"hidden": 32, "layers": 1}
+    elif name.startswith("transformer"):
+        model |= {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in (("layers", 1), ("heads", 2))}
+        model |= {"encoder_hidden": 64, "decoder_hidden": 64}
+    else:
+        model |= {"encoder_widths": (32, 32), "decoder_widths": (32, 32), "pointwise": 0}
+    return found.replace(
+        model=model,
+        texts={"train": write(folder, "train", pairs(300)), "dev": write(folder, "dev", pairs(20, 1)), "tokens": 128},
+        vocabulary={"kind": "word", "size": 50},
+        training={"minutes": None, "steps": steps, "precision": "fp32", "device": "cpu"},
+        search={"beam_size": 2},
+    )
+
+
+SYSTEMS = ("seq2seq", "seq2seq-attention", "seq2seq-bahdanau", "convs2s-small", "transformer-tiny")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_trains_and_its_folder_translates(name: str, tmp_path: Path) -> None:
+    run = TrainTranslation(config(name, tmp_path), tmp_path / "run", recipe=name)
+    result = run.run()
+    assert result.step == 4
+    assert {"loss/next", "next/nll", "perplexity", "bleu", "chrf"} <= result.heldout.keys()
+    assert (tmp_path / "run" / "run.json").exists()
+    translator = Translator(tmp_path / "run")
+    assert translator.search.beam_size == 2
+    texts = ["one two", "", "six six six"]
+    first = list(translator.stream(texts))
+    assert [bool(answer.translations) for answer in first] == [True, False, True]
+    assert [translator([text])[0] for text in texts] == [answer.text for answer in first]
+
+
+def test_every_named_system_has_a_first_line_and_a_config() -> None:
+    assert set(SYSTEMS) < set(systems.names())
+    for name, line in systems.names().items():
+        assert line.endswith(".")
+        found = systems.find(name)
+        assert Translation(model=type(found.model)()).replace(**found.to_dict()).to_dict() == found.to_dict()
+        systems.dates(found)
+    with pytest.raises(UnmaskError, match="seq2seq"):
+        systems.find("seq2sec")
+
+
+def test_a_run_learns_its_words(tmp_path: Path) -> None:
+    chosen = config("seq2seq-attention", tmp_path, steps=150).replace(training={"optimizer": {"lr": 1e-2}})
+    run = TrainTranslation(chosen, tmp_path / "run")
+    result = run.run()
+    assert result.heldout["next/nll"] < 0.3
+    found = evaluate_pairs(tmp_path / "run", chosen.texts.dev, out=tmp_path / "written.txt")
+    assert found["scores"]["bleu"]["value"] > 60
+    assert "nrefs:1" in found["scores"]["bleu"]["signature"]
+    assert found["exact"] > 0.5
+    assert sum(bucket["sentences"] for bucket in found["by_length"]) == found["sentences"] == 20
+    lines = (tmp_path / "written.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == Translator(tmp_path / "run")([source for source, _ in pairs(20, 1)])
+    assert f"BLEU {100:.1f}" in run.summary(result) or "BLEU" in run.summary(result)
+    alignment = Translator(tmp_path / "run").alignment("one two three", "eins zwei drei")
+    assert len(alignment.weights) == len(alignment.target) == 4
+    np.testing.assert_allclose(np.sum(alignment.weights, 1), 1, rtol=1e-5)
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    chosen = config("transformer-tiny", tmp_path, steps=8, dropout=0.1).replace(training={"save_every": 4})
+    whole = TrainTranslation(chosen, tmp_path / "whole")
+    whole.run()
+
+    class Stopped(TrainTranslation):
+        def evaluate(self, model, step):
+            if step == 4:
+                self.trainer.stop("as told")
+            return super().evaluate(model, step)
+
+    chosen_early = chosen.replace(training={"evaluate_every": 4})
+    stopped = Stopped(chosen_early, tmp_path / "part")
+    assert stopped.run().step == 4
+    again = TrainTranslation(chosen_early, tmp_path / "part", resume=True)
+    assert again.run().step == 8
+    ours, theirs = (
+        load_file(tmp_path / name / "checkpoints" / "step-00000008" / "model.safetensors") for name in ("part", "whole")
+    )
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert tensor.equal(theirs[name]), name
+
+
+def test_the_weights_that_translate_best_are_kept(tmp_path: Path) -> None:
+    chosen = config("transformer-tiny", tmp_path, steps=3).replace(
+        training={"evaluate_every": 1, "save_every": 1, "keep": 3}, learning={"average": 3}
+    )
+    scores = iter([5.0, 9.0, 7.0, 1.0])
+
+    class Told(TrainTranslation):
+        def _scores(self, translations):
+            return {"bleu": next(scores), "chrf": 0.0}
+
+    run = Told(chosen, tmp_path / "run")
+    result = run.run()
+    kept = load_file(tmp_path / "run" / "model.safetensors")
+    best = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
+    assert all(kept[name].equal(best[name]) for name in best)
+    assert "mean of the last 3 checkpoints" in run.summary(result)
+
+
+def test_the_mean_of_checkpoints_is_kept_where_it_is_better(tmp_path: Path) -> None:
+    chosen = config("transformer-tiny", tmp_path, steps=2).replace(
+        training={"evaluate_every": 1, "save_every": 1, "keep": 2}, learning={"average": 2}
+    )
+    scores = iter([1.0, 2.0, 3.0])
+
+    class Told(TrainTranslation):
+        def _scores(self, translations):
+            return {"bleu": next(scores), "chrf": 0.0}
+
+    Told(chosen, tmp_path / "run").run()
+    folders = [tmp_path / "run" / "checkpoints" / f"step-0000000{n}" for n in (1, 2)]
+    first, second, kept = (load_file(f / "model.safetensors") for f in (*folders, tmp_path / "run"))
+    name = "model.shared.weight"
+    np.testing.assert_allclose(kept[name], (first[name] + second[name]) / 2, rtol=1e-6, atol=1e-8)
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+def run_cli(capsys, *arguments: str) -> tuple[int, str, str]:
+    status = 0
+    try:
+        main(list(arguments))
+    except SystemExit as leaving:
+        status = int(leaving.code or 0)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    base = tmp_path_factory.mktemp("trained")
+    chosen = config("seq2seq-attention", base, steps=150).replace(training={"optimizer": {"lr": 1e-2}})
+    TrainTranslation(chosen, base / "run", recipe="seq2seq-attention").run()
+    return base
+
+
+def test_lines_in_lines_out(folder: Path, capsys) -> None:
+    source = folder / "text.txt"
+    source.write_text("one two three\n\nsix five\n", encoding="utf-8")
+    status, out, _ = run_cli(capsys, "translate", "--model", str(folder / "run"), "--file", str(source))
+    assert status == 0
+    assert out == "eins zwei drei\n\nsechs fünf\n"
+
+
+def test_n_best_with_scores_as_json(folder: Path, capsys) -> None:
+    arguments = ("--beam-size", "3", "--n-best", "3", "--json")
+    status, out, _ = run_cli(capsys, "translate", "--model", str(folder / "run"), "one two", *arguments)
+    assert status == 0
+    answer = json.loads(out)
+    assert answer["source"] == "one two"
+    found = answer["translations"]
+    assert len(found) == 3
+    assert found[0]["text"] == "eins zwei"
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+    assert np.log(found[0]["probabilities"]).sum() == pytest.approx(found[0]["log_probability"], rel=1e-4)
+
+
+def test_where_it_looked_is_shown(folder: Path, capsys) -> None:
+    status, out, _ = run_cli(capsys, "translate", "--model", str(folder / "run"), "one two", "--align")
+    assert status == 0
+    assert "eins │" in out
+    assert "</s> │" in out
+
+
+def test_pairs_are_scored(folder: Path, capsys) -> None:
+    names = [str(folder / "dev.en"), str(folder / "dev.de")]
+    status, out, _ = run_cli(capsys, "evaluate", "--model", str(folder / "run"), "--pairs", *names)
+    assert status == 0
+    assert "BLEU" in out
+    assert "nrefs:1|case:mixed" in out
+    assert "log P(y)" in out
+    status, out, _ = run_cli(
+        capsys, "evaluate", "--model", str(folder / "run"), "--pairs", *names, "--json", "--beam-size", "1"
+    )
+    assert json.loads(out)["search"]["beam_size"] == 1
+
+
+def test_a_tsv_trains_from_the_command_line_and_has_a_page(tmp_path: Path, capsys) -> None:
+    table = tmp_path / "pairs.tsv.gz"
+    with gzip.open(table, "wt", encoding="utf-8") as file:
+        file.write("".join(f"{a}\t{b}\n" for a, b in pairs(200)))
+    out = tmp_path / "run"
+    small = words("--steps 2 --dim 16 --hidden 16 --size 40 --kind word --tokens 128 --heldout 10 --precision fp32")
+    status, said, error = run_cli(
+        capsys, "train", "seq2seq-attention", "--pairs", str(table), "--out", str(out), "--device", "cpu", *small
+    )
+    assert (status, error) == (0, "")
+    assert "held out of training" in said
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Where it looks" in page
+    assert "What it writes" in page
+    run_cli(capsys, "report", str(out), "--no-open")
+    assert (out / "report.html").read_text(encoding="utf-8") == page
+    assert load_writer(out).settings["search"]["beam_size"] == 5
+
+
+def test_without_pairs_dates_are_learned(tmp_path: Path, capsys) -> None:
+    small = words("--steps 2 --dim 16 --hidden 16 --most 300 --heldout 20 --scored 5 --precision fp32 --device cpu")
+    status, out, error = run_cli(capsys, "train", "seq2seq-attention", "--out", str(tmp_path / "run"), *small)
+    assert (status, error) == (0, "")
+    assert "exact" in out
+    assert " │" in out
+
+
+BAD = {
+    "another number of lines": (["train.en", "short.de"], [], "lines"),
+    "no such file": (["nothing.en", "train.de"], [], "nothing.en"),
+    "three files": (["train.en", "train.de", "train.de"], [], "not in 3 files"),
+    "not UTF-8": (["latin.en", "train.de"], [], "UTF-8"),
+    "too long for every pair": (["train.en", "train.de"], ["--longest", "1"], "longer than"),
+    "a vocabulary that holds nothing": (["train.en", "train.de"], ["--size", "2"], "too small"),
+    "an unknown field": (["train.en", "train.de"], ["--beams", "3"], "beam_size"),
+    "dev pairs from training": (["train.en", "train.de"], ["--dev", "train.en", "train.de"], "take them out"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_pairs_end_in_one_sentence_and_leave_nothing(case: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path(), "train", pairs(50))
+    Path("short.de").write_text("eins\n", encoding="utf-8")
+    Path("latin.en").write_bytes("fünf\n".encode("latin-1") * 50)
+    files, more, says = BAD[case]
+    status, _, error = run_cli(capsys, "train", "seq2seq", "--out", "run", "--steps", "1", "--pairs", *files, *more)
+    assert status == 2
+    assert says in error
+    assert error.count("\n") == 1
+    assert not Path("run").exists()
+
+
+def test_a_folder_that_does_not_translate_says_so(tmp_path: Path, capsys) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    status, _, error = run_cli(capsys, "translate", "--model", str(tmp_path), "one")
+    assert status == 2
+    assert error.count("\n") == 1
+
+
+def test_the_map_has_a_row_for_each_token_and_a_column_for_each_token() -> None:
+    found = render_alignment(Alignment(["ab", "</s>"], ["한", "x"], [[1.0, 0.0], [0.45, 0.55]]))
+    lines = found.split("\n")
+    assert lines[0] == "한 │██"
+    assert lines[1] == " x │▒▒▒▒"
+    assert lines[3].split() == ["a", "<"]
+
+
+def test_a_search_of_the_folder_can_be_changed(folder: Path) -> None:
+    assert Translator(folder / "run", Search(beam_size=4, n_best=2)).search.n_best == 2
