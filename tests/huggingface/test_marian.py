@@ -343,7 +343,15 @@ def test_weights_that_do_not_fit_are_refused(change, sentence, folder):
 
 
 @pytest.mark.parametrize(
-    "values", [{"num_beams": "many"}, {"early_stopping": "soon"}, {"bad_words_ids": 3}, {"max_length": [1]}], ids=str
+    "values",
+    [
+        {"num_beams": "many"},
+        {"early_stopping": "soon"},
+        {"bad_words_ids": 3},
+        {"max_length": [1]},
+        {"max_length": float("inf")},
+    ],
+    ids=str,
 )
 def test_a_search_that_is_not_understood_is_refused(values, folder):
     (folder / "generation_config.json").write_text(json.dumps(values))
@@ -435,3 +443,22 @@ def test_the_search_of_a_foreign_folder_is_its_own(tokenizer, own, tmp_path):
     theirs_ids = other.generate(source, bad_words_ids=[[tokenizer.pad]])[0, 1:].tolist()
     (best, *_), *_ = generate(own, Batch(source), search, end=tokenizer.end)
     assert [t for t in best.tokens if t != tokenizer.end] == [t for t in theirs_ids if t != tokenizer.end]
+
+
+def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
+    target = Subwords.train(["Etwas ganz anderes, mit mehr Zeichen: xyzäöü 0123456789"] * 5 + TEXT, 90)
+    both = Subwords(tokenizer.side, target.side)
+    assert tokenizer.size < target.size
+    config = OURS.replace(source_vocabulary=tokenizer.size, vocabulary=target.size)
+    model = config.replace(padding=both.pad, start=both.start, end=both.end).build()
+    huggingface.save_writer(tmp_path, model, both)
+    loaded = huggingface.load_writer(tmp_path)
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.fingerprint == both.fingerprint
+    assert loaded.model.config == model.config
+    with pytest.raises(UnmaskError, match="entries for the source"):
+        huggingface.save_writer(tmp_path / "other", model, target)
+    with pytest.warns(UserWarning, match="sacremoses"):
+        there = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert there(text_target=TEXT[3]).input_ids == [*both.target.encode(TEXT[3]), both.end]
+    again(tmp_path)

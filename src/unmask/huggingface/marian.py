@@ -233,7 +233,7 @@ def read_search(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
                 "no_repeat_ngram": int(values.get("no_repeat_ngram_size") or 0),
             },
         }
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise UnmaskError(
             f"it says how to search in a way that is not understood ({error}); remove that field."
         ) from None

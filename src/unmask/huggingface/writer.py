@@ -156,11 +156,11 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
         raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
     verify_manifest(folder)
     values = read_json(folder / "config.json")
-    kind = values.get("model_type")
+    kind = str(values.get("model_type"))
     if kind in TABLES:
         raise UnmaskError(f"{folder} holds a {kind}, an encoder alone, but an encoder–decoder is wanted.")
     if kind not in MODEL_TYPES:
-        raise unknown(f"reader for the model type of {folder}:", str(kind), MODEL_TYPES)
+        raise unknown(f"reader for the model type of {folder}:", kind, MODEL_TYPES)
     settings = values.pop(SETTINGS, None)
     if not isinstance(settings, Mapping | None):
         raise UnmaskError(f"{folder / 'config.json'}: {SETTINGS} must hold settings, not {settings!r}.")
@@ -171,7 +171,7 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
         _fill(model, marian.names(model), marian.restore(config, tensors, folder), folder)
         settings = {"search": _search(config, values, folder)} if settings is None else settings
     else:
-        config = _read_own(values, folder)
+        config = _read_own(kind, values, folder)
         model = _build(config, folder)
         _fill(model, {name: name for name in _state(model)}, tensors, folder)
     tokenizer = None
@@ -181,10 +181,10 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
     return LoadedWriter(model.eval(), tokenizer, settings or {})
 
 
-def _read_own(values: Mapping[str, Any], folder: Path) -> Config:
+def _read_own(kind: str, values: Mapping[str, Any], folder: Path) -> Config:
     fields = {name: value for name, value in values.items() if name not in ("model_type", "dtype")}
     try:
-        return NATIVE[values["model_type"]].from_dict(fields)
+        return NATIVE[kind].from_dict(fields)
     except UnmaskError as error:
         raise UnmaskError(f"{folder / 'config.json'}: {error}") from None
 
