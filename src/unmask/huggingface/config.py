@@ -8,7 +8,7 @@ from typing import Any
 
 from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
-from unmask.models import bert
+from unmask.models import bert, recurrent
 from unmask.models.model import Model
 from unmask.models.table import Table
 
@@ -22,7 +22,9 @@ PROBLEMS = {
 }
 """Head -> what config.json calls its kind of problem."""
 
-TABLES: dict[str, Table] = {table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA)}
+TABLES: dict[str, Table] = {
+    table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA, recurrent.HUGGINGFACE)
+}
 
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(

@@ -122,7 +122,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     wanted = dict(heads) if heads is not None else stored
     for head in wanted.keys() - table.heads.keys():
         raise unknown("head", head, table.heads)
-    pooler = heads is None and "pooler" in parts_of(table, tensors)
+    pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
     try:
         model = config.build(heads=wanted, seed=None, pooler=pooler)  # type: ignore[attr-defined]
     except (UnmaskError, RuntimeError, MemoryError) as error:

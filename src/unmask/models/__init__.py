@@ -3,8 +3,20 @@
 from unmask.models.bert import Bert, Roberta
 from unmask.models.convs2s import ConvS2S
 from unmask.models.model import Model
+from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.sequence import EncoderDecoder, State, Writer
 from unmask.models.transformer import Transformer
 
-__all__ = ["Bert", "ConvS2S", "EncoderDecoder", "Model", "Roberta", "Seq2Seq", "State", "Transformer", "Writer"]
+__all__ = [
+    "Bert",
+    "ConvS2S",
+    "EncoderDecoder",
+    "Model",
+    "RecurrentNetwork",
+    "Roberta",
+    "Seq2Seq",
+    "State",
+    "Transformer",
+    "Writer",
+]

@@ -1,11 +1,13 @@
 """What is minimised in pre-training, and the data it needs."""
 
+from unmask.objectives.causal import CausalLM, SequenceAutoencoder
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
 
 __all__ = [
+    "CausalLM",
     "Join",
     "Joint",
     "MaskedLM",
@@ -13,6 +15,7 @@ __all__ = [
     "NextToken",
     "Objective",
     "ScheduledSampling",
+    "SequenceAutoencoder",
     "SentenceOrder",
     "cross_entropy",
 ]

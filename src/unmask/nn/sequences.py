@@ -1,0 +1,62 @@
+"""Sequences: those that lie in packed rows, one a row and back, for networks that read token by token.
+
+Shapes: B rows, T tokens of a row, N sequences of all rows (N >= B where rows are packed), S tokens of the longest
+sequence, K real tokens of all rows, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """Where the sequences of some rows lie. They are numbered by length, the longest first, so that those that still
+    have tokens to read after any number of steps are the first ones.
+
+    shape    (B, T) of the rows
+    places   [K] of each real token, in the flattened rows
+    owners   [K] the sequence that it belongs to
+    steps    [K] its place within that sequence
+    lengths  [N] tokens of each sequence, descending
+    """
+
+    shape: tuple[int, int]
+    places: Tensor
+    owners: Tensor
+    steps: Tensor
+    lengths: Tensor
+
+    @classmethod
+    def of(cls, documents_BT: Tensor) -> Self:
+        """Read off `Batch.documents`: a sequence begins where the number in its row changes; 0 is padding."""
+        before_BT = torch.zeros_like(documents_BT)
+        before_BT[:, 1:] = documents_BT[:, :-1]
+        real_BT = documents_BT > 0
+        places_K = real_BT.flatten().nonzero().squeeze(1)
+        begins_K = (documents_BT != before_BT).flatten()[places_K]
+        found_K = begins_K.long().cumsum(0) - 1  # number of the sequence, in the order of the rows
+        firsts_N = begins_K.nonzero().squeeze(1)
+        lengths_N = torch.diff(firsts_N, append=firsts_N.new_tensor([len(places_K)]))
+        order_N = lengths_N.argsort(descending=True, stable=True)
+        ranks_N = torch.empty_like(order_N)
+        ranks_N[order_N] = torch.arange(len(order_N), device=order_N.device)
+        steps_K = torch.arange(len(places_K), device=places_K.device) - firsts_N[found_K]
+        B, T = documents_BT.shape
+        return cls((B, T), places_K, ranks_N[found_K], steps_K, lengths_N[order_N])
+
+    def unpack(self, x_BTD: Tensor) -> Tensor:
+        """Rows -> sequences, one a row: [B, T, D] -> [N, S, D], zero behind the end of each."""
+        longest = int(self.lengths[0]) if len(self.lengths) else 0
+        x_NSD = x_BTD.new_zeros(len(self.lengths), longest, x_BTD.shape[-1])
+        return x_NSD.index_put((self.owners, self.steps), x_BTD.flatten(0, 1)[self.places])
+
+    def pack(self, x_NSD: Tensor) -> Tensor:
+        """Sequences -> the rows that they came from: [N, S, D] -> [B, T, D], zero at padding."""
+        B, T = self.shape
+        x_KD = x_NSD[self.owners, self.steps]
+        return x_NSD.new_zeros(B * T, x_NSD.shape[-1]).index_put((self.places,), x_KD).unflatten(0, (B, T))
