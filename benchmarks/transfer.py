@@ -11,6 +11,7 @@ chosen. The learning rates are those of `RATES`, one for each strategy, and not 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -78,13 +79,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", help="write everything as JSON")
+    parser.add_argument("--out", help="write everything as JSON, after every cell")
+    parser.add_argument("--resume", action="store_true", help="skip the cells that the file of --out holds")
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(options.threads)
     model = common.packaged_model()
-    facts: dict[str, Any] = {"machine": common.machine(options.threads), "model": model.name, "cells": []}
+    asked = {"steps": options.steps, "seeds": options.seeds, "precision": options.precision, "model": model.name}
+    facts: dict[str, Any] = {"machine": common.machine(options.threads), "run": asked, "cells": []}
+    if options.resume and options.out and Path(options.out).is_file():
+        facts = json.loads(Path(options.out).read_text(encoding="utf-8"))
+        if facts["run"] != asked:
+            sys.exit(f"{options.out} is of a run with other settings; give the same, or another --out.")
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
         options.dev = {}
@@ -96,6 +103,8 @@ def main() -> None:
         for domain in DOMAINS:
             for rows in options.amounts:
                 for strategy in options.strategies:
+                    if any((c["domain"], c["rows"], c["strategy"]) == (domain, rows, strategy) for c in facts["cells"]):
+                        continue
                     found = cell(model, options.data, domain, rows, strategy, options)
                     facts["cells"].append({"domain": domain, "rows": rows, "strategy": strategy, **found})
                     shown = f"{found['mean']:.3f} ± {found['deviation']:.3f}  ({found['seconds']:.0f} s a seed)"
