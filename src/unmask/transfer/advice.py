@@ -22,7 +22,7 @@ from unmask.types import Example
 
 LITTLE_ROWS = 1_000
 """Fewer rows are little data: the size of the sets on which fine-tuning was found unstable, and on which training
-part of a model does no worse (Zhang et al. 2021, section 3; Hu et al. 2021, table 16)."""
+part of a model does no worse (Hu et al. 2021)."""
 
 LITTLE_ROWS_OF_A_CLASS = 50
 """And fewer rows for each class: a thousand rows of a hundred intents are ten examples of each."""
@@ -38,7 +38,7 @@ alone."""
 
 STRANGE_LOSS = 3.0
 """Masked-language loss in nats from which text is strange to a model. RoBERTa's is between 1.1 and 2.1 on news, reviews
-and papers of biology and computer science before it has been adapted to them (Gururangan et al. 2020, table 1)."""
+and papers of biology and computer science before it has been adapted to them (Gururangan et al. 2020)."""
 
 FEW_WORDS = 5_000
 """With fewer words, half of them make too poor a vocabulary to compare with: similarity comes out too high."""

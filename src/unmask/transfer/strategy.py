@@ -41,7 +41,7 @@ class Transfer(Config):
                   (Zhang et al. 2021, section 5: what they learned in pre-training can hinder small tasks)
     rank, alpha, lora_dropout, target
                   of "lora": `unmask.nn.LoRALinear`, and the names of the linear maps that get one: query, key, value,
-                  output, up, down. The defaults are those of Hu et al. 2021, table 9, for BERT's size
+                  output, up, down. The defaults are those of Hu et al. 2021 for models of BERT's size
 
     Where less is trained the steps may be larger, and should be: a learning rate of about 1e-3 for "frozen", 4e-4 for
     "lora" on a model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, and more epochs than for "full".
