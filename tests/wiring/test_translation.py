@@ -289,6 +289,12 @@ def test_a_folder_that_does_not_translate_says_so(tmp_path: Path, capsys) -> Non
     assert error.count("\n") == 1
 
 
+def test_a_folder_that_translates_says_what_to_do_with_it(folder: Path, capsys) -> None:
+    status, _, error = run_cli(capsys, "predict", "--model", str(folder / "run"), "one")
+    assert status == 2
+    assert "unmask translate" in error
+
+
 def test_the_map_has_a_row_for_each_token_and_a_column_for_each_token() -> None:
     found = render_alignment(Alignment(["ab", "</s>"], ["한", "x"], [[1.0, 0.0], [0.45, 0.55]]))
     lines = found.split("\n")

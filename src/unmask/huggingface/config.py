@@ -26,6 +26,9 @@ TABLES: dict[str, Table] = {
     table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA, recurrent.HUGGINGFACE)
 }
 
+WRITERS = ("marian", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s")
+"""Model types of encoder–decoders, which `writer.py` reads."""
+
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
     """
@@ -52,6 +55,8 @@ def table_for(values: Mapping[str, Any], folder: Path) -> Table:
     kind = values.get("model_type")
     if not isinstance(kind, str):
         raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
+    if kind in WRITERS:
+        raise UnmaskError(f"{folder} holds a model that translates: use `unmask translate`, or evaluate with --pairs.")
     if kind not in TABLES:
         raise unknown(f"reader for the model type of {folder}:", kind, TABLES)
     return TABLES[kind]

@@ -22,7 +22,7 @@ from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import marian
-from unmask.huggingface.config import TABLES
+from unmask.huggingface.config import TABLES, WRITERS
 from unmask.huggingface.weights import read_tensors
 from unmask.models.convs2s import ConvS2S
 from unmask.models.seq2seq import Seq2Seq
@@ -38,6 +38,7 @@ NATIVE: dict[str, type[Config]] = {
 """model_type -> config, of the folders in our own form."""
 
 MODEL_TYPES = (marian.MODEL_TYPE, *NATIVE)
+assert MODEL_TYPES == WRITERS
 SETTINGS = "unmask_task"
 TOKENIZER_FILES = (
     *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
