@@ -254,6 +254,11 @@ def test_without_pairs_dates_are_learned(tmp_path: Path, capsys) -> None:
     assert (status, error) == (0, "")
     assert "exact" in out
     assert " │" in out
+    status, out, _ = run_cli(
+        capsys, "evaluate", "--model", str(tmp_path / "run"), "--pairs", "dates", "--max-length", "2"
+    )
+    assert status == 0
+    assert "1,000 pairs" in out
 
 
 BAD = {

@@ -18,7 +18,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--model", required=True)
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", help="labelled rows")
-    what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, or one table")
+    what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
     sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")

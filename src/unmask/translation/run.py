@@ -28,10 +28,9 @@ from unmask.objectives import NextToken, ScheduledSampling
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
-from unmask.translation.evaluation import read_pairs
+from unmask.translation.evaluation import DATES, read_pairs
 from unmask.types import Batch
 
-DATES = "dates"
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
 AT_ONCE = 8_192  # tokens of a batch that is only evaluated
 BEST = "best"
@@ -141,7 +140,9 @@ class TrainTranslation:
         train, kept = self._fitting(train, longest, config.texts.ratio)
         self.dev = dev
         self.dev_sources, self.dev_targets = self._encode(dev)
-        self.config = config = config.replace(model=_ids(self.tokenizer))
+        config = config.replace(model=_ids(self.tokenizer), search={"blocking": {"forbidden": (self.tokenizer.pad,)}})
+        self.config = config
+        self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
         self.model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
