@@ -60,13 +60,13 @@ def _written(lines: list[dict[str, Any]], most: int = 5) -> report.Table:
     picked = [lines[round(i * (len(lines) - 1) / max(1, most - 1))] for i in range(min(most, len(lines)))]
     rows: list[list[str]] = []
     for number, sample in enumerate(lines[-1]["samples"]):
-        rows.append([sample["text"], "source"])
+        rows.append(["source", sample["text"]])
         for line in dict.fromkeys(line["step"] for line in picked):
             found = next(one for one in picked if one["step"] == line)["samples"]
             if number < len(found):
-                rows.append([found[number]["guesses"][0][0], f"step {line:,}"])
-        rows.append([" / ".join(sample["expected"]), "reference"])
-    return report.Table("What it writes, as it learns", ["text", ""], rows)
+                rows.append([f"step {line:,}", found[number]["guesses"][0][0]])
+        rows += [["reference", " / ".join(sample["expected"])], ["", ""]]
+    return report.Table("What it writes, as it learns", ["", "text"], rows[:-1])
 
 
 def _alignments(folder: Path, sources: list[str]) -> list[Alignment]:

@@ -289,7 +289,7 @@ class TrainTranslation:
         found |= self._scores(translations)
         if distributed.is_main():
             self._note(step, translations)
-            if found[self.metric] > self.best and self.trainer.step == step:
+            if found[self.metric] >= self.best and self.trainer.step == step:  # the later of two equal ones
                 self.best = found[self.metric]
                 self.save(self.out / BEST)
         return found
