@@ -13,19 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from unmask import huggingface
-from unmask.config import read_json
+from unmask.config import Config, read_json
 from unmask.data import extension
 from unmask.data.corpus import Corpus
 from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
+from unmask.heldout import WORDS
 from unmask.models.bert import Bert
 from unmask.models.model import Model
-from unmask.nn import LanguageModelHead, Token
+from unmask.models.recurrent import ProjectedHead, RecurrentNetwork
+from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.train import checkpoint
 
-TRAINED = ("dropout", "attention_dropout", "head_dropout")
+TRAINED = ("dropout", "attention_dropout", "head_dropout", "tbptt")
 """Fields of a model that are a matter of training; all others belong to its weights."""
 
 STARTED = ("std", "positions", "vocabulary", "padding")
@@ -65,10 +67,10 @@ class Origin:
         return cls(folder, Path(folder), stored, {"folder": str(folder), "weights": weights})
 
     @property
-    def model(self) -> Bert:
+    def model(self) -> Bert | RecurrentNetwork:
         """The sizes of the model."""
         config = self.stored.model.config
-        assert isinstance(config, Bert)
+        assert isinstance(config, Bert | RecurrentNetwork)
         return config
 
     @property
@@ -87,7 +89,7 @@ class Origin:
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
                 )
 
-    def settle(self, wanted: Bert) -> Bert:
+    def settle(self, wanted: Config) -> Bert | RecurrentNetwork:
         """The folder's sizes with the dropout that is wanted. Raises UnmaskError where other sizes are wanted."""
         own, asked = self.model.to_dict(), wanted.to_dict()
         for name in own.keys() - {*TRAINED, *STARTED}:
@@ -96,10 +98,14 @@ class Origin:
                     f"A model that goes on keeps its sizes: {name} is {own[name]} in {self.folder}, not "
                     f"{asked.get(name)}; leave it out, or take over the sizes with Pretraining.starting_from."
                 )
-        return self.model.replace(**{name: asked[name] for name in TRAINED})
+        return self.model.replace(**{name: asked[name] for name in TRAINED if name in own})
 
     def build(
-        self, config: Bert, heads: Mapping[str, int], seed: int, frequencies: Callable[[], np.ndarray]
+        self,
+        config: Bert | RecurrentNetwork,
+        heads: Mapping[str, int],
+        seed: int,
+        frequencies: Callable[[], np.ndarray],
     ) -> tuple[Model, str]:
         """The model with these heads, and a sentence on those that are new or left out.
 
@@ -109,8 +115,9 @@ class Origin:
         loaded = huggingface.load(self.place, heads=heads, seed=seed)
         model = config.build(heads, seed=None)
         model.load_state_dict(loaded.model.state_dict())
-        if "mlm" in loaded.new:
-            _fill(model.heads["mlm"], frequencies())
+        for name in WORDS:
+            if name in loaded.new:
+                _fill(model.heads[name], frequencies())
         parts = [f"{self.folder} has no {_said(part)}: it is new, and learned from nothing." for part in loaded.new]
         if loaded.dropped:
             dropped = ", ".join(_said(part) for part in loaded.dropped)
@@ -121,14 +128,20 @@ class Origin:
 @torch.no_grad()
 def _fill(head: nn.Module, log_p: np.ndarray) -> None:
     """Begin the bias of a masked-word head at log probabilities [V]; rows beyond, of no token, at the least of them."""
-    assert isinstance(head, LanguageModelHead)
-    head.bias.fill_(float(log_p.min()))
-    head.bias[: len(log_p)] = torch.from_numpy(log_p).to(head.bias)
+    bias = head.tied.bias if isinstance(head, ProjectedHead) else head.bias
+    assert isinstance(bias, nn.Parameter)
+    bias.fill_(float(log_p.min()))
+    bias[: len(log_p)] = torch.from_numpy(log_p).to(bias)
 
 
 def _said(part: str) -> str:
     """A part of a model, by the name that the field has for it."""
-    heads = {"mlm": "masked-word (mlm)", "nsp": "next-sentence (nsp)", "sop": "sentence-order (sop)"}
+    heads = {
+        "mlm": "masked-word (mlm)",
+        "next": "next-token",
+        "nsp": "next-sentence (nsp)",
+        "sop": "sentence-order (sop)",
+    }
     return part if part == "pooler" else f"{heads.get(part, part)} head"
 
 
@@ -225,8 +238,9 @@ def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
     token.weight = larger(token.weight)
     token.num_embeddings = token.weight.shape[0]
     for head in model.heads.values():
-        if isinstance(head, LanguageModelHead):
-            head.bias = larger(head.bias)
+        owner = head.tied if isinstance(head, ProjectedHead) else head
+        if isinstance(owner, LanguageModelHead | TiedHead) and owner.bias is not None:
+            owner.bias = larger(owner.bias)
     model.config = model.config.replace(vocabulary=token.num_embeddings)
 
 

@@ -22,6 +22,7 @@ from unmask.families import LENGTHS, Family, Options, Rows, build, read_sets
 from unmask.files import write_text
 from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
+from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.tasks import Encoded, Task
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 LONGEST = 128  # tokens of a row, where nothing else is said
+UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read
 SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
 SEEDS = 3  # on such sets
 ANEW = 1_000_003  # added to the seed of a run that is started again
@@ -171,6 +173,11 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         encoded["train"] = aim.prepare(encoded["train"])
         say(f"Teacher: {config.distillation.teacher}.")
     check_segments(loaded.model, sets["train"].rows)
+    if config.task == "embedding" and not isinstance(loaded.model.config, Bert):
+        raise UnmaskError(
+            f"Sentence encoders open in sentence-transformers, which has no recurrent networks as {config.model} is "
+            "one: start from a BERT."
+        )
     return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
 
 
@@ -314,7 +321,7 @@ def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
 
 
 def _length(config: FineTuning, model: Model) -> int:
-    positions, length = model.positions or LONGEST, config.rows.length
+    positions, length = model.positions or UNBOUNDED, config.rows.length
     if length is not None and not 3 <= length <= positions:
         raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
     return length or min(LENGTHS.get(config.task, LONGEST), positions)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from torch import nn
 
-from unmask import huggingface, samples
+from unmask import heldout, huggingface, samples
 from unmask.adapt import Origin
 from unmask.config import Config
 from unmask.data.corpus import Corpus
@@ -23,7 +23,16 @@ from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.models.bert import Bert
 from unmask.models.model import Model
-from unmask.objectives import Joint, MaskedLM, NextSentence, Objective, SentenceOrder
+from unmask.models.recurrent import RecurrentNetwork
+from unmask.objectives import (
+    CausalLM,
+    Joint,
+    MaskedLM,
+    NextSentence,
+    Objective,
+    SentenceOrder,
+    SequenceAutoencoder,
+)
 from unmask.train import distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
@@ -37,6 +46,8 @@ class Objectives(Config):
     masked       guess hidden words (MLM)
     sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences;
                  "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
+    written      in place of all that: "next": guess every token from those before it (a causal language model);
+                 "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
     short        share of the sequences, or pairs, that aim at a random shorter length
@@ -44,12 +55,17 @@ class Objectives(Config):
 
     masked: bool = True
     sentences: Literal["next", "order", "none", "auto"] = "next"
+    written: Literal["next", "again", "none"] = "none"
     rate: float = 0.15
     whole_words: bool = False
     short: float = 0.1
 
     def build(self, tokenizer: Tokenizer) -> Objective:
         """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
+        if self.written == "next":
+            return CausalLM(tokenizer.cls, tokenizer.sep)
+        if self.written == "again":
+            return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
         parts: list[Objective] = []
         if self.sentences == "next":
             parts.append(NextSentence(tokenizer.join, short=self.short))
@@ -67,7 +83,9 @@ class Objectives(Config):
             )
             parts.append(masked)
         if not parts:
-            raise UnmaskError("There is nothing to learn: set --masked true, or --sentences next or order.")
+            raise UnmaskError(
+                "There is nothing to learn: set --masked true, --sentences next or order, or --written next."
+            )
         return parts[0] if len(parts) == 1 else Joint(*parts)
 
 
@@ -104,7 +122,7 @@ class Pretraining(Config):
            None for fresh weights
     """
 
-    model: Bert = field(default_factory=Bert)
+    model: Bert | RecurrentNetwork = field(default_factory=Bert)
     objectives: Objectives = field(default_factory=Objectives)
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
@@ -112,10 +130,13 @@ class Pretraining(Config):
 
     def starting_from(self, folder: Path | str) -> Self:
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
-        model = huggingface.load(folder).model.config
-        if not isinstance(model, Bert):
-            raise UnmaskError(f"Pre-training goes on from a model of the BERT family, which {folder} is not.")
-        return with_values(self, model=model, start=str(folder))
+        model = huggingface.load(folder).model
+        if not isinstance(model.config, Bert | RecurrentNetwork):
+            raise UnmaskError(f"Pre-training goes on from a BERT or a recurrent network, which {folder} is not.")
+        config = with_values(self, model=model.config, start=str(folder))
+        if "next" in model.heads and config.objectives.written == "none":
+            config = config.replace(objectives={"written": "next"})
+        return config
 
 
 class Pretrain:
@@ -144,7 +165,8 @@ class Pretrain:
         self.tokenizer = self.corpora[0].tokenizer
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
         config = _settled(config, self.corpora, self.origin)
-        if config.objectives.sentences == "next" and sum(c.split("train").documents for c in self.corpora) < 2:
+        learned, documents = config.objectives, sum(c.split("train").documents for c in self.corpora)
+        if learned.sentences == "next" and learned.written == "none" and documents < 2:
             raise UnmaskError(
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
@@ -152,7 +174,7 @@ class Pretrain:
         self.objective = config.objectives.build(self.tokenizer)
         self.config = config
         self.model, notice = self._build()
-        self.tokens = self.config.rows.tokens or self.config.model.length
+        self.tokens = _tokens(self.config)
         self.micro_batch = _micro_batch(self.config.rows)
         self.heldout = self._heldout()
         self.prompts = self._prompts(prompts)
@@ -192,22 +214,14 @@ class Pretrain:
         """How the run ended, in a few lines."""
         done = f"{result.step:,} of {result.total:,} steps in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
-        loss, baseline = result.heldout.get("loss/mlm"), self.baseline.get("loss/mlm")
-        if loss is not None and baseline is not None:
-            right, most_frequent = result.heldout["mlm/correct"], self.baseline["mlm/correct"]
-            before = self._at_start()
-            start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if before else ""
-            lines.append(
-                f"Held-out masked words: {right:.1%} right, loss {loss:.2f} ({start}word frequencies alone: "
-                f"{most_frequent:.1%}, {baseline:.2f})."
-            )
-        stuck = plateau(result.heldout, self.baseline)
-        return "\n".join(lines + ([stuck] if stuck else []))
+        return "\n".join(lines + heldout.sentences(result.heldout, self.baseline, self._at_start()))
 
     def _at_start(self) -> dict[str, Any]:
         """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
         rows = [] if self.origin is None else read_metrics(self.out / "metrics.jsonl", "heldout")
-        return rows[0] if rows and rows[0]["step"] == 0 and "loss/mlm" in rows[0] else {}
+        return (
+            rows[0] if rows and rows[0]["step"] == 0 and f"loss/{heldout.guessed(self.heldout)[0]}" in rows[0] else {}
+        )
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
@@ -295,10 +309,16 @@ class Pretrain:
                     sums[key] = sums.get(key, 0.0) + float(value)
         if self.prompts and distributed.is_main():
             samples.note(self.out, step, self.prompts, samples.guesses(model, self.tokenizer, self.prompts))
-        return {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
+        found = {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
+        return found | heldout.of_language(found, self._characters)
+
+    @cached_property
+    def _characters(self) -> float:
+        """Characters of a held-out token."""
+        return heldout.characters(self.heldout, self.tokenizer)
 
     def _prompts(self, given: Mapping[str, Sequence[str]] | None) -> list[samples.Prompt]:
-        if not self.config.objectives.masked:
+        if "mlm" not in self.model.heads:
             return []
         if given is not None:
             return samples.prompts(self.tokenizer, given, self.tokens)
@@ -306,24 +326,16 @@ class Pretrain:
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """What a guess without any context reaches on the same held-out targets: word frequencies alone.
-
-        loss/mlm     cross-entropy, in nats, under the add-one unigram distribution of the training text
-        mlm/correct  share that the most frequent token gets right
-        """
-        values = [b.targets["mlm"].values.numpy() for b in self.heldout if "mlm" in b.targets]
-        if not values:
-            return {}
-        targets = np.concatenate(values)
-        log_p = self.log_frequencies
-        return {"loss/mlm": float(-log_p[targets].mean()), "mlm/correct": float((targets == log_p.argmax()).mean())}
+        """What word frequencies alone, add-one unigrams of the training text, reach on the same held-out targets."""
+        return heldout.baseline(self.heldout, self.log_frequencies)
 
     @cached_property
     def log_frequencies(self) -> np.ndarray:
-        """[V] log of the add-one share of each token in the training text."""
-        counts = np.ones(self.tokenizer.size)
-        for corpus in self.corpora:
-            counts += corpus.split("train").unigrams()
+        """[V] log of the add-one share of each token in the training text, the ends of what is written included."""
+        counts, writes = np.ones(self.tokenizer.size), self.config.objectives.written != "none"
+        for split in (corpus.split("train") for corpus in self.corpora):
+            counts += split.unigrams()
+            counts[self.tokenizer.sep] += split.documents * writes
         return np.log(counts / counts.sum())
 
 
@@ -338,8 +350,8 @@ def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | No
         tokenizer = corpora[0].tokenizer
         config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
         config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
-    tokens = config.rows.tokens or config.model.length
-    if tokens > config.model.length:
+    tokens = _tokens(config)
+    if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(
             f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions; "
             f"set --rows.tokens {config.model.length} or less, or --length {tokens}."
@@ -350,6 +362,14 @@ def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | No
     if tokens < 8:
         raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
     return config
+
+
+def _tokens(config: Pretraining) -> int:
+    """Tokens of a row. Raises UnmaskError where nothing says how many."""
+    tokens = config.rows.tokens or config.model.length
+    if tokens is None:
+        raise UnmaskError("This model has no longest sequence; say how long the rows are: --rows.tokens 128.")
+    return tokens
 
 
 def _micro_batch(rows: Rows) -> int:
@@ -367,14 +387,3 @@ def _micro_batch(rows: Rows) -> int:
 def _term(key: str) -> str:
     kind, _, rest = key.partition("/")
     return rest if kind == "loss" else kind
-
-
-def plateau(result: dict[str, float], baseline: dict[str, float]) -> str | None:
-    """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
-    loss, floor = result.get("loss/mlm"), baseline.get("loss/mlm")
-    if loss is None or floor is None or loss < 0.97 * floor:
-        return None
-    return (
-        f"The held-out masked-word loss, {loss:.2f}, is no better than word frequencies alone ({floor:.2f}): the model "
-        "has not begun to use the context. Train longer, lower the learning rate, or lengthen the warm-up."
-    )

@@ -17,7 +17,8 @@ from unmask.data import corpus, embedded
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.files import write_text
-from unmask.pretrain import Pretrain, plateau
+from unmask.heldout import plateau
+from unmask.pretrain import Pretrain
 from unmask.report import pretraining_sections, run_facts
 from unmask.train import report
 from unmask.train.display import Terminal, progress

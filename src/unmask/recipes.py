@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.errors import UnmaskError, unknown
+from unmask.models import recurrent
 from unmask.models.bert import SIZES, Bert
+from unmask.models.recurrent import RecurrentNetwork
 from unmask.pretrain import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
@@ -52,6 +54,36 @@ def bert_large() -> Pretraining:
     return _published("large")
 
 
+def rnn_lm() -> Pretraining:
+    """A language model, each token from those before it: a vanilla RNN, for comparison."""
+    return _recurrent("tiny", lr=1e-3, cell="rnn")
+
+
+def gru_lm() -> Pretraining:
+    """The same with a GRU (Cho et al. 2014)."""
+    return _recurrent("tiny", lr=2e-3, cell="gru")
+
+
+def lstm_lm() -> Pretraining:
+    """The same with an LSTM of 256 (Hochreiter & Schmidhuber 1997): minutes on a laptop."""
+    return _recurrent("tiny", lr=2e-3)
+
+
+def lstm_lm_small() -> Pretraining:
+    """2 layers of 512 (Dai & Le 2015 had one of 512 to 1,024): minutes to hours on a CPU."""
+    return _recurrent("small", lr=1e-3)
+
+
+def lstm_autoencoder() -> Pretraining:
+    """Read a sequence, write it again (Dai & Le 2015): weights from which a classifier starts."""
+    return _recurrent("tiny", lr=2e-3).replace(objectives={"written": "again"})
+
+
+def bilstm() -> Pretraining:
+    """Hidden words from an LSTM that reads from both ends: weights from which a tagger starts."""
+    return _recurrent("tiny", lr=2e-3, bidirectional=True).replace(objectives={"written": "none"})
+
+
 def continued() -> Pretraining:
     """Go on from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
 
@@ -86,6 +118,21 @@ def _small(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") ->
             precision=precision,
             optimizer=Optimizer(lr=lr),
             schedule=Schedule(warmup=0.06),
+        ),
+    )
+
+
+def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
+    """Short runs on little text. A row of 128 tokens costs 128 steps that wait for one another, so rows are short."""
+    return Pretraining(
+        model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
+        objectives=Objectives(written="next", sentences="none"),
+        rows=Rows(tokens=128, batch=32),
+        training=Training(
+            minutes=30.0,
+            precision="fp32",
+            optimizer=Optimizer(lr=lr),
+            schedule=Schedule(warmup=0.02),
         ),
     )
 

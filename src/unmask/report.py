@@ -9,11 +9,11 @@ from typing import Any
 from unmask import samples
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
-from unmask.pretrain import plateau
+from unmask.heldout import WORDS, plateau
 from unmask.train import report
 from unmask.train.metrics import read as read_metrics
 
-TERMS = {"mlm": "masked words", "nsp": "next sentence", "sop": "sentence order"}
+TERMS = {"mlm": "masked words", "nsp": "next sentence", "sop": "sentence order", "next": "next token"}
 
 
 def write_report(folder: Path) -> Path:
@@ -64,8 +64,9 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     stuck = plateau(last, baseline) if last.get("step", 0) > 0 else None
     if stuck:
         sections.append(report.Text([stuck], kind="warning"))
-    if "loss/mlm" in last:
-        sections.append(_against_frequencies(last, baseline))
+    term = next((term for term in WORDS if f"loss/{term}" in last), None)
+    if term is not None:
+        sections.append(_against_frequencies(term, last, baseline))
     for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
         sections += _curves(term, train, heldout, baseline, _growth(run))
     sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
@@ -82,13 +83,18 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     return sections
 
 
-def _against_frequencies(last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
-    rows = [["this model", last["mlm/correct"], last["loss/mlm"], math.exp(last["loss/mlm"])]]
-    if baseline:
-        loss = baseline["loss/mlm"]
-        rows.append(["word frequencies alone, no context", baseline["mlm/correct"], loss, math.exp(loss)])
-    note = "Accuracy is the share of hidden tokens whose first guess is right; loss is in nats."
-    return report.Table("Hidden words of held-out documents", ["", "accuracy", "loss", "perplexity"], rows, note=note)
+def _against_frequencies(term: str, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
+    found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
+    rows = [
+        [who, of[f"{term}/correct"], of[f"loss/{term}"], math.exp(min(of[f"loss/{term}"], 700.0))]
+        for who, of in found.items()
+    ]
+    what = "hidden tokens whose first guess is right" if term == "mlm" else "tokens that were thought likeliest"
+    note = f"Accuracy is the share of {what}; loss is in nats."
+    if "next/bits_per_character" in last:
+        note += f" The model takes {last['next/bits_per_character']:.3f} bits per character."
+    title = "Hidden words of held-out documents" if term == "mlm" else "Held-out documents, token by token"
+    return report.Table(title, ["", "accuracy", "loss", "perplexity"], rows, note=note)
 
 
 def _growth(run: dict[str, Any]) -> str:

@@ -82,7 +82,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import recipes
 
     for name, line in recipes.names().items():
-        print(f"{name:14} {line}")
+        print(f"{name:17} {line}")
 
 
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -42,6 +42,12 @@ VERIFY_BELOW = 1 << 30  # bytes: checksums of a smaller corpus are compared when
 CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
 Progress = Callable[[str, int, int | None], None]
+
+
+class Learn(Protocol):
+    """How a tokenizer is learned from texts, which are read once: of `size` pieces at most."""
+
+    def __call__(self, texts: Iterable[str], size: int, *, cased: bool, strip_accents: bool) -> Tokenizer: ...
 
 
 class Corpus:
@@ -171,6 +177,7 @@ def build(
     out: Path | str,
     *,
     tokenizer: Tokenizer | None = None,
+    learn: Learn = Tokenizer.train,
     vocabulary_size: int = 8192,
     cased: bool = False,
     strip_accents: bool = False,
@@ -184,6 +191,7 @@ def build(
     documents      read twice (once, with a tokenizer): a list, or a function that returns a fresh iterator
     out            the folder; it appears when all is written, and must not hold anything yet
     tokenizer      use this one instead of learning one of `vocabulary_size` pieces
+    learn          how one is learned: word pieces, or `characters.train`
     heldout        share of whole documents, chosen by the hash of their text, that goes to the split "heldout";
                    the vocabulary is not learned from them
     workers        processes that encode; 1 encodes in a background thread, with the tokenizer's own threads
@@ -211,7 +219,7 @@ def build(
         total = None
         if tokenizer is None:
             texts = _Texts(deal(_fresh(documents), heldout, Tally()), report)
-            tokenizer = Tokenizer.train(texts, vocabulary_size, cased=cased, strip_accents=strip_accents)
+            tokenizer = learn(texts, vocabulary_size, cased=cased, strip_accents=strip_accents)
             total = texts.read
         names = tokenizer.save(folder)
         tally = Tally()

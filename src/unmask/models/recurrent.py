@@ -58,6 +58,11 @@ class RecurrentNetwork(Config):
     padding: int = 0
 
     @property
+    def segments(self) -> int:
+        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
+        return 1
+
+    @property
     def width(self) -> int:
         """E, of what the last layer says of each token."""
         return 2 * self.hidden if self.bidirectional else self.hidden

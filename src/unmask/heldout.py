@@ -1,0 +1,92 @@
+"""What a pre-training run reaches on held-out text, beside word frequencies alone: numbers, and sentences on them.
+
+Shapes: V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from unmask.data.tokenizer import Tokenizer
+from unmask.types import Batch
+
+WORDS = ("mlm", "next")
+"""Loss terms that guess tokens of the text; a run has one of them, or none."""
+
+
+def guessed(batches: Sequence[Batch]) -> tuple[str, np.ndarray]:
+    """The term that guesses tokens, and all the tokens that it is to guess; ("", nothing) where there is none."""
+    for term in WORDS:
+        values = [batch.targets[term].values.numpy() for batch in batches if term in batch.targets]
+        if values:
+            return term, np.concatenate(values)
+    return "", np.empty(0, np.int64)
+
+
+def baseline(batches: Sequence[Batch], log_p: np.ndarray) -> dict[str, float]:
+    """What a guess without any context reaches on the targets of `batches`, by log probabilities [V] of tokens.
+
+    loss/mlm or loss/next        cross-entropy, in nats
+    mlm/correct or next/correct  share that the most frequent token gets right
+    """
+    term, targets = guessed(batches)
+    if not term:
+        return {}
+    return {f"loss/{term}": float(-log_p[targets].mean()), f"{term}/correct": float((targets == log_p.argmax()).mean())}
+
+
+def characters(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
+    """Characters of text that a token to be guessed stands for, on average: those of the text that the tokenizer makes
+    of the tokens, spaces included; the token that ends a text counts, and stands for none."""
+    _, targets = guessed(batches)
+    return len(tokenizer.decode(targets)) / len(targets) if len(targets) else 0.0
+
+
+def of_language(found: Mapping[str, float], per_token: float) -> dict[str, float]:
+    """Of a mean negative log-likelihood next/nll, in nats per token: the perplexity exp(nll), and the bits per
+    character, which models of other tokens can be compared by. Nothing where there is none."""
+    nll = found.get("next/nll")
+    if nll is None:
+        return {}
+    bits = {"next/bits_per_character": nll / math.log(2) / per_token} if per_token else {}
+    return {"next/perplexity": math.exp(min(nll, 700.0)), **bits}
+
+
+def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Mapping[str, float]) -> list[str]:
+    """How a run ended, in a sentence or two; none where it guessed no tokens.
+
+    found, floor, before  the last evaluation, the baseline, and the evaluation of the folder that the run started from
+    """
+    lines = []
+    if "loss/mlm" in found and "loss/mlm" in floor:
+        start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if before else ""
+        lines.append(
+            f"Held-out masked words: {found['mlm/correct']:.1%} right, loss {found['loss/mlm']:.2f} ({start}word "
+            f"frequencies alone: {floor['mlm/correct']:.1%}, {floor['loss/mlm']:.2f})."
+        )
+    if "next/perplexity" in found and "loss/next" in floor:
+        start = f"at the start: {before['next/perplexity']:.1f}; " if before else ""
+        bits = found.get("next/bits_per_character")
+        lines.append(
+            f"Held-out text: {found['next/correct']:.1%} of the tokens right, perplexity "
+            f"{found['next/perplexity']:.1f} ({start}word frequencies alone: {math.exp(floor['loss/next']):.1f})"
+            + (f", {bits:.2f} bits per character." if bits is not None else ".")
+        )
+    stuck = plateau(found, floor)
+    return lines + ([stuck] if stuck else [])
+
+
+def plateau(result: Mapping[str, float], baseline: Mapping[str, float]) -> str | None:
+    """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
+    for term, what in zip(WORDS, ("masked-word", "next-token"), strict=True):
+        loss, floor = result.get(f"loss/{term}"), baseline.get(f"loss/{term}")
+        if loss is not None and floor is not None and loss >= 0.97 * floor:
+            return (
+                f"The held-out {what} loss, {loss:.2f}, is no better than word frequencies alone ({floor:.2f}): the "
+                "model has not begun to use the context. Train longer, lower the learning rate, or lengthen the "
+                "warm-up."
+            )
+    return None
