@@ -206,7 +206,9 @@ def fine_tuned(folder, files, out, suffix="tsv", **more):
 def test_a_recurrent_folder_learns_classes(source, request, rows, tmp_path):
     folder = request.getfixturevalue(source if source in ("both_ways", "autoencoder") else "trained")
     folder = getattr(folder[0], "out", folder) if isinstance(folder, tuple) else folder
-    more = {"scratch": {"from_scratch": True, "epochs": 16}, "gradual": {"strategy": "gradual", "epochs": 24}}.get(source, {})
+    more = {"scratch": {"from_scratch": True, "epochs": 16}, "gradual": {"strategy": "gradual", "epochs": 24}}.get(
+        source, {}
+    )
     result = fine_tuned(folder, rows, tmp_path / "out", **more)
     assert result.seeds[0]["dev"]["accuracy"] > 0.8
     loaded = huggingface.load(tmp_path / "out")

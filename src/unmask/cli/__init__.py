@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, data, training, translation
+from unmask.cli import answering, data, generation, training, translation
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -49,5 +49,6 @@ def parser() -> Parser:
     translation.add_training(verbs)
     answering.add_verbs(verbs)
     translation.add_answering(verbs)
+    generation.add_verbs(verbs)
     training.add_report(verbs)
     return whole

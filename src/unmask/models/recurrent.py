@@ -113,20 +113,25 @@ class RecurrentNetwork(Config):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from: Xavier's uniform (Glorot & Bengio 2010), and 1
-        for the bias of an LSTM's forget gate; the padding's vector is zero."""
-        generator = torch.Generator().manual_seed(seed)
-        for part in module.modules():
-            if isinstance(part, Recurrent):
-                xavier(part, generator)
-            elif isinstance(part, nn.Linear):
-                nn.init.xavier_uniform_(part.weight, generator=generator)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
-            elif isinstance(part, Token):
-                nn.init.normal_(part.weight, std=self.dim**-0.5, generator=generator)
-                with torch.no_grad():
-                    part.weight[self.padding].zero_()
+        """Give a model, or a part of one, the weights it starts from."""
+        initialise(module, seed, padding=self.padding)
+
+
+def initialise(module: nn.Module, seed: int, *, padding: int) -> None:
+    """Xavier's uniform (Glorot & Bengio 2010), and 1 for the bias of an LSTM's forget gate; token vectors of about
+    length 1, that of the padding zero."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, Recurrent):
+            xavier(part, generator)
+        elif isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight, generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, Token):
+            nn.init.normal_(part.weight, std=part.embedding_dim**-0.5, generator=generator)
+            with torch.no_grad():
+                part.weight[padding].zero_()
 
 
 SIZES: dict[str, dict[str, int]] = {

@@ -1,0 +1,82 @@
+"""Verbs of language models: texts that they go on with, and what their units do along a text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_verb, print_fields
+from unmask.errors import UnmaskError
+
+
+def add_verbs(verbs: Any) -> None:
+    sub = add_verb(
+        verbs,
+        "generate",
+        _generate,
+        "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
+        fields=True,
+    )
+    sub.add_argument("--model", help="folder of a language model, such as `unmask pretrain lstm-lm` makes")
+    sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
+    sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
+    sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+    sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
+    sub.add_argument("--model", required=True, help="folder of a recurrent network")
+    sub.add_argument("text", help="a text; @FILE reads one from a file")
+    sub.add_argument("--layer", type=int, default=0, help="number of the layer, from 0")
+    sub.add_argument("--unit", type=int, help="number of the unit, from 0; without one, that which changes the most")
+    sub.add_argument("--html", help="write a page to this file")
+
+
+def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.generate import Sampling, Search
+    from unmask.serve.continuation import Continuer, sampling, searching
+
+    how: Sampling | Search = searching() if options.search else sampling()
+    how = how.override(overrides)
+    if options.fields:
+        print_fields(how)
+        return
+    if not options.model:
+        raise UnmaskError("Say which model: --model FOLDER.")
+    for answers in Continuer(options.model, how).stream(options.texts or [""]):
+        for answer in answers:
+            print(json.dumps(answer.to_dict(), ensure_ascii=False) if options.json else answer.text, flush=True)
+        if answers and answers[0].unknown and not options.json:
+            count, text = answers[0].unknown, answers[0].beginning
+            print(f"unmask: The model does not know {count} of the tokens of '{text}'.", file=sys.stderr)
+
+
+def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask import huggingface
+    from unmask.files import write_text
+    from unmask.serve.activations import activations, page, render, table
+
+    loaded = huggingface.load(options.model)
+    found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text))
+    unit = found.liveliest(options.layer)[0] if options.unit is None else options.unit
+    if options.html:
+        write_text(Path(options.html), page(found, unit, options.layer))
+        print(f"Unit {unit} of layer {options.layer} is in {options.html}.")
+        return
+    shown = (render if sys.stdout.isatty() else table)(found, unit, options.layer)
+    print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)
+    print(shown)
+
+
+def _text(given: str) -> str:
+    if not given.startswith("@"):
+        return given
+    place = Path(given[1:])
+    if not place.is_file():
+        raise UnmaskError(f"There is no file {place}.")
+    try:
+        return place.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UnmaskError(f"{place} is not UTF-8; convert it, for instance with iconv.") from None

@@ -1,0 +1,111 @@
+"""VectorDecoder: one to many, a recurrent network that writes a sequence from a vector: of an image, of a class.
+
+Shapes: B rows, F numbers of a vector, T tokens written, D width of token vectors, H width of a state, V vocabulary,
+L layers; N = B * width hypotheses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError, unknown
+from unmask.models.recurrent import ProjectedHead, initialise
+from unmask.models.recurrent_decoder import Bottleneck, Seq2SeqState
+from unmask.models.sequence import EncoderDecoder, State
+from unmask.nn import Embedding, Recurrent, RecurrentState, Token
+from unmask.types import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorDecoder(Config):
+    """The numbers that make a network that writes from vectors (Vinyals et al. 2015, "Show and Tell", of images).
+
+    vocabulary    V                               features  F, numbers of a vector
+    dim, hidden   D and H                         layers, cell  of the network
+    dropout       on token vectors, between layers and before the output
+    start, end, padding  ids of the token that starts a sequence, of the one that ends it, of padding
+    """
+
+    vocabulary: int = 8_000
+    features: int = 256
+    dim: int = 256
+    hidden: int = 512
+    layers: int = 1
+    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    dropout: float = 0.1
+    padding: int = 0
+    start: int = 1
+    end: int = 2
+
+    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> VectorDecoderModel:
+        """A freshly initialised model; its head is "next". Raises UnmaskError for another one."""
+        for name in (heads or {}).keys() - {"next"}:
+            raise unknown("head of a VectorDecoder", name, ["next"])
+        model = VectorDecoderModel(self)
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Give a model, or a part of one, the weights it starts from."""
+        initialise(module, seed, padding=self.padding)
+
+
+class VectorDecoderModel(EncoderDecoder):
+    """h_0 = tanh(W v) of each layer, and of an LSTM c_0 = W' v; from there on a language model.
+
+    The vectors are the source: `batch.source.tokens` [B, F], floats, one row for each sequence that is written.
+    """
+
+    config: VectorDecoder
+
+    def __init__(self, config: VectorDecoder) -> None:
+        super().__init__()
+        self.config = config
+        token = Token(config.vocabulary, config.dim, padding=config.padding)
+        self.target = Embedding(token, dropout=config.dropout)
+        self.decoder = Bottleneck(
+            Recurrent(config.cell, config.dim, config.hidden, config.layers, dropout=config.dropout)
+        )
+        self.hidden = nn.Linear(config.features, config.layers * config.hidden)
+        self.cell = nn.Linear(config.features, config.layers * config.hidden) if config.cell == "lstm" else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.heads = nn.ModuleDict({"next": ProjectedHead(token, config.hidden)})
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, T, H]. Raises UnmaskError without vectors, or for some of another width."""
+        if batch.source is None:
+            raise UnmaskError("A VectorDecoder writes from vectors, but this batch has no source.")
+        hidden_BTH: Tensor = self.dropout(self.decoder(self.target(batch.tokens), self.read(batch.source)))
+        return hidden_BTH
+
+    def read(self, vectors: Batch, width: int = 1) -> Seq2SeqState:
+        """The state from which `width` hypotheses of each vector start."""
+        v_BF, config = vectors.tokens, self.config
+        if v_BF.shape[1] != config.features or not v_BF.is_floating_point():
+            raise UnmaskError(
+                f"This model writes from {config.features} floats each, not from {v_BF.shape[1]} of type "
+                f"{str(v_BF.dtype).removeprefix('torch.')}."
+            )
+        first = RecurrentState(self.hidden(v_BF).tanh(), None if self.cell is None else self.cell(v_BF))
+        first = first.map(lambda x: x.unflatten(1, (config.layers, config.hidden)).transpose(0, 1).contiguous())
+        first_N = torch.full((len(v_BF) * width,), config.start, device=v_BF.device)
+        return Seq2SeqState(width, first_N, first.repeat(width))
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
+        """Take the vectors of `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        return self.read(batch, width)
+
+    @torch.no_grad()
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
+        assert isinstance(state, Seq2SeqState)
+        logits_NV: Tensor = self.heads["next"](self.dropout(self.decoder.step(self.target(tokens_N), state)))
+        return logits_NV

@@ -1,0 +1,131 @@
+"""What units of a recurrent network do along a text (Karpathy et al. 2015), as numbers, in a terminal, as a page.
+
+Shapes: T tokens, L layers, U units of a layer: H, or 2 H in two directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.models.recurrent import RecurrentLayer, RecurrentModel
+
+RED, BLUE = (220, 60, 50), (50, 100, 220)  # below and above zero
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>body {{ font: 16px/1.7 ui-monospace, monospace; max-width: 90ch; margin: 2em auto; background: #fff }}
+p {{ color: #111; white-space: pre-wrap; overflow-wrap: anywhere }}</style>
+<h1>{title}</h1>
+<p>{text}</p>
+<p>Blue is above zero, red below, the stronger the further; from -1 to 1.</p>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Activations:
+    """A text, and what every unit said after each of its tokens.
+
+    text     as it was given
+    offsets  [T, 2] begin and end of each token, in characters of the text
+    values   [T, L, U] from -1 to 1: tanh of an LSTM's cell, which remembers; of the others the state
+    """
+
+    text: str
+    offsets: np.ndarray
+    values: np.ndarray
+
+    def of(self, unit: int, layer: int) -> np.ndarray:
+        """[characters of the text]: what the unit says when it has read the token that a character belongs to; nan
+        for characters of no token. Raises UnmaskError for a unit or a layer that does not exist."""
+        _, layers, units = self.values.shape
+        if not (0 <= unit < units and 0 <= layer < layers):
+            raise UnmaskError(
+                f"There is no unit {unit} of layer {layer}: layers are 0 to {layers - 1} and units 0 to {units - 1}."
+            )
+        found = np.full(len(self.text), np.nan)
+        for (begin, end), value in zip(self.offsets.tolist(), self.values[:, layer, unit].tolist(), strict=True):
+            found[begin:end] = value
+        return found
+
+    def liveliest(self, layer: int, count: int = 1) -> list[int]:
+        """The units of a layer that change the most along the text, by their standard deviation."""
+        self.of(0, layer)  # the layer exists
+        return np.argsort(-self.values[:, layer].std(0), kind="stable")[:count].tolist()
+
+
+@torch.no_grad()
+def activations(model: Model, tokenizer: Tokenizer, text: str) -> Activations:
+    """Read a text with a recurrent network, and note every unit after every token.
+
+    Raises UnmaskError for another model, and for a text without a token.
+    """
+    if not isinstance(model, RecurrentModel):
+        raise UnmaskError("Units that go from token to token are those of a recurrent network; this model is none.")
+    encoding = tokenizer.encode(text, special=False)
+    if not len(encoding):
+        raise UnmaskError("There is nothing to read: give a text.")
+    tokens, _ = tokenizer.join(encoding.ids)
+    lead = int(np.flatnonzero(tokenizer.join(np.array([-1]))[0] == -1)[0])
+    x_1SD = model.embedding(torch.from_numpy(tokens)[None].to(model.device))
+    layers = []
+    for block in model.stack.blocks:
+        assert isinstance(block, RecurrentLayer)
+        trace = block.network.trace(x_1SD)
+        x_1SD = _side_by_side(trace.hidden)
+        layers.append(x_1SD if trace.cell is None else _side_by_side(trace.cell).tanh())
+    values = torch.stack(layers, 2)[0, lead : lead + len(encoding)]
+    return Activations(text, encoding.offsets, values.float().cpu().numpy())
+
+
+def _side_by_side(x_RBTH: Tensor) -> Tensor:
+    """[1 or 2, B, T, H] of the directions -> [B, T, U]."""
+    return torch.cat(list(x_RBTH), -1)
+
+
+def render(found: Activations, unit: int, layer: int = 0) -> str:
+    """The text in a terminal, each character on the colour of the unit."""
+    parts = []
+    for piece, value in _runs(found.text, found.of(unit, layer)):
+        if np.isnan(value):
+            parts.append(piece)
+        else:
+            red, green, blue = (round(255 + (c - 255) * abs(value)) for c in (BLUE if value > 0 else RED))
+            parts.append(f"\033[30;48;2;{red};{green};{blue}m{piece}\033[0m")
+    return "".join(parts)
+
+
+def table(found: Activations, unit: int, layer: int = 0) -> str:
+    """The text piece by piece, one a line: the value of the unit, a tab, the piece."""
+    lines = [f"{value:+.3f}\t{piece!r}" for piece, value in _runs(found.text, found.of(unit, layer))]
+    return "\n".join(line for line in lines if not line.startswith("+nan"))
+
+
+def page(found: Activations, unit: int, layer: int = 0) -> str:
+    """The text as a page of HTML, each character on the colour of the unit."""
+    parts = []
+    for piece, value in _runs(found.text, found.of(unit, layer)):
+        if np.isnan(value):
+            parts.append(escape(piece))
+        else:
+            red, green, blue = BLUE if value > 0 else RED
+            colour = f"rgba({red}, {green}, {blue}, {abs(value):.3f})"
+            parts.append(f'<span style="background: {colour}" title="{value:+.3f}">{escape(piece)}</span>')
+    return PAGE.format(title=f"Unit {unit} of layer {layer}", text="".join(parts))
+
+
+def _runs(text: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
+    """Neighbouring characters of one value, and that value."""
+    begin = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not np.array_equal(values[end], values[begin], equal_nan=True):
+            yield text[begin:end], float(values[begin])
+            begin = end

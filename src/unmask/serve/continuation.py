@@ -1,0 +1,98 @@
+"""Continuer: beginnings of texts in, texts out, by a folder that learned to say the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask import huggingface
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
+from unmask.huggingface import Loaded
+from unmask.models.recurrent import RecurrentModel
+
+LONGEST = 100  # tokens that are written, where nobody says how many
+
+
+def sampling() -> Sampling:
+    """Draws from the whole distribution, of at most LONGEST tokens."""
+    return Sampling(limits=Limits(max_length=LONGEST))
+
+
+def searching() -> Search:
+    """The most probable text, greedily, of at most LONGEST tokens."""
+    return Search(limits=Limits(max_length=LONGEST))
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A text that goes on from a beginning.
+
+    beginning, text  as it was given; the whole, which begins with it
+    log_probability  of what was written, in nats
+    tokens           that were written
+    finished         whether the model ended the text itself
+    unknown          tokens of the beginning that the model has no entry for, and so could not read
+    """
+
+    beginning: str
+    text: str
+    log_probability: float
+    tokens: int
+    finished: bool
+    unknown: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Continuer:
+    """Goes on with texts: `Continuer("lm")(["the film"])`.
+
+    model  a folder, or one that `huggingface.load` opened
+    how    sampling or search; special tokens but the one that ends a text are never written, whatever it says
+
+    Raises UnmaskError for a folder whose model does not say the next token.
+    """
+
+    def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
+        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        if not isinstance(loaded.model, RecurrentModel) or "next" not in loaded.model.heads:
+            raise UnmaskError(
+                "This model has no head that says the next token: take one of a language model, such as `unmask "
+                "pretrain lstm-lm` makes."
+            )
+        self.model: RecurrentModel = loaded.model
+        self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
+        how = sampling() if how is None else how
+        never = (self.tokenizer.specials - {self.tokenizer.sep}) | set(how.blocking.forbidden)
+        self.how = how.replace(blocking={"forbidden": tuple(sorted(never))})
+
+    def __call__(self, beginnings: Sequence[str]) -> list[list[Continuation]]:
+        """For each beginning, which may be empty, its samples or the best of the search."""
+        return list(self.stream(beginnings))
+
+    def stream(self, beginnings: Sequence[str]) -> Iterator[list[Continuation]]:
+        """The same, as they come."""
+        read = self.tokenizer.ids(list(beginnings))
+        sources = [[self.tokenizer.cls, *ids.tolist()] for ids in read]
+        found = generate_all(
+            self.model,
+            sources,
+            self.how,
+            end=self.tokenizer.sep,
+            pad=self.tokenizer.pad,
+            device=self.model.device,
+        )
+        for beginning, ids, hypotheses in zip(beginnings, read, found, strict=True):
+            unknown = int((ids == self.tokenizer.unknown).sum())
+            yield [self._continuation(beginning, ids.tolist(), unknown, one) for one in hypotheses]
+
+    def _continuation(self, beginning: str, ids: list[int], unknown: int, one: Hypothesis) -> Continuation:
+        before, whole = self.tokenizer.decode(ids), self.tokenizer.decode([*ids, *one.tokens])
+        # What is decoded alone would lose the space before it, or get one in the middle of a word.
+        new = whole[len(before) :] if whole.startswith(before) else " " + self.tokenizer.decode(one.tokens)
+        return Continuation(beginning, beginning + new, one.log_probability, len(one.tokens), one.finished, unknown)
