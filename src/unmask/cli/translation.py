@@ -137,6 +137,8 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print(flush=True)  # line number n of the output belongs to line n of the input
         elif options.align:
             print(render_alignment(translator.alignment(answer.source, answer.text)), flush=True)
+    for note in translator.notes:
+        print(note, file=sys.stderr)
 
 
 def _lines(options: argparse.Namespace) -> Iterator[str]:

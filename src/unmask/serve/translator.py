@@ -41,11 +41,16 @@ class Translated:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was made of a source: its translations, best first; none for an empty text. `cut`: its end was not read."""
+    """What was made of a source: its translations, best first; none for an empty text.
+
+    cut      its end was not read
+    unknown  pieces of it that the vocabulary lacks
+    """
 
     source: str
     translations: list[Translated]
     cut: bool = False
+    unknown: int = 0
 
     @property
     def text(self) -> str:
@@ -55,7 +60,8 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         found = {"source": self.source, "translations": [vars(one) for one in self.translations]}
-        return {**found, "cut": True} if self.cut else found
+        faults = {"cut": self.cut, "unknown": self.unknown}
+        return {**found, **{name: value for name, value in faults.items() if value}}
 
 
 class Translator:
@@ -84,6 +90,7 @@ class Translator:
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)
+        self.cut = self.unknown = 0  # sources so far that were cut, and that had characters the vocabulary lacks
 
     def __call__(self, texts: Iterable[str]) -> list[str]:
         """The best translation of each text, in order."""
@@ -109,7 +116,16 @@ class Translator:
         )
         for text, own in zip(texts, ids, strict=True):
             translations = [self._translated(hypothesis) for hypothesis in next(found)] if own else []
-            yield Answer(text, translations, cut=len(own) >= self.longest)
+            answer = Answer(text, translations, len(own) >= self.longest, own.count(self.tokenizer.unknown))
+            self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
+            yield answer
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the sources so far that were not read as they stand."""
+        cut = f"Sources with more than {self.longest - 1:,} tokens, whose ends were not read: {self.cut:,}."
+        unknown = f"Sources with characters or words that the vocabulary lacks, read as <unk>: {self.unknown:,}."
+        return [note for count, note in ((self.cut, cut), (self.unknown, unknown)) if count]
 
     def _translated(self, hypothesis: Hypothesis) -> Translated:
         probabilities = torch.tensor(hypothesis.token_log_probabilities).exp().tolist()

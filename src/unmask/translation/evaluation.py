@@ -63,9 +63,8 @@ def evaluate_pairs(
         write_text(Path(out), "".join(" ".join(text.split("\n")) + "\n" for text in texts))
     used = translator.search
     assert isinstance(used, Search)
-    cut = sum(answer.cut for answer in answers)
     endless = sum(bool(answer.translations) and not answer.translations[0].finished for answer in answers)
-    notes = [f"{cut:,} sources are longer than {translator.longest} tokens and were cut."] if cut else []
+    notes = translator.notes
     notes += [f"{endless:,} translations were cut at the limit of their length."] if endless else []
     return {
         "description": f"{found.description}.",
