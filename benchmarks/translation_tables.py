@@ -117,17 +117,15 @@ def plot(systems: Mapping[str, Result], path: Path) -> Path:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
-    names: list[str] = []
-    for system in systems.values():
-        if not _german(system):
-            continue
+    shown = [system for system in systems.values() if _german(system)]
+    for system in shown:
         some = [bucket for bucket in system["test"]["by_length"] if bucket["sentences"] >= FEW]
-        names = max(names, [words(b["above"], b["up_to"]) for b in some], key=len)
-        axes.plot([words(b["above"], b["up_to"]) for b in some], [b["bleu"] for b in some], "o-", label=system["title"])
+        names = [words(bucket["above"], bucket["up_to"]) for bucket in some]
+        axes.plot(names, [bucket["bleu"] for bucket in some], "o-", label=system["title"])
     axes.set(xlabel="words of the source", ylabel="BLEU, beam of 5", title="Multi30k en-de, test 2016")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    if names:
+    if shown:
         axes.legend(fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
