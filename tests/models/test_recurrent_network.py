@@ -181,6 +181,18 @@ def test_the_state_goes_on_through_the_windows_but_not_its_gradient(cell):
     assert vectors.grad[:, 8].any()
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_last_state_of_sequences_that_end_in_different_windows(cell):
+    long, cut = built(cell=cell), built(cell=cell, tbptt=4)
+    x = torch.randn(4, 11, 8, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([11, 8, 3, 1])
+    (outputs, expected), (found_outputs, found) = (model.stack(x, lengths_N=lengths) for model in (long, cut))
+    torch.testing.assert_close(found_outputs, outputs)
+    torch.testing.assert_close(found.hidden, expected.hidden)
+    if expected.cell is not None:
+        torch.testing.assert_close(found.cell, expected.cell)
+
+
 def test_the_truncated_gradient_is_that_of_windows_trained_one_by_one():
     """As the textbook has it: run a window, detach the state, run the next; the gradients add up."""
     model = built(tbptt=4)
@@ -262,8 +274,9 @@ def test_an_autoencoder_learns_to_write_what_it_read():
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_folder_brings_back_the_same_model(tmp_path, cell):
-    model = built({"next": 0, "classification": 3, "tagging": 5, "crf": 5}, cell=cell, tbptt=4)
+@pytest.mark.parametrize("heads", [{"next": 0, "classification": 3}, {"next": 0, "tagging": 5, "crf": 5}])
+def test_a_folder_brings_back_the_same_model(tmp_path, cell, heads):
+    model = built(heads, cell=cell, tbptt=4)
     huggingface.save(tmp_path, model)
     again = huggingface.load(tmp_path).model
     assert again.config == model.config

@@ -7,6 +7,7 @@ import torch
 
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
+from unmask.huggingface import load_writer, save_writer
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.objectives import NextToken
 from unmask.types import Batch, Target
@@ -43,6 +44,20 @@ def test_step_by_step_is_all_at_once(cell):
         torch.testing.assert_close(logits[1::2], expected[:, t])
 
 
+@pytest.mark.parametrize("cell", CELLS)
+def test_each_layer_starts_from_its_own_map_of_the_vector(cell):
+    model = config(cell=cell).build(seed=2)
+    v = torch.tensor([[0.5, -1.0, 2.0, 0.0]])
+    first = model.begin(Batch(v)).recurrent
+    for layer in range(2):
+        rows = slice(24 * layer, 24 * (layer + 1))
+        h = torch.tanh(v @ model.hidden.weight[rows].T + model.hidden.bias[rows])
+        torch.testing.assert_close(first.hidden[layer], h)
+        if cell == "lstm":
+            torch.testing.assert_close(first.cell[layer], v @ model.cell.weight[rows].T + model.cell.bias[rows])
+    assert (first.cell is None) == (cell != "lstm")
+
+
 def test_it_learns_to_write_what_a_vector_says():
     model = config().build(seed=0)
     optimizer, batch = torch.optim.Adam(model.parameters(), 2e-2), counting(4)
@@ -55,6 +70,14 @@ def test_it_learns_to_write_what_a_vector_says():
     answers = generate(model, batch.source, Search(limits=Limits(max_length=10)), end=END)
     assert [found[0].tokens for found in answers] == batch.tokens[:, 1:].tolist()
     assert all(found[0].finished for found in answers)
+
+
+def test_a_folder_brings_back_the_same_model(tmp_path):
+    model, batch = config().build(seed=3).eval(), counting(3)
+    save_writer(tmp_path, model)
+    again = load_writer(tmp_path).model
+    assert again.config == model.config
+    assert torch.equal(again(batch), model(batch))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,17 @@ def test_draws_follow_the_seed_and_the_text_begins_as_it_was_given(pieces):
     assert not any(word in text for some in first for text in some for word in special)
 
 
+def test_special_tokens_are_never_written_though_the_model_likes_them(pieces):
+    loaded = huggingface.load(pieces)
+    with torch.no_grad():
+        loaded.model.heads["next"].tied.bias[sorted(loaded.tokenizer.specials)] = 50.0
+        loaded.model.heads["next"].tied.bias[loaded.tokenizer.sep] = -50.0
+    (found,) = Continuer(loaded, Search(limits=Limits(max_length=5)))(["the"])
+    assert found[0].tokens == 5
+    assert "[" not in found[0].text
+    assert len(loaded.tokenizer.ids([found[0].text])[0]) > 1  # what was written is text
+
+
 def test_what_the_model_cannot_read_is_counted(letters):
     (found,) = Continuer(letters, Search(limits=Limits(max_length=2)))(["the zzz"])
     assert found[0].unknown == 3

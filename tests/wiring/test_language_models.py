@@ -229,6 +229,11 @@ def test_a_recurrent_folder_learns_tags(source, request, tags, tmp_path):
     assert [w["tag"] for w in answer["words"]] == ["OTHER", "OTHER", "OTHER", "JUDGED"]
 
 
+def test_a_network_that_reads_from_both_ends_fills_masks(both_ways):
+    (answer,) = Predictor(both_ways)(["the [MASK] was good."])
+    assert len(answer["masks"][0]) == 5
+
+
 def test_what_a_recurrent_network_cannot_be_is_said_before_anything_is_trained(trained, rows, tmp_path):
     run, _ = trained
     pairs = tmp_path / "pairs.tsv"

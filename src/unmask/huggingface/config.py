@@ -26,7 +26,7 @@ TABLES: dict[str, Table] = {
     table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA, recurrent.HUGGINGFACE)
 }
 
-WRITERS = ("marian", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s")
+WRITERS = ("marian", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
 """Model types of encoder–decoders, which `writer.py` reads."""
 
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.

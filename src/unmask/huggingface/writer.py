@@ -28,12 +28,14 @@ from unmask.models.convs2s import ConvS2S
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.transformer import Transformer
+from unmask.models.vector_decoder import VectorDecoder
 from unmask.nn.lora import adapters
 
 NATIVE: dict[str, type[Config]] = {
     "unmask-transformer": Transformer,
     "unmask-seq2seq": Seq2Seq,
     "unmask-convs2s": ConvS2S,
+    "unmask-vector-decoder": VectorDecoder,
 }
 """model_type -> config, of the folders in our own form."""
 
