@@ -21,6 +21,7 @@ from unmask.nn import (
     CausalConvolution,
     CentredConvolution,
     Convolution,
+    Dropout,
     Embedding,
     GatedBlock,
     GatedConvolution,
@@ -218,7 +219,7 @@ class ConvolutionalDecoder(nn.Module):
     def __init__(self, input: nn.Linear, blocks: Sequence[AttentiveBlock], output: nn.Linear, *, dropout: float = 0.0):
         super().__init__()
         self.input, self.blocks, self.output = input, nn.ModuleList(blocks), output
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def windows(self) -> list[Window]:
         """Of each block, before the first token."""

@@ -27,6 +27,7 @@ from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import (
     AdditiveAttention,
     DotAttention,
+    Dropout,
     Embedding,
     GeneralAttention,
     Recurrent,
@@ -265,7 +266,7 @@ class Seq2SeqModel(EncoderDecoder):
         super().__init__()
         self.config, self.source, self.target = config, source, target
         self.encoder, self.decoder = encoder, decoder
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, batch: Batch) -> Tensor:

@@ -17,6 +17,7 @@ from unmask.nn.convolution import (
     weight_norm,
 )
 from unmask.nn.crf import LinearChainCRF
+from unmask.nn.dropout import Dropout
 from unmask.nn.embedding import Embedding, Segment, Token
 from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span, TiedHead
 from unmask.nn.lora import LoRALinear
@@ -40,6 +41,7 @@ __all__ = [
     "Convolution",
     "DilatedStack",
     "DotAttention",
+    "Dropout",
     "Embedding",
     "FeedForward",
     "GatedBlock",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.nn.cache import KeyValues
+from unmask.nn.dropout import dropout
 from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
@@ -43,6 +44,14 @@ class Bias:
         if self.tensor is None or self.tensor.dtype is torch.bool:
             return self
         return Bias(self.tensor.to(dtype))
+
+    def added(self, scores_BHTS: Tensor) -> Tensor | None:
+        """What is added to these scores, as they are of dtype and device: -inf where a key is hidden."""
+        dtype, (T, S) = scores_BHTS.dtype, scores_BHTS.shape[-2:]
+        visible = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
+        if visible is None or visible.dtype is not torch.bool:
+            return None if visible is None else visible.to(dtype)
+        return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf)
 
     def plus(self, added: Tensor | None) -> Bias:
         """This bias and a float one, [H, T, S] or [B, H, T, S]."""
@@ -183,7 +192,7 @@ class Attention(nn.Module):
             k_BNSK, v_BNSK = cache.keys, cache.values
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
-        attend = self._fused if self.recorder is None else self._explicit
+        attend = self._explicit if self.recorder is not None or self._drops_on_a_cpu(q_BHTK) else self._fused
         return self.output(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
@@ -211,17 +220,33 @@ class Attention(nn.Module):
             enable_gqa=self.kv_heads != self.heads,
         )
 
+    def _drops_on_a_cpu(self, q_BHTK: Tensor) -> bool:
+        """There the kernel of `_fused` draws its dropout slowly, and bfloat16 in float32 (see `nn.dropout`)."""
+        dropping = self.training and self.dropout > 0
+        return dropping and q_BHTK.device.type == "cpu" and not torch.compiler.is_compiling()
+
     def _explicit(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
-        """The same, written out, so that the weights exist and can be looked at."""
+        """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), written out, with weights to look at."""
         group = self.heads // self.kv_heads
-        k_BHSK, v_BHSK = k_BNSK.repeat_interleave(group, 1), v_BNSK.repeat_interleave(group, 1)
-        scores_BHTS = bias.plus(self.scale * q_BHTK @ k_BHSK.transpose(-1, -2)).tensor
-        assert scores_BHTS is not None
-        blind_BHT1 = scores_BHTS.eq(-math.inf).all(-1, keepdim=True)  # no visible key: softmax alone would give NaN
-        weights_BHTS = scores_BHTS.masked_fill(blind_BHT1, 0.0).softmax(-1).masked_fill(blind_BHT1, 0.0)
-        if self.recorder is not None:
-            self.recorder(weights_BHTS)
-        return F.dropout(weights_BHTS, self.dropout, self.training).to(v_BHSK.dtype) @ v_BHSK
+        k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
+        with torch.autocast(q_BHTK.device.type, enabled=False):  # or the weights would go to float32 and back
+            scores_BHTS = (self.scale * q_BHTK) @ k_BHSK.transpose(-1, -2)
+            added = bias.added(scores_BHTS)
+            weights_BHTS = _softmax(scores_BHTS, added)
+            if self.recorder is not None:
+                self.recorder(weights_BHTS)
+            return dropout(weights_BHTS, self.dropout, self.training) @ v_BHSK
+
+
+def _softmax(scores_BHTS: Tensor, added: Tensor | None) -> Tensor:
+    """Over the keys; all zero for a query that sees none, where softmax alone would give NaN."""
+    if added is None:
+        return scores_BHTS.softmax(-1)
+    blind = added.isneginf().all(-1, keepdim=True)
+    scores_BHTS = scores_BHTS + added
+    if not blind.any():
+        return scores_BHTS.softmax(-1)
+    return scores_BHTS.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
 
 
 class AttentionMap(NamedTuple):

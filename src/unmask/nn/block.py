@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention, Bias, Mask
 from unmask.nn.cache import BlockCache, Cache, KeyValues
+from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
@@ -33,7 +34,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up = nn.Linear(dim, hidden, bias)
         self.down = nn.Linear(hidden, dim, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ class GatedFeedForward(nn.Module):
         self.gate = nn.Linear(dim, hidden, bias)
         self.up = nn.Linear(dim, hidden, bias)
         self.down = nn.Linear(hidden, dim, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ class Residual(nn.Module):
         super().__init__()
         self.f = f
         self.before, self.after = before or nn.Identity(), after or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """[B, T, D] -> [B, T, D]; further arguments go to `f` as they are."""

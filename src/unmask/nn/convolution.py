@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from unmask.errors import UnmaskError
+from unmask.nn.dropout import Dropout
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -105,7 +106,7 @@ class GatedConvolution(nn.Module):
 
     def __init__(self, convolution: Convolution, *, dropout: float = 0.0):
         super().__init__()
-        self.convolution, self.dropout = convolution, nn.Dropout(dropout)
+        self.convolution, self.dropout = convolution, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, window: Window | None = None) -> Tensor:
         """[B, T, D] -> [B, T, C]; a window goes to a causal convolution."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
 
 
@@ -59,7 +60,7 @@ class Embedding(nn.Module):
         self.token, self.segment = token, segment
         self.position = (position or Position()).fits("an Embedding", "embed")
         self.norm, self.project = norm or nn.Identity(), project or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None

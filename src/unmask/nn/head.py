@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.nn.dropout import Dropout
+
 
 class LanguageModelHead(nn.Module):
     """norm(activation(dense(x))) against every token vector, plus a bias for each token (BERT's masked-LM head).
@@ -86,7 +88,7 @@ class Classifier(nn.Module):
 
     def __init__(self, dim: int, outputs: int, dropout: float = 0.0):
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(dim, outputs)
 
     def forward(self, x_MD: Tensor) -> Tensor:

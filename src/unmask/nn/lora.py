@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
+from unmask.nn.dropout import Dropout
 
 
 class LoRALinear(nn.Linear):
@@ -43,7 +44,7 @@ class LoRALinear(nn.Linear):
         if self.bias is not None:
             self.bias.requires_grad_(False)
         self.rank, self.alpha = rank, alpha
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         a_RI = torch.empty(rank, base.in_features)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         nn.init.kaiming_uniform_(a_RI, a=math.sqrt(5), generator=generator)

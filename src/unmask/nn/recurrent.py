@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from unmask.errors import UnmaskError, unknown
+from unmask.nn.dropout import dropout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +294,7 @@ class Recurrent(nn.Module):
 
     def _between(self, x: Tensor, layer: int) -> Tensor:
         """What a layer reads of the one below: dropped out, but for the first."""
-        return F.dropout(x, self.kernel.dropout, self.training) if layer else x
+        return dropout(x, self.kernel.dropout, self.training) if layer else x
 
     def _run(self, x: Any, state: RecurrentState | None) -> tuple[Any, RecurrentState]:
         """The kernel, on padded rows [B, T, D] or packed ones."""

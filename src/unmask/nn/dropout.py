@@ -1,0 +1,41 @@
+"""Dropout: as PyTorch's (Srivastava et al. 2014), drawn several times as fast on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+VALUES = 1 << 16  # of the 16 random bits that decide on a number
+
+
+class Dropout(nn.Dropout):
+    """Sets a share `p` of the numbers to zero while training, and scales the others by 1 / (1 - p)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape, which stays."""
+        return dropout(x, self.p, self.training)
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """`torch.nn.functional.dropout`, drawn from the same generator but with other numbers on a CPU.
+
+    There PyTorch draws a random number of 64 bits for each element, one after the other, which takes longer than the
+    matrix product before it. Here four elements share one, so that p is met to 1/65,536.
+    """
+    if not training or x.device.type != "cpu" or not 0 < p < 1 or torch.compiler.is_compiling():
+        return F.dropout(x, p, training)
+    return x * mask(x.shape, p, x.dtype)
+
+
+def mask(shape: Sequence[int], p: float, dtype: torch.dtype) -> Tensor:
+    """Zeros with probability p, else 1 / (1 - p), on the CPU."""
+    size = torch.Size(shape).numel()
+    words = torch.empty(-(-size // 4), dtype=torch.int64)
+    words.random_(-(2**63), None, generator=torch.default_generator)
+    drawn = words.view(torch.int16)[:size].view(*shape)  # evenly from -32,768 to 32,767
+    dropped = min(max(1, round(p * VALUES)), VALUES - 1)
+    kept = torch.ge(drawn, dropped - VALUES // 2, out=torch.empty(*shape, dtype=dtype))
+    return kept.mul_(1 / (1 - p))
