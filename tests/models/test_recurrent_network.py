@@ -14,6 +14,7 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
+from unmask.models import recurrent
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.sequences import Sequences
 from unmask.objectives import CausalLM, NextToken, SequenceAutoencoder
@@ -66,6 +67,21 @@ def test_packed_padded_and_single_sequences_are_the_same(cell, bidirectional, tb
             torch.testing.assert_close(flat[start : start + len(alone)], alone, atol=1e-6, rtol=1e-5)
             pooled = model.answer("classification", model(batch), torch.tensor([start]))
             torch.testing.assert_close(pooled[0], model.heads["classification"](alone[0, model.config.width :]))
+
+
+@pytest.mark.parametrize("tbptt", [None, 3])
+def test_padding_that_is_read_or_left_out_gives_the_same_answers_and_gradients(monkeypatch, tbptt):
+    batch = written([12, 2, 5, 9])
+    found = []
+    for most in (0, 100):
+        monkeypatch.setattr(recurrent, "MOST_PADDED", most)
+        model = built({"next": 0, "classification": 3}, tbptt=tbptt)
+        hidden = model(batch)
+        model.answer("classification", hidden, batch.starts).square().sum().backward(retain_graph=True)
+        NextToken().score(model, hidden, batch).sum.backward()
+        found.append((hidden, *(p.grad for p in model.parameters())))
+    for left_out, read in zip(*found, strict=True):
+        torch.testing.assert_close(read, left_out, atol=1e-5, rtol=1e-4)
 
 
 @given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=4), st.integers(0, 3))
