@@ -35,9 +35,9 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     number where the folder names its labels otherwise. Raises UnmaskError for a folder that was not fine-tuned, and
     for rows that do not fit it.
     """
+    loaded = huggingface.load(folder)
     if not Path(data).exists():
         raise UnmaskError(f"There is no file {data}.")
-    loaded = huggingface.load(folder)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
     run = _run(Path(folder))
