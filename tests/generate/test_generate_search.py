@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.generate import Blocking, Limits, Search, Trace, generate, generate_all
-from unmask.generate.rules import largest
+from unmask.generate.rules import largest, remaining
 from unmask.types import Batch
 
 END = 0
@@ -308,6 +308,14 @@ def test_the_largest_are_those_of_a_sort(width, k, seed, ties):
     assert all(len(set(row)) == k for row in indices.tolist())
     if k == 1:
         assert torch.equal(indices[:, 0], x.argmax(1))
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_who_goes_on_stays_in_place_and_gaps_are_filled_from_the_back(done):
+    order = remaining(torch.tensor(done, dtype=torch.bool)).tolist()
+    going = [place for place, over in enumerate(done) if not over]
+    assert sorted(order) == going
+    assert all(source == place or (done[place] and source >= len(order)) for place, source in enumerate(order))
 
 
 def test_the_formula_is_told():

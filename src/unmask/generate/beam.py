@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest
+from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest, remaining
 from unmask.generate.trace import Hypothesis, Step, Trace, answers
 from unmask.models.sequence import Writer
 from unmask.types import Batch
@@ -167,7 +167,7 @@ def beam_search(
         codes_w = (length - 1) * new.tokens_RK.shape[1] + torch.arange(scores_Rw.shape[1], device=device)
         worst_R = finished.add(beams_R, scores_Rw, codes_w)
         done_R = last_R | _hopeless(search, new.live_Rw.amax(1), worst_R, length, roomiest_R)
-        going_A = (~done_R.view(-1, G).all(1)).nonzero().squeeze(1)  # the one place where the host waits
+        going_A = remaining(done_R.view(-1, G).all(1))  # the one place where the host waits
         if not len(going_A):
             break
         live_Rw = new.live_Rw.masked_fill(done_R[:, None], -math.inf)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.models.sequence import EncoderDecoder, Writer
+from unmask.models.sequence import Writer
 from unmask.types import Batch
 
 
@@ -59,7 +59,7 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
     lengths_B = sources.lengths
     if lengths_B is None:
         lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
-    return limits.of(lengths_B, model.positions if isinstance(model, EncoderDecoder) else None)
+    return limits.of(lengths_B, getattr(model, "positions", None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,18 @@ class Rules:
         barred_NT = torch.zeros(again_NT.shape, dtype=scores_NV.dtype, device=again_NT.device)
         barred_NT = barred_NT.masked_fill(again_NT, -math.inf).masked_fill(~again_NT, math.inf)
         scores_NV.scatter_reduce_(1, ngrams_NTn[..., -1], barred_NT, "amin")
+
+
+def remaining(done_A: Tensor) -> Tensor:
+    """Which sources go on: each in its own place, but where one is done, one from the back takes its place.
+
+    So no more is moved in a cache than there are gaps.
+    """
+    done = done_A.cpu()
+    going = (~done).nonzero().squeeze(1)
+    order = torch.arange(len(going))
+    order[done[: len(going)]] = going[going >= len(going)]
+    return order.to(done_A.device)
 
 
 def largest(scores_NV: Tensor, k: int, block: int = 128) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest
+from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest, remaining
 from unmask.generate.trace import Hypothesis, Step, Trace, answers
 from unmask.models.sequence import Writer
 from unmask.types import Batch
@@ -118,7 +118,7 @@ def sample(
         scores_Bn[sources_A] = torch.where(over_An, totals_An, scores_Bn[sources_A])
         codes_Bn[sources_A] = torch.where(over_An, (length - 1) * n + every_An, codes_Bn[sources_A])
         going_An = going_An & ~over_An
-        on_A = going_An.any(1).nonzero().squeeze(1)  # the one place where the host waits
+        on_A = remaining(~going_An.any(1))  # the one place where the host waits
         if not len(on_A):
             break
         rows_N = None

@@ -242,7 +242,7 @@ class TransformerModel(EncoderDecoder):
         if batch.source is None:
             raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
         memory_BSD = self.encode(batch.source)
-        self._fits(batch.tokens.shape[1])
+        self.check_length(batch.tokens.shape[1])
         x_BTD = self.target(batch.tokens, positions_BT=batch.positions)
         hidden_BTD: Tensor = self.decoder(
             x_BTD, mask=Mask(causal=True), memory=memory_BSD, memory_mask=_padding(batch.source)
@@ -251,7 +251,7 @@ class TransformerModel(EncoderDecoder):
 
     def encode(self, source: Batch) -> Tensor:
         """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
-        self._fits(source.tokens.shape[1])
+        self.check_length(source.tokens.shape[1])
         memory_BSD: Tensor = self.encoder(self.source(source.tokens), mask=_padding(source))
         return memory_BSD
 
@@ -271,14 +271,15 @@ class TransformerModel(EncoderDecoder):
         """
         assert isinstance(state, TransformerState)
         cache = state.cache
-        self._fits(cache.length + 1)
+        self.check_length(cache.length + 1)
         positions_1W = cache.positions(cache.width, tokens_N.device)
         x_BWD = self.target(tokens_N.view(-1, cache.width), positions_BT=positions_1W)
         hidden_BWD = self.decoder(x_BWD, positions_BT=positions_1W, cache=cache)
         logits_NV: Tensor = self.heads["next"](hidden_BWD.flatten(0, 1))
         return logits_NV
 
-    def _fits(self, tokens: int) -> None:
+    def check_length(self, tokens: int) -> None:
+        """Raise UnmaskError for a sequence of more tokens than the model has positions."""
         if self.positions is not None and tokens > self.positions:
             raise UnmaskError(
                 f"A sequence of {tokens} tokens does not fit this model, which has {self.positions} positions. "

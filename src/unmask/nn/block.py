@@ -5,7 +5,6 @@ Shapes: B rows, T tokens, S tokens of the memory, D width.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention, Bias, Mask
-from unmask.nn.cache import BlockCache, Cache, KeyValues
+from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
 
@@ -187,21 +186,14 @@ class Stack(nn.Module):
         B, T, _ = x_BTD.shape
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
         dtype = _working_dtype(x_BTD)
-        bias = _added(cache.advance(B, T, x_BTD.device), dtype)
+        bias = Bias(additive(cache.advance(B, T, x_BTD.device), dtype))
         bias = bias.plus(self.position.bias(T, cache.length, x_BTD.device)).to(dtype)
-        memory_bias = _added(cache.memory_mask, dtype)
+        memory_bias = Bias(additive(cache.memory_mask, dtype))
         for i, block_cache in zip(self.order, cache.blocks, strict=True):
             x_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_bias=memory_bias, positions_BT=positions_BT, cache=block_cache
             )
         return self.norm(x_BTD)
-
-
-def _added(visible: Tensor | None, dtype: torch.dtype) -> Bias:
-    """What is seen, as numbers: the kernels would make them of it in every layer."""
-    if visible is None:
-        return Bias()
-    return Bias(torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf))
 
 
 def _working_dtype(x: Tensor) -> torch.dtype:

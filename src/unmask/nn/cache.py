@@ -6,6 +6,7 @@ values, K width of a head.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -48,11 +49,14 @@ class KeyValues:
         self._values[:, :, begin : self.length] = values_BNTK
 
     def select(self, rows_B: Tensor) -> None:
-        """Row i goes on from row rows_B[i]."""
+        """Row i goes on from row rows_B[i]. Rows that stay are not touched; the others are overwritten."""
+        self.move((rows_B != torch.arange(len(rows_B), device=rows_B.device)).nonzero().squeeze(1), rows_B)
+
+    def move(self, places_M: Tensor, rows_B: Tensor) -> None:
+        """The same, where it is known which places differ from what they hold."""
         if self._keys is not None and self._values is not None:
-            room = self.length + self.length // 2 + ROOM  # what is kept, and what may come without another copy
-            self._keys = self._keys[:, :, :room].index_select(0, rows_B)
-            self._values = self._values[:, :, :room].index_select(0, rows_B)
+            self._keys = _moved(self._keys, places_M, rows_B, self.length)
+            self._values = _moved(self._values, places_M, rows_B, self.length)
 
 
 class BlockCache(NamedTuple):
@@ -108,20 +112,37 @@ class Cache:
         if self._ancestors_HS is not None:
             self._ancestors_HS = self._ancestors_HS[rows_H]
         rows_B = rows_H[:: self.width] // self.width
-        if self._rows() == len(rows_B) and bool((rows_B == torch.arange(len(rows_B), device=rows_B.device)).all()):
+        places_M = (rows_B != torch.arange(len(rows_B), device=rows_B.device)).nonzero().squeeze(1)
+        if self._rows() == len(rows_B) and not len(places_M):
             return
         if self.memory_mask is not None:
             self.memory_mask = self.memory_mask[rows_B]
         for block in self.blocks:
-            block.own.select(rows_B)
+            block.own.move(places_M, rows_B)
             if block.memory is not None:
-                block.memory.select(rows_B)
+                block.memory.move(places_M, rows_B)
 
     def _rows(self) -> int | None:
         """B, or None where nothing is kept yet."""
         first = self.blocks[0]
         kept = first.memory or first.own
         return len(kept.keys) if kept.length else None
+
+
+def additive(visible: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What is seen, as what is added to scores: 0 or -inf. The kernels would make that of it in every layer."""
+    if visible is None:
+        return None
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
+
+
+def _moved(kept_BNSK: Tensor, places_M: Tensor, rows_B: Tensor, length: int) -> Tensor:
+    """Rows rows_B of what is kept, in place where they are not more than before; those at places_M are copied."""
+    if len(rows_B) > len(kept_BNSK):
+        return kept_BNSK[rows_B]
+    if len(places_M):
+        kept_BNSK[places_M, :, :length] = kept_BNSK[rows_B[places_M], :, :length]
+    return kept_BNSK[: len(rows_B)]
 
 
 def _with_room(kept: Tensor | None, new_BNTK: Tensor, used: int, needed: int) -> Tensor:

@@ -14,6 +14,7 @@ from unmask import huggingface
 from unmask.data.pairing import collate_pairs
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
+from unmask.models.quick import quickened
 from unmask.serve.alignment import Alignment
 
 LONGEST = 512  # tokens of a source, where the model knows no end
@@ -87,6 +88,7 @@ class Translator:
                 f"{folder} has no tokenizer: put its source.spm, target.spm and vocab.json into the folder."
             )
         self.model, self.tokenizer = loaded.model.to(device), loaded.tokenizer
+        self.writer = quickened(self.model)
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)
@@ -106,7 +108,7 @@ class Translator:
         ids = [self.tokenizer.encode(text).tolist() for text in texts]
         asked = [[*own[: self.longest - 1], self.tokenizer.end] for own in ids if own]
         found = generate_all(
-            self.model,
+            self.writer,
             asked,
             self.search,
             end=self.tokenizer.end,

@@ -1,0 +1,137 @@
+"""A Transformer that ends what it writes though nobody trained it, as folders that all sides of decoding.py read.
+
+Shapes: V vocabulary, D width; F features that hold the place of a token.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from unmask import huggingface
+from unmask.models.transformer import SIZES, Transformer, TransformerModel
+from unmask.types import Batch
+
+END = 0
+SHARPNESS = 3.0  # standard deviation of the logits; a trained model is about as sure
+LOUDNESS = 3.0  # of sub-layers, as large as random ones must be for a text not to repeat one token
+FEATURES = 8  # F
+REACH = 40.0  # tokens: the sine of place / REACH grows as far as texts go
+HALF, STEEP = 14.0, 2.0  # tokens after which the end is about as likely as the best of the others; logits per token
+
+
+def sources(count: int, vocabulary: int, seed: int) -> list[list[int]]:
+    """Token ids, 8 to 25 of them and 14 on average, as captions of pictures have."""
+    draw = random.Random(seed)
+    lengths = [min(25, max(8, round(draw.gauss(14, 4)))) for _ in range(count)]
+    return [[draw.randrange(1, vocabulary - 1) for _ in range(length)] for length in lengths]
+
+
+def write_folders(size: str, vocabulary: int, folder: Path, seed: int) -> int:
+    """The same weights three times: `marian` (unmask, transformers), `float32` and `int8` (CTranslate2); how many."""
+    config = Transformer(
+        vocabulary=vocabulary,
+        **SIZES[size],
+        length=256,
+        positions="halves",
+        padding=vocabulary - 1,
+        start=vocabulary - 1,
+        end=END,
+        output_bias=True,
+    )
+    model = config.build(seed=seed).eval()
+    write_end(model)
+    huggingface.save_writer(folder / "marian", model)
+    convert(folder / "marian", folder)
+    return model.parameters_total
+
+
+@torch.no_grad()
+def write_end(model: TransformerModel) -> None:
+    """Make what comes next depend on what was read and written, and the end more likely with every token.
+
+    F features of the sinusoids, which grow over the first places, are kept clear of all else in the decoder: no token
+    and no sub-layer writes into them. The end's vector reads them, and its bias sets where it becomes likely.
+    """
+    D, generator = model.config.dim, torch.Generator().manual_seed(0)
+    speeds = 10_000.0 ** (-2 * torch.arange(D // 2) / D)
+    kept = int((speeds - 1 / REACH).abs().argmin()) - FEATURES // 2 + torch.arange(FEATURES)
+    table, output = model.target.token.weight, model.heads["next"]
+    table[:, kept] = 0
+    for block in model.decoder.blocks:
+        block.feedforward.f.down.weight.mul_(LOUDNESS)
+        for part in (block.attention.f.output, block.cross.f.output, block.feedforward.f.down):
+            part.weight[kept] = 0
+
+    last = model.decoder.blocks[-1].feedforward.after
+    hooks = [norm.register_forward_pre_hook(_spread(kept)) for norm in _norms(model.decoder)]
+    hooks += [norm.register_forward_pre_hook(_spread(kept[:0])) for norm in _norms(model.encoder)]
+    read, written = torch.randint(1, model.config.vocabulary - 1, (2, 64, 40), generator=generator)
+    grown_T = model(Batch(written, source=Batch(read[:, :14])))[..., kept].mean((0, 2))
+    for hook in hooks:
+        hook.remove()
+    signs = torch.randint(0, 2, (D,), generator=generator) * 2 - 1  # with equal ones a token would follow itself
+    signs[kept] = 1
+    scale = torch.where(torch.isin(torch.arange(D), kept), 1.0, SHARPNESS * signs)
+    last.weight.mul_(scale)
+    last.bias.mul_(scale)
+
+    half = int(HALF)
+    slope = float(grown_T[half + 4] - grown_T[half - 4]) / 8
+    table[END] = 0
+    table[END, kept] = STEEP / slope / FEATURES
+    best = SHARPNESS * 0.93 * (2 * math.log(model.config.vocabulary)) ** 0.5  # about the largest of V normal numbers
+    output.bias[END] = best - STEEP / slope * float(grown_T[half])
+
+
+def _norms(stack: nn.Module) -> list[nn.Module]:
+    return [part for part in stack.modules() if isinstance(part, nn.LayerNorm)]
+
+
+def _spread(kept: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], None]:
+    """A hook that sets a norm by what comes first: its features have mean 0 and variance 1 over the tokens, so that
+    these differ; those that are kept go on as they are."""
+
+    def hook(norm: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        x = inputs[0].flatten(0, 1)
+        y = F.layer_norm(x, x.shape[1:])
+        weight, bias = 1 / y.std(0), -y.mean(0) / y.std(0)
+        weight[kept], bias[kept] = x.std(1).mean(), 0.0
+        norm.weight.copy_(weight)
+        norm.bias.copy_(bias)
+
+    return hook
+
+
+def convert(marian: Path, folder: Path) -> None:
+    """The folder of Marian in the two forms of CTranslate2."""
+    from ctranslate2.converters import Converter
+    from ctranslate2.converters.transformers import MarianMTLoader
+    from transformers import MarianMTModel
+
+    class Tokenless(Converter):
+        """The converter of transformers' models for a folder that has no tokenizer."""
+
+        def _load(self) -> Any:
+            with torch.no_grad():
+                model = MarianMTModel.from_pretrained(marian)
+                names = {name(token): token for token in range(model.config.vocab_size - 1)}
+                names["<pad>"] = model.config.vocab_size - 1
+                tokenizer = SimpleNamespace(eos_token=name(END), unk_token=name(1), get_vocab=lambda: names)
+                return MarianMTLoader()(model, tokenizer)
+
+    for form in ("float32", "int8"):
+        Tokenless().convert(str(folder / form), quantization=form)
+
+
+def name(token: int) -> str:
+    """CTranslate2 reads and writes tokens by name."""
+    return f"t{token}"

@@ -1,0 +1,97 @@
+"""A Transformer laid out for writing says what the Transformer says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.generate import Limits, Search, generate
+from unmask.models.quick import QuickTransformer, quickened
+from unmask.models.transformer import Transformer, TransformerModel
+from unmask.nn.lora import LoRALinear, adapters
+from unmask.types import Batch
+
+V, START, END = 40, 1, 2
+
+
+def model(**fields: object) -> TransformerModel:
+    config = Transformer(
+        vocabulary=V, dim=16, encoder_layers=1, decoder_layers=2, encoder_heads=2, decoder_heads=4,
+        encoder_hidden=24, decoder_hidden=20, std=0.3, output_bias=True,
+    ).replace(**fields)  # fmt: skip
+    made = config.build(seed=1).double().eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(2)
+    for p in made.parameters():  # biases and norms too
+        p += 0.1 * torch.randn(p.shape, dtype=p.dtype, generator=generator)
+    return made
+
+
+def sources(B: int = 6, S: int = 7) -> Batch:
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.arange(B) % (S - 1) + 2
+    documents = (torch.arange(S) < lengths[:, None]).long()
+    return Batch(torch.randint(3, V, (B, S), generator=generator) * documents, documents)
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randint(3, V, shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("fields", [{}, {"norm": "pre", "activation": "silu"}, {"positions": "halves", "length": 90}])
+def test_it_says_what_the_model_says(width: int, fields: dict[str, object]) -> None:
+    slow = model(**fields)
+    quick = quickened(slow)
+    assert isinstance(quick, QuickTransformer)
+    states = [one.begin(sources(), width) for one in (slow, quick)]
+    tokens_N, kept = states[0].first, torch.arange(6)
+    generator = torch.Generator().manual_seed(4)
+    for step in range(70):  # beyond the places that are made at first
+        wanted, found = (one.next(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+        kept = torch.tensor([4, 0, 2]) if step == 2 else torch.arange(len(kept))
+        slots = torch.randint(0, width, (len(kept), width), generator=generator)
+        rows_N = (kept[:, None] * width + slots).flatten()
+        for state in states:
+            state.select(rows_N)
+        tokens_N = random(len(rows_N), seed=step)
+
+
+def test_it_is_searched_like_the_model() -> None:
+    slow = model()
+    slow.heads["next"].bias[END] += 2.5
+    quick = quickened(slow)
+    for search in (Search(limits=Limits(max_length=20)), Search(beam_size=4, n_best=2, limits=Limits(max_length=20))):
+        wanted, found = (generate(one, sources(), search, end=END) for one in (slow, quick))
+        assert [[h.tokens for h in hs] for hs in found] == [[h.tokens for h in hs] for hs in wanted]
+        assert len({len(hs[0].tokens) for hs in wanted}) > 1
+
+
+def test_what_it_is_not_made_for_stays_as_it_is() -> None:
+    adapted = model()
+    adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
+    assert adapters(adapted)
+    assert quickened(adapted) is adapted
+
+    class Own:
+        pass
+
+    assert isinstance(quickened(Own()), Own)  # type: ignore[arg-type]
+
+
+def test_it_ends_where_the_model_ends() -> None:
+    quick = quickened(model(length=9))
+    state = quick.begin(sources())
+    for _ in range(9):
+        quick.next(state.first, state)
+    with pytest.raises(UnmaskError, match="9 positions"):
+        quick.next(state.first, state)
+
+
+def test_an_unknown_token_is_named() -> None:
+    quick = quickened(model())
+    state = quick.begin(sources())
+    with pytest.raises(UnmaskError, match=f"id {V} "):
+        quick.next(torch.full_like(state.first, V), state)
