@@ -38,7 +38,7 @@ def seq2seq_bahdanau() -> Translation:
 
 def convs2s_small() -> Translation:
     """Gated convolutions with attention in every layer of the decoder (Gehring et al. 2017)."""
-    return _run(ConvS2S().replace(**convs2s.SIZES["small"]), lr=5e-4)
+    return _run(ConvS2S().replace(**convs2s.SIZES["small"]), lr=1e-3)
 
 
 def transformer_tiny() -> Translation:
@@ -62,7 +62,7 @@ def transformer_big() -> Translation:
 
 
 def _recurrent(**fields: Any) -> Translation:
-    return _run(Seq2Seq(dim=256, hidden=512).replace(**fields), lr=1e-3)
+    return _run(Seq2Seq(dim=256, hidden=512).replace(**fields), lr=2e-3)
 
 
 def _transformer(size: str) -> Translation:
@@ -118,6 +118,7 @@ def _run(model: Config, lr: float) -> Translation:
 def dates(config: Translation) -> Translation:
     """The same system for the embedded default, dates to their ISO form: characters, small, about two minutes."""
     small = {"dim": 128, "dropout": 0.1}
+    rate = min(1e-3, config.training.optimizer.lr)
     if isinstance(config.model, Seq2Seq):
         small["hidden"] = 256
     return config.replace(
@@ -125,7 +126,7 @@ def dates(config: Translation) -> Translation:
         texts={"tokens": 2_048, "longest": 64},
         vocabulary={"kind": "character", "size": 2_000},
         learning={"label_smoothing": 0.0, "average": 0},
-        training={"minutes": 1.5, "evaluate_every": 0.25},
+        training={"minutes": 1.5, "evaluate_every": 0.25, "optimizer": {"lr": rate}},
         search={"limits": {"max_length": 32}},
     )
 
