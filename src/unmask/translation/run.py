@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import nn
 
 from unmask import huggingface, samples
@@ -23,6 +24,7 @@ from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
 from unmask.metrics import translation as scores
 from unmask.models import Transformer
+from unmask.models.quick import quickened
 from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import NextToken, ScheduledSampling
 from unmask.train import checkpoint, distributed
@@ -307,11 +309,11 @@ class TrainTranslation:
         return {**means, "perplexity": math.exp(min(means["next/nll"], 50.0))}
 
     def translations(self, model: EncoderDecoder, count: int, search: Search = GREEDY) -> list[str]:
-        """Translations of the first dev sources."""
+        """Translations of the first dev sources, in full precision, as the folder will give them."""
         sources = [[*ids.tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
-        found = generate_all(
-            model, sources, search, end=self.tokenizer.end, pad=self.tokenizer.pad, device=model.device
-        )
+        end, pad = self.tokenizer.end, self.tokenizer.pad
+        with torch.autocast(model.device.type, enabled=False):
+            found = list(generate_all(quickened(model), sources, search, end=end, pad=pad, device=model.device))
         return [self.tokenizer.target.decode(best[0].tokens) for best in found]
 
     def _scores(self, translations: Sequence[str]) -> dict[str, float]:
