@@ -115,7 +115,7 @@ def test_texts_without_words(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("rows", "similarity", "place", "strategy"),
     [
-        (300, 0.95, ("little", "similar"), "frozen"),
+        (300, 0.95, ("little", "similar"), "full"),
         (67_000, 0.95, ("much", "similar"), "full"),
         (300, 0.5, ("little", "different"), "lora"),
         (67_000, 0.5, ("much", "different"), "full"),
