@@ -73,7 +73,11 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The config that `to_dict` described. Fields that are absent keep their defaults; unknown ones raise."""
+        """The config that `to_dict` described. Fields that are absent keep their defaults; unknown ones raise.
+
+        A field that may hold configs of several classes holds that of its default: start from a config that has the
+        right one, and `replace`, where it may be another.
+        """
         return cls().replace(**values)
 
     @classmethod
