@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
 import pytest
 
@@ -194,3 +195,18 @@ def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert printed[printed.index("--training.steps") + 1] == "10"
     assert printed[printed.index("--training.optimizer.lr") + 1] == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_sleep_soon_unless_someone_says_otherwise(given, found, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ.get("GOMP_SPINCOUNT") == found
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)

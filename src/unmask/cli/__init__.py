@@ -17,6 +17,7 @@ DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    training.share_the_machine()
     try:
         options, rest = parser().parse_known_args(arguments)
         options.run(options, overrides(rest))

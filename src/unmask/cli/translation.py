@@ -115,18 +115,19 @@ def _show_alignment(run: Any) -> None:
 
 
 def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.huggingface import load_writer
+    from unmask.generate import Search
     from unmask.serve.alignment import render_alignment
-    from unmask.serve.translator import Translator, searching
+    from unmask.serve.translator import Translator
 
     if not options.model:
         raise UnmaskError("Say which model: --model FOLDER.")
-    search = searching(load_writer(options.model).settings).override(overrides)
+    translator = Translator(options.model)
+    translator.search = translator.search.override(overrides)
     if options.fields:
-        print_fields(search)
-        print(f"score: {search.formula}")
+        print_fields(translator.search)
+        if isinstance(translator.search, Search):
+            print(f"score: {translator.search.formula}")
         return
-    translator = Translator(options.model, search)
     for answer in translator.stream(_lines(options)):
         if options.json:
             print(json.dumps(answer.to_dict(), ensure_ascii=False), flush=True)
@@ -167,10 +168,10 @@ def _lines(options: argparse.Namespace) -> Iterator[str]:
 
 def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask evaluate --pairs`."""
-    from unmask.huggingface import load_writer
-    from unmask.serve.translator import searching
+    from unmask.serve.translator import Translator
     from unmask.translation import evaluate_pairs, render_scores
 
-    search = searching(load_writer(options.model).settings).override(overrides)
-    found = evaluate_pairs(options.model, options.pairs, search, out=options.out, force=options.force)
+    translator = Translator(options.model)
+    translator.search = translator.search.override(overrides)
+    found = evaluate_pairs(translator, options.pairs, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -34,7 +34,7 @@ def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, for
 
 
 def evaluate_pairs(
-    folder: Path | str,
+    model: Translator | Path | str,
     pairs: Sequence[str],
     search: Search | None = None,
     *,
@@ -45,7 +45,8 @@ def evaluate_pairs(
 ) -> dict[str, Any]:
     """Translate the sources of some pairs, and score the translations against the targets.
 
-    search  None: as the folder says
+    model   a Translator, or the folder for one
+    search  None: that of the model
     out     file for the translations, one a line
     force   score references that look tokenised all the same
 
@@ -54,7 +55,8 @@ def evaluate_pairs(
     `description` and `notes`. Raises UnmaskError for a folder that does not translate, and for what is no pairs.
     """
     found = read_pairs(pairs, columns, format)
-    translator = Translator(folder, search)
+    translator = model if isinstance(model, Translator) else Translator(model)
+    translator.search = search or translator.search
     began = time.perf_counter()
     answers = list(translator.stream(found.sources))
     seconds = time.perf_counter() - began
