@@ -264,6 +264,7 @@ def test_without_pairs_dates_are_learned(tmp_path: Path, capsys) -> None:
 BAD = {
     "another number of lines": (["train.en", "short.de"], [], "lines"),
     "no such file": (["nothing.en", "train.de"], [], "nothing.en"),
+    "too few to hold some out": (["few.en", "few.de"], [], "--dev"),
     "three files": (["train.en", "train.de", "train.de"], [], "not in 3 files"),
     "not UTF-8": (["latin.en", "train.de"], [], "UTF-8"),
     "too long for every pair": (["train.en", "train.de"], ["--longest", "1"], "longer than"),
@@ -277,6 +278,7 @@ BAD = {
 def test_bad_pairs_end_in_one_sentence_and_leave_nothing(case: str, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path(), "train", pairs(50))
+    write(Path(), "few", pairs(3))
     Path("short.de").write_text("eins\n", encoding="utf-8")
     Path("latin.en").write_bytes("fünf\n".encode("latin-1") * 50)
     files, more, says = BAD[case]

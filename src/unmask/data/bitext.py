@@ -360,7 +360,9 @@ def hold_out(bitext: Bitext, count: int, seed: int = 0) -> tuple[Bitext, Bitext]
     sizes = np.bincount(group)[order]
     chosen = np.isin(group, order[np.cumsum(sizes) - sizes < count])
     if chosen.all() or count < 1:
-        raise UnmaskError(f"{bitext.report.name} has {len(bitext):,} pairs, from which {count:,} cannot be held out.")
+        raise UnmaskError(
+            f"{bitext.report.name} has {len(bitext):,} pairs, too few to hold some out; name others with --dev."
+        )
     return bitext.take(np.flatnonzero(~chosen)), bitext.take(np.flatnonzero(chosen))
 
 

@@ -108,5 +108,5 @@ def _babel() -> Any:
     try:
         import babel
     except ImportError:
-        raise UnmaskError("Writing dates in many languages needs Babel: run pip install babel.") from None
+        raise UnmaskError("Dates in many languages need Babel: run pip install 'unmask[translation]'.") from None
     return babel

@@ -295,5 +295,5 @@ def _sacrebleu() -> ModuleType:
     try:
         import sacrebleu
     except ImportError:
-        raise UnmaskError("BLEU and chrF need sacrebleu: run pip install sacrebleu.") from None
+        raise UnmaskError("BLEU and chrF need sacrebleu: run pip install 'unmask[translation]'.") from None
     return sacrebleu
