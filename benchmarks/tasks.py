@@ -241,7 +241,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder with sst2/, cola/, mrpc/ and the others")
     parser.add_argument("--model", help="another checkpoint folder of a BERT")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(tasks_data.DEFAULT), metavar="TASK")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--full", action="store_true", help="all rows of all tasks, which takes many hours")
     size.add_argument("--quick", action="store_true", help="one seed, one epoch, 300 rows: does everything run?")
