@@ -21,9 +21,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
 from unmask.heldout import WORDS
-from unmask.models.bert import Bert
-from unmask.models.model import Model
-from unmask.models.recurrent import ProjectedHead, RecurrentNetwork
+from unmask.models.model import Model, ModelConfig
+from unmask.models.recurrent import ProjectedHead
 from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.train import checkpoint
 
@@ -67,11 +66,9 @@ class Origin:
         return cls(folder, Path(folder), stored, {"folder": str(folder), "weights": weights})
 
     @property
-    def model(self) -> Bert | RecurrentNetwork:
+    def model(self) -> ModelConfig:
         """The sizes of the model."""
-        config = self.stored.model.config
-        assert isinstance(config, Bert | RecurrentNetwork)
-        return config
+        return self.stored.model.config
 
     @property
     def sentences(self) -> str:
@@ -89,7 +86,7 @@ class Origin:
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
                 )
 
-    def settle(self, wanted: Config) -> Bert | RecurrentNetwork:
+    def settle(self, wanted: Config) -> ModelConfig:
         """The folder's sizes with the dropout that is wanted. Raises UnmaskError where other sizes are wanted."""
         own, asked = self.model.to_dict(), wanted.to_dict()
         for name in own.keys() - {*TRAINED, *STARTED}:
@@ -102,7 +99,7 @@ class Origin:
 
     def build(
         self,
-        config: Bert | RecurrentNetwork,
+        config: ModelConfig,
         heads: Mapping[str, int],
         seed: int,
         frequencies: Callable[[], np.ndarray],

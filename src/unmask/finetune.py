@@ -315,7 +315,7 @@ def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
     loaded = huggingface.load(config.model, heads=task.heads, seed=seed)
     tokenizer = loaded.require_tokenizer(config.model)
     if config.from_scratch:
-        fresh = loaded.model.config.build(heads=task.heads, seed=seed)  # type: ignore[attr-defined]
+        fresh = loaded.model.config.build(heads=task.heads, seed=seed)
         return huggingface.Loaded(fresh, tokenizer, (), loaded.new, loaded.dropped)
     return loaded
 

@@ -22,8 +22,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.models.bert import Bert
-from unmask.models.model import Model
-from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives import (
     CausalLM,
     Joint,
@@ -122,7 +121,7 @@ class Pretraining(Config):
            None for fresh weights
     """
 
-    model: Bert | RecurrentNetwork = field(default_factory=Bert)
+    model: ModelConfig = field(default_factory=Bert)
     objectives: Objectives = field(default_factory=Objectives)
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
@@ -131,8 +130,6 @@ class Pretraining(Config):
     def starting_from(self, folder: Path | str) -> Self:
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
         model = huggingface.load(folder).model
-        if not isinstance(model.config, Bert | RecurrentNetwork):
-            raise UnmaskError(f"Pre-training goes on from a BERT or a recurrent network, which {folder} is not.")
         config = with_values(self, model=model.config, start=str(folder))
         if "next" in model.heads and config.objectives.written == "none":
             config = config.replace(objectives={"written": "next"})

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.models import bert, recurrent
-from unmask.models.model import Model
-from unmask.models.table import Table
+from unmask.models.model import Model, ModelConfig
+from unmask.models.table import Page, Table
 
 LABELLED = ("classification", "multilabel", "tagging")
 """Heads whose outputs have names."""
@@ -22,7 +21,7 @@ PROBLEMS = {
 }
 """Head -> what config.json calls its kind of problem."""
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, Table[ModelConfig]] = {
     table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA, recurrent.HUGGINGFACE)
 }
 
@@ -44,14 +43,14 @@ IRRELEVANT = frozenset(
 )
 
 
-def table_of(config: Config) -> Table:
+def table_of(config: ModelConfig) -> Table[ModelConfig]:
     for table in TABLES.values():
         if type(config) is table.config:
             return table
     raise UnmaskError(f"There is no Hugging Face table for {type(config).__name__}.")
 
 
-def table_for(values: Mapping[str, Any], folder: Path) -> Table:
+def table_for(values: Mapping[str, Any], folder: Path) -> Table[ModelConfig]:
     kind = values.get("model_type")
     if not isinstance(kind, str):
         raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
@@ -62,7 +61,7 @@ def table_for(values: Mapping[str, Any], folder: Path) -> Table:
     return TABLES[kind]
 
 
-def read_config(table: Table, values: Mapping[str, Any], folder: Path) -> Config:
+def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> Page:
     place = folder / "config.json"
     for name, required in table.fixed.items():
         if values.get(name, required) not in (required, None):
@@ -85,7 +84,7 @@ _ONE_CLASS = {"regression": "classification", "multilabel": "classification"}
 _UNKNOWN_THERE = frozenset({"crf", "pairs"})
 
 
-def config_json(table: Table, model: Model, labels: Sequence[str]) -> dict[str, Any]:
+def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) -> dict[str, Any]:
     heads = frozenset(model.heads)
     config = model.config.to_dict()
     theirs_has = frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)

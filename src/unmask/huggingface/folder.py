@@ -124,7 +124,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
         raise unknown("head", head, table.heads)
     pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
     try:
-        model = config.build(heads=wanted, seed=None, pooler=pooler)  # type: ignore[attr-defined]
+        model = config.build(heads=wanted, seed=None, pooler=pooler)
     except (UnmaskError, RuntimeError, MemoryError) as error:
         raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {error}") from None
     new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
@@ -132,7 +132,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
         broken = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
     for part in new:
-        config.initialise(model.pooler if part == "pooler" else model.heads[part], seed)  # type: ignore[attr-defined]
+        fresh = model.get_submodule(part if part == "pooler" else f"heads.{part}")
+        config.initialise(fresh, seed)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
     if classes and labels and classes[0] != len(labels):
         raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.config import Config
-from unmask.models.model import POOLED, Model, truncated_normal
+from unmask.models.model import POOLED, Model, ModelConfig, truncated_normal
 from unmask.models.table import Table
 from unmask.nn import (
     Attention,
@@ -41,7 +40,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bert(Config):
+class Bert(ModelConfig):
     """The numbers that make a BERT; the defaults are BERT-base, uncased.
 
     vocabulary  V, entries of the tokenizer        dim     D, width of the hidden states
@@ -71,6 +70,10 @@ class Bert(Config):
     positions: Literal["normal", "sinusoids"] = "normal"
     padding: int = 0
     offset: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.dim
 
     def embedding(self) -> Embedding:
         """Token + segment + position, normalised (section 3, "Input/Output Representations")."""

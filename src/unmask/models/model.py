@@ -1,8 +1,10 @@
-"""Model: an embedding, a stack of blocks and named heads; every encoder of the family is one of these."""
+"""Model: an embedding, a stack of blocks and named heads; ModelConfig, the numbers that a page builds one from."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,38 @@ from unmask.types import Batch
 
 POOLED = frozenset({"nsp", "sop", "classification", "multilabel", "regression", "choice"})
 """Heads that answer for a whole sequence, from the pooled vector of its first token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config, ABC):
+    """What the numbers of every page have in common; a page adds its own, and its defaults.
+
+    vocabulary  V, entries of the tokenizer
+    length      longest sequence, in tokens; None where nothing limits it
+    padding     id of the padding token
+    """
+
+    vocabulary: int
+    length: int | None
+    padding: int = 0
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers of a hidden state, as heads see it."""
+
+    @abstractmethod
+    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """A freshly initialised model. Raises UnmaskError for parts that do not go together.
+
+        heads   name -> outputs; default: those of pre-training
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  sum sequences up though no head needs it
+        """
+
+    @abstractmethod
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Give a model, or a part of one, the weights it starts from."""
 
 
 class Model(nn.Module):
@@ -28,7 +62,7 @@ class Model(nn.Module):
 
     def __init__(
         self,
-        config: Config,
+        config: ModelConfig,
         embedding: Embedding,
         stack: Stack,
         *,
@@ -66,7 +100,7 @@ class Model(nn.Module):
     @property
     def positions(self) -> int | None:
         """The most tokens that a sequence may have; None where nothing limits them."""
-        return getattr(self.config, "length", None)
+        return self.config.length
 
     @property
     def parameters_total(self) -> int:

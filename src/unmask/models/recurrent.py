@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
-from unmask.models.model import POOLED, Model
+from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.seq2seq import xavier
 from unmask.models.sequence import State
@@ -31,7 +30,7 @@ WRITING = ("next", "mlm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentNetwork(Config):
+class RecurrentNetwork(ModelConfig):
     """The numbers and the parts that make a recurrent network over a text.
 
     vocabulary     V, entries of the tokenizer        dim    D, width of the token vectors

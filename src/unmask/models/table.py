@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from unmask.config import Config
+
+Page = TypeVar("Page", bound=Config, covariant=True)
 
 Names = tuple[tuple[str, str], ...]
 """(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for a layer's number."""
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Generic[Page]):
     """How one page reads and writes a family of Hugging Face folders.
 
     model_type     as in config.json
@@ -28,7 +31,7 @@ class Table:
     """
 
     model_type: str
-    config: type[Config]
+    config: type[Page]
     prefix: str
     fields: Mapping[str, str]
     fixed: Mapping[str, object]

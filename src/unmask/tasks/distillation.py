@@ -128,7 +128,7 @@ class Distilled(Objective):
             yield
             return
         projection = Classifier(own, other)
-        model.config.initialise(projection, seed)  # type: ignore[attr-defined]
+        model.config.initialise(projection, seed)
         model.heads[PROJECTION] = projection.to(model.device)
         try:
             yield
@@ -249,7 +249,7 @@ def _check_task(task: Task) -> None:
 
 def _width(model: Model) -> int:
     """Numbers of a hidden state."""
-    return int(model.config.dim)  # type: ignore[attr-defined]
+    return model.config.width
 
 
 def _shown(labels: Sequence[str], most: int = 10) -> str:

@@ -191,7 +191,7 @@ def _check(model: Model, transfer: Transfer) -> None:
 def _reinitialise(model: Model, layers: int, seed: int) -> None:
     """New weights, from the model's own initialiser, for the last blocks and the pooler."""
     parts = [*model.stack.blocks[-layers:], *([model.pooler] if model.pooler is not None else [])]
-    model.config.initialise(nn.ModuleList(parts), _derived(seed, "reinitialise"))  # type: ignore[attr-defined]
+    model.config.initialise(nn.ModuleList(parts), _derived(seed, "reinitialise"))
 
 
 def _derived(seed: int, purpose: str) -> int:
