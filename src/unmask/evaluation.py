@@ -15,7 +15,7 @@ from unmask.data.rows import Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, Rows, family_of, read
-from unmask.tasks import Regression, Task, task_of
+from unmask.tasks import Embedding, Regression, Task, pair_classes, task_of
 
 Scores = dict[str, Any]
 
@@ -32,8 +32,12 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
 
     Returns `metrics`, `baseline` (what the task's plain `reference` gets on these rows), `classes` (label -> precision,
     recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
-    number where the folder names its labels otherwise. Raises UnmaskError for a folder that was not fine-tuned, and
-    for rows that do not fit it.
+    number where the folder names its labels otherwise.
+
+    A sentence encoder is scored by what the rows say: scores by correlation, texts that belong together by rank,
+    triplets by which text is nearer, classes by the head that a run with the softmax loss keeps, else by a probe
+    (`pair_classes.ProbedPairs`). Raises UnmaskError for a folder that was not fine-tuned, and for rows that do not fit
+    it.
     """
     loaded = huggingface.load(folder)
     if not Path(data).exists():
@@ -43,6 +47,8 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     run = _run(Path(folder))
     rows = _as_the_run(rows or Rows(), run, Path(data))
     found = _read(Path(data), _family(task, run), rows)
+    if isinstance(task, Embedding):
+        task = pair_classes.for_rows(task, Path(folder), loaded.model, found)
     if isinstance(task, Regression):
         dataset.scores(found)
     elif task.labels:
@@ -55,11 +61,11 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
         "task": task.name,
         "rows": len(found),
         "description": found.description,
-        "metrics": task.metrics(answers, found),
+        "metrics": task.judge(loaded.model, answers, found),
         "reference": task.reference,
         "baseline": task.baseline(found, found),
         "classes": task.report(answers, found),
-        "notes": [encoded.notice] if encoded.notice else [],
+        "notes": [note for note in (encoded.notice, getattr(task, "notice", "")) if note],
     }
 
 

@@ -24,7 +24,7 @@ from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
 from unmask.models.bert import Bert
 from unmask.models.model import Model
-from unmask.tasks import Encoded, Task
+from unmask.tasks import Encoded, Task, pair_classes
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.tagging import check_segments
 from unmask.train import distributed
@@ -340,6 +340,8 @@ def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
 
 def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer: Tokenizer) -> None:
     huggingface.save(out, merged(kept.model).cpu(), tokenizer, labels=result.labels, settings=kept.settings)
+    if "pairs" in kept.model.heads:
+        pair_classes.save_head(out, kept.model, result.labels)
     write_text(out / "run.json", json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")
     write_text(out / "results.json", json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_text(out / "metrics.jsonl", (out / "seeds" / str(result.kept) / "metrics.jsonl").read_text(encoding="utf-8"))

@@ -50,7 +50,7 @@ class Embedding(Task):
     """
 
     name = "embedding"
-    reference = "words that two texts share (TF-IDF)"
+    reference = "words that two texts share (TF-IDF), or for classes the most frequent one"
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Embedding(Task):
         recall@10 and mrr of the second text of a row among those of all rows, third texts included; of triplets the
         accuracy as well, the share in which the second text is nearer than the third.
 
-        Raises UnmaskError for pairs with classes, which are known to the head of `evaluate` alone.
+        Raises UnmaskError for pairs with classes, which `judge` scores where there is a head for them.
         """
         return of_similarity(_units(np.concatenate(answers)), rows, kind_of(rows, self.labels))
 

@@ -52,7 +52,7 @@ class Vectors:
 class VectorLoss(Protocol):
     """What sentence vectors are trained by.
 
-    heads   what it needs of the model, as `Objective.heads`; none of it is kept when the model is saved
+    heads   what it needs of the model, as `Objective.heads`; the encoder is saved without it
     labels  class names, where it knows classes
     """
 
@@ -111,7 +111,8 @@ class CosineRegression(_Plain):
 @dataclass(frozen=True)
 class SoftmaxPairs:
     """Cross-entropy of softmax(W (u, v, |u - v|)) against the class of a pair, such as entailment (Reimers & Gurevych
-    2019, section 3, "Classification"). W is for training alone: what is kept is what it taught the vectors."""
+    2019, section 3, "Classification"). W is no part of the encoder; a run keeps it in a file of its own, to be
+    scored by (`pair_classes`)."""
 
     labels: tuple[str, ...]
 
