@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +12,33 @@ from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import dataset, glue
 from unmask.data.dataset import Dataset
-from unmask.data.rows import Row
+from unmask.data.rows import Question, Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, Rows, family_of, read
-from unmask.tasks import Embedding, Regression, Task, pair_classes, task_of
+from unmask.tasks import Embedding, QuestionAnswering, Regression, Task, doubting, pair_classes, task_of
 
 Scores = dict[str, Any]
 
 MOST_POSITIONS = 512  # of a row to be scored, where the model could take more
 
 
-def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, length: int | None = None) -> Scores:
+def evaluate(
+    folder: Path | str,
+    data: Path | str,
+    rows: Rows | None = None,
+    *,
+    length: int | None = None,
+    no_answer: float | None = None,
+) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
 
     data    a file, or with a benchmark the folder of its files: its dev rows, or where it has none its test rows
     rows    names of the columns, format and the like; what is not said is as in the run which made the folder, and
             where no run is known, the usual
     length  longest sequence; None: that of `rows`, or of the run which made the folder, or what the model takes
+    no_answer  threshold of question answering: nothing is answered where no answer is likelier by more than this
+               (`Found.doubt`); None: as the folder says
 
     Returns `metrics`, `baseline` (what the task's plain `reference` gets on these rows), `classes` (label -> precision,
     recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
@@ -49,6 +59,12 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     found = _read(Path(data), _family(task, run), rows)
     if isinstance(task, Embedding):
         task = pair_classes.for_rows(task, Path(folder), loaded.model, found)
+    notes: list[str] = []
+    if no_answer is not None:
+        task = doubting(task, no_answer)
+    elif isinstance(task, QuestionAnswering) and not task.unanswerable and _some_impossible(found):
+        task = task.doubting(math.inf)
+        notes.append(_ALWAYS)
     if isinstance(task, Regression):
         dataset.scores(found)
     elif task.labels:
@@ -57,16 +73,38 @@ def evaluate(folder: Path | str, data: Path | str, rows: Rows | None = None, *, 
     longest = length or rows.length or getattr(task, "length", None) or positions
     encoded = task.encode(found, tokenizer, min(longest, positions))
     answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
+    scores = task.judge(loaded.model, answers, found)
+    if _ALWAYS in notes:
+        notes.append(_advice(scores))
     return {
         "task": task.name,
         "rows": len(found),
         "description": found.description,
-        "metrics": task.judge(loaded.model, answers, found),
+        "metrics": scores,
         "reference": task.reference,
         "baseline": task.baseline(found, found),
         "classes": task.report(answers, found),
-        "notes": [note for note in (encoded.notice, getattr(task, "notice", "")) if note],
+        "notes": [note for note in (encoded.notice, getattr(task, "notice", ""), *notes) if note],
     }
+
+
+def _some_impossible(rows: Dataset) -> bool:
+    return any(isinstance(row, Question) and not row.possible for row in rows)
+
+
+_ALWAYS = (
+    "Some of these questions have no answer, and the folder does not say when to give none: exact_match and f1 are of "
+    "an answer to every question."
+)
+
+
+def _advice(scores: Mapping[str, float]) -> str:
+    """How to use the threshold that is best on the rows, which makes its score optimistic."""
+    threshold = math.ceil(scores["best_f1_threshold"] * 1e6) / 1e6  # a lower one would drop the last answer that counts
+    return (
+        f"The best threshold on these rows gives F1 {scores['best_f1']:.4f}, a little more than it will on others; use "
+        f"it with: unmask predict --no-answer {threshold:.6f} (also of unmask evaluate)."
+    )
 
 
 def _read(data: Path, family: str, rows: Rows) -> Dataset:

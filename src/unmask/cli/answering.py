@@ -12,6 +12,11 @@ from unmask.cli import translation
 from unmask.cli.parser import add_verb
 from unmask.errors import UnmaskError
 
+_NO_ANSWER = (
+    "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
+    "the best T for its rows)"
+)
+
 
 def add_verbs(verbs: Any) -> None:
     sub = add_verb(verbs, "evaluate", _evaluate, "Score a fine-tuned model on labelled rows.", fields=True)
@@ -19,6 +24,7 @@ def add_verbs(verbs: Any) -> None:
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", help="labelled rows")
     what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
+    sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
     sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")
@@ -33,6 +39,10 @@ def add_verbs(verbs: Any) -> None:
         "also a SQuAD file, for choices also SWAG, ARC or DREAM",
     )
     sub.add_argument("--out", help="write {id: answer} to this file, as the scripts of SQuAD read it")
+    sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
+    sub.add_argument(
+        "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as SQuAD 2.0 has it"
+    )
     sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub = add_verb(verbs, "submit", _submit, "Answer the test rows of GLUE, and write the files that it takes.")
@@ -46,22 +56,27 @@ def add_verbs(verbs: Any) -> None:
 
 def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.pairs:
+        if options.no_answer is not None:
+            raise UnmaskError("--no-answer is for questions about a context, not for translations.")
         translation.evaluate(options, overrides)
         return
     from unmask.finetune import Rows, evaluate, render_evaluation
 
-    scores = evaluate(options.model, options.data, Rows().override(overrides))
+    scores = evaluate(options.model, options.data, Rows().override(overrides), no_answer=options.no_answer)
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
 
-    predictor = Predictor(options.model, top=options.top)
+    if options.na_prob_file and not options.out:
+        raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
+    predictor = Predictor(options.model, top=options.top, no_answer=options.no_answer)
     rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:
-        print(f"{write_predictions(found, options.out):,} answers are in {options.out}.")
+        count = write_predictions(found, options.out, no_answer=options.na_prob_file)
+        print(f"{count:,} answers are in {options.out}.")
         return
     for text, answer in found:
         print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)

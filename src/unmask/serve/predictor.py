@@ -21,7 +21,7 @@ from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.serve.answers import Answer, answer_of
 from unmask.serve.inputs import Input, as_row, asked_in, from_line
-from unmask.tasks import ANSWERING, Embedding, Task, by_length, evaluating, is_encoder, task_of
+from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
 from unmask.types import Example
 
 AT_ONCE = 64  # texts of a stream that are answered together
@@ -30,9 +30,11 @@ AT_ONCE = 64  # texts of a stream that are answered together
 class Predictor:
     """Answers for texts, pairs of texts, sentences of words, questions and choices (`inputs.as_row` lists the forms).
 
-    model   a folder, or one that `huggingface.load` opened
-    top     answers to give for each hidden word
-    length  longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take
+    model      a folder, or one that `huggingface.load` opened
+    top        answers to give for each hidden word
+    length     longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take
+    no_answer  threshold of question answering: "" is answered where no answer scores higher than the best span by more
+               than this; None: as the folder says, which for those of other makers is never
 
     What it answers depends on the model's head:
 
@@ -43,8 +45,9 @@ class Predictor:
                     where tags mark the begin and inside of entities, "entities": [{"kind", "text", "begin", "end",
                     "probability"}]
     span            {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score",
-                    "probability"}]}, offsets in characters of the context; and "no_answer", its probability, where
-                    the model may say so
+                    "probability"}]}, offsets in characters of the context; and where the model may say so,
+                    "no_answer", its probability, and "doubt", by how much it scores higher than the best span (None:
+                    there is no span)
     embedding       {"embedding": [numbers]} for a text, {"similarity": cosine} for a pair, of a sentence encoder
     choice          {"choice": its number from 0, "text", "probability", "scores": [probability of each]}
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
@@ -54,7 +57,14 @@ class Predictor:
     one of these heads, an empty text, and a text without a mask where one is needed.
     """
 
-    def __init__(self, model: Path | str | Loaded, *, top: int = 5, length: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Path | str | Loaded,
+        *,
+        top: int = 5,
+        length: int | None = None,
+        no_answer: float | None = None,
+    ) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
@@ -66,6 +76,8 @@ class Predictor:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not heads & {"mlm", "nsp", "sop"}:
             raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
+        if no_answer is not None:
+            self.task = doubting(self.task, no_answer)
         self.kind = "" if self.task is None else self.task.name
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         positions = self.model.positions or 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
@@ -29,6 +30,7 @@ __all__ = [
     "Tagging",
     "Task",
     "by_length",
+    "doubting",
     "evaluating",
     "is_encoder",
     "loss_for",
@@ -66,6 +68,15 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
         return Tagging(labels, **given)
     kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel}
     return kinds[name](labels, **_settings(kinds[name], settings))  # type: ignore[call-arg]
+
+
+def doubting(task: Task | None, threshold: float) -> QuestionAnswering:
+    """The task, answering nothing above a threshold. Raises UnmaskError for one that answers no questions."""
+    if not isinstance(task, QuestionAnswering):
+        raise UnmaskError("Only models that answer questions about a context can say that there is no answer.")
+    if math.isnan(threshold):
+        raise UnmaskError("The threshold above which nothing is answered must be a number, not nan.")
+    return task.doubting(threshold)
 
 
 def is_encoder(settings: Any) -> bool:

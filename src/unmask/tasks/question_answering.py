@@ -235,6 +235,10 @@ class QuestionAnswering(Task):
         columns = places[first, 0], places[last, 1], scores_CL[first, further]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
+    def doubting(self, threshold: float) -> QuestionAnswering:
+        """The same task, for a model of which nobody said that it may answer nothing: it does above the threshold."""
+        return QuestionAnswering(**{**self.settings(), "unanswerable": True, "threshold": threshold})
+
     def choose(self, found: Found) -> str:
         """The text that is answered; nothing where that is likelier by more than the threshold."""
         if not found.spans or (self.unanswerable and found.doubt > self.threshold):
@@ -283,8 +287,13 @@ def as_answer(found: Found, task: QuestionAnswering) -> dict[str, Any]:
         "end": best.end if best else None,
         "probability": best.probability if best else found.probability,
         "spans": [asdict(span) for span in found.spans],
-        **({"no_answer": found.probability} if task.unanswerable else {}),
+        **({"no_answer": found.probability, "doubt": _finite(found.doubt)} if task.unanswerable else {}),
     }
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON has it; None for the doubt about a context in which nothing can be answered."""
+    return value if np.isfinite(value) else None
 
 
 def _answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
