@@ -409,6 +409,23 @@ def test_packed_padded_and_alone_give_the_same():
         assert found.spans[0].probability == pytest.approx(wanted.spans[0].probability, abs=1e-4)
 
 
+def test_the_loss_of_dev_rows_is_that_of_training():
+    rows = [*mixed_rows(), Question("who", "a film", possible=False, id="none")]
+    task, model = QuestionAnswering(stride=6, unanswerable=True), build(TOKENIZER)
+    encoded = task.encode(rows, TOKENIZER, 40)
+    assert len(encoded.examples) > len(rows)
+    loss = task.loss(model, collate.pad(encoded.examples, TOKENIZER.pad))["span"]
+    found = task.evaluate(model, encoded, TOKENIZER.pad)
+    assert found["loss"] == pytest.approx(loss.sum.item() / loss.count, rel=1e-5)
+    # What stands nowhere in its context is scored, but there is nothing that the model should have learned.
+    unplaced = Question("who", "a film " * 9, unplaced=("people",), id="nowhere")
+    more = task.evaluate(model, task.encode([*rows, unplaced], TOKENIZER, 40), TOKENIZER.pad)
+    assert more["loss"] == pytest.approx(found["loss"], rel=1e-6)
+    alone = task.evaluate(model, task.encode([unplaced], TOKENIZER, 40), TOKENIZER.pad)
+    assert "loss" not in alone
+    assert alone["f1"] == 0.0
+
+
 def test_it_learns():
     """A model of 20,000 parameters finds the word that it is asked for."""
     names = ("Normandy", "France", "region", "film")

@@ -49,11 +49,14 @@ class Found:
     spans        the best ones, best first; their probabilities, and that of no answer where there may be none, add to 1
     no_answer    score of there being no answer: that of [CLS], the lowest over the windows
     probability  of there being no answer
+    losses       of the begin and of the end in each window, against where the row says they are; none where it has no
+                 answer to learn from
     """
 
     spans: tuple[Span, ...]
     no_answer: float
     probability: float
+    losses: tuple[float, ...] = ()
 
     @property
     def doubt(self) -> float:
@@ -213,7 +216,21 @@ class QuestionAnswering(Task):
             Span(text[begin:end], begin, end, score, float(p))
             for (begin, end, score), p in zip(best, shares, strict=False)
         )
-        return Found(spans, nothing, float(shares[-1]) if len(scores) > len(best) else 0.0)
+        probability = float(shares[-1]) if len(scores) > len(best) else 0.0
+        return Found(spans, nothing, probability, self._losses(logits, encoded, row))
+
+    def _losses(self, logits: list[np.ndarray], encoded: Encoded, row: int) -> tuple[float, ...]:
+        """-log of the probability of the true begin and end in each window, as in `score`."""
+        question = encoded.rows[row]
+        if not isinstance(question, Question) or (question.possible and not question.answers):
+            return ()
+        found: list[float] = []
+        for logits_T2, example in zip(logits, encoded.examples[encoded.of_rows[row]], strict=True):
+            places, kinds = example.targets[self.name]
+            highest = logits_T2.max(0)
+            logs_T2 = logits_T2 - highest - np.log(np.exp(logits_T2 - highest).sum(0))
+            found += (-logs_T2[places, kinds]).tolist()
+        return tuple(found)
 
     def _candidates(self, logits_T2: np.ndarray, window: Window, context: Context) -> list[tuple[int, int, float]]:
         """(begin, end in characters, score) of the best spans of a window, and of all that are as good as the last."""
@@ -246,10 +263,14 @@ class QuestionAnswering(Task):
         return found.spans[0].text
 
     def metrics(self, answers: Sequence[Found], rows: Sequence[Row]) -> dict[str, float]:
+        """exact_match and f1, with `unanswerable` also the best there could be, and `loss`: the mean over the begins
+        and ends of all windows, as in training. Answers that stand nowhere in their context are no part of it."""
         questions = _questions(rows)
         chosen = {row.id: self.choose(found) for row, found in zip(questions, answers, strict=True)}
         scores = self._scores(chosen, questions)
-        return {**scores, **self._best(answers, questions)} if self.unanswerable else scores
+        best = self._best(answers, questions) if self.unanswerable else {}
+        losses = [loss for found in answers for loss in found.losses]
+        return {**scores, **best, **({"loss": float(np.mean(losses))} if losses else {})}
 
     def fitted(self, answers: Sequence[Found], rows: Sequence[Row]) -> None:
         """The threshold that gives the best F1."""
