@@ -326,6 +326,36 @@ def test_entities_stand_in_the_raw_text(entities):
     assert raw["id"] == "3"
 
 
+def test_a_marked_predicate_has_roles(entities):
+    predictor = Predictor(entities)
+    words = ["people", "talk", "and", "the", "film", "returns"]
+    item = {"words": words, "predicate": 1}
+    answer = predictor([item])[0]
+    assert set(answer) == {"words", "predicate", "roles"}
+    assert answer["predicate"] == 1
+    row = predictor.answer([Row(" ".join(words), words=tuple(words), predicate=1)])[0]  # as a file of roles gives it
+    assert row == near(answer)
+    shares = [[word["probability"] for word in given["words"]] for given in (answer, predictor([words])[0])]
+    assert shares[0] != pytest.approx(shares[1], rel=1e-3)  # the model sees which word is marked
+    by_text = predictor([{"text": " ".join(words), "predicate": 1, "id": "a"}])[0]
+    assert by_text == near({**answer, "id": "a"})
+    asked, streamed = next(predictor.stream([json.dumps(item)]))
+    assert streamed == near(answer)
+    assert "returns" in render_answer(asked, streamed)
+    predictor.task.answer_all = Sure(predictor.task, ["B-PER", "O", "O", "B-LOC", "I-LOC", "O"])
+    roles = predictor([item])[0]["roles"]
+    assert [(role["kind"], role["text"], role["begin"]) for role in roles] == [
+        ("PER", "people", 0),
+        ("LOC", "the film", 16),
+    ]
+
+
+@pytest.mark.parametrize("predicate", [-1, 3, "1", True, 1.0])
+def test_a_predicate_that_is_no_word(entities, predicate):
+    with pytest.raises(UnmaskError, match=r"Text 1: 'predicate' must be the number of a word, from 0 to 2, not"):
+        Predictor(entities)([{"words": ["people", "talk", "and"], "predicate": predicate}])
+
+
 def test_only_tags_of_entities_make_entities(tagger, entities):
     assert set(Predictor(tagger)(["the film"])[0]) == {"words"}
     assert set(Predictor(entities)(["the film"])[0]) == {"words", "entities"}

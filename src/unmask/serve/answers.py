@@ -59,10 +59,13 @@ def _tagged(task: Tagging, row: Row, found: Any) -> Answer:
     ]
     if not metrics.are_iob(task.labels):
         return {"words": words}
-    return {"words": words, "entities": _entities(row.text or " ".join(row.words), words)}
+    marked = _marked(row.text or " ".join(row.words), words)
+    if row.predicate is None:
+        return {"words": words, "entities": marked}
+    return {"words": words, "predicate": row.predicate, "roles": marked}
 
 
-def _entities(text: str, words: Sequence[Answer]) -> list[Answer]:
+def _marked(text: str, words: Sequence[Answer]) -> list[Answer]:
     """What the tags of the words mark; it is as likely as all its tags together, were they independent."""
     found = []
     for first, end, kind in metrics.spans([word["tag"] for word in words]):

@@ -18,7 +18,7 @@ Input = str | Sequence[str] | Mapping[str, Any]
 """A text, a pair of texts, a list of words, or an object: as_row says which of its keys count."""
 
 _OBJECTS = {
-    "tagging": "an object with words, or with text",
+    "tagging": "an object with words, or with text, and for semantic roles with predicate",
     "span": "a question and a context: a pair, or an object with both",
     "choice": "an object with context (or text), maybe question, and choices",
 }
@@ -33,7 +33,8 @@ def as_row(item: Input, number: int, kind: str) -> Row:
 
     span     (question, context), or {"question", "context"}
     choice   {"context" or "text", "question", "choices": […]}; one of context and question may be absent
-    tagging  a text, a list of words, or {"text"} or {"words"}
+    tagging  a text, a list of words, or {"text"} or {"words"}; for semantic roles with "predicate", the number of the
+             word, from 0, whose arguments are asked for
     other    a text, a pair, or {"text", "pair"}, also by the usual names of public data sets
 
     An object may have an "id", which the answer repeats; its other keys do not count. Raises UnmaskError, which counts
@@ -120,14 +121,27 @@ def _question(values: Mapping[str, Any], place: str) -> Row:
 def _sentence(values: Mapping[str, Any], place: str) -> Row:
     if "words" not in values:
         text = _text(values, "text", place, "tagging")
-        return Row(text, words=tuple(word for word, _ in split_words(text)))
+        split = tuple(word for word, _ in split_words(text))
+        return Row(text, words=split, predicate=_predicate(values, split, place))
     words = values["words"]
     if not _are_texts(words) or not words:
         raise UnmaskError(f"{place}: 'words' must be a list of strings that is not empty.")
     text = values.get("text", " ".join(words))
     if not isinstance(text, str):
         raise UnmaskError(f"{place}: 'text' must be a string.")
-    return Row(text, words=tuple(words))
+    return Row(text, words=tuple(words), predicate=_predicate(values, words, place))
+
+
+def _predicate(values: Mapping[str, Any], words: Sequence[str], place: str) -> int | None:
+    """The number of the word whose arguments are asked for, from 0; None where none are."""
+    number = values.get("predicate")
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(words):
+        raise UnmaskError(
+            f"{place}: 'predicate' must be the number of a word, from 0 to {len(words) - 1}, not {number!r}."
+        )
+    return number
 
 
 def _choices(values: Mapping[str, Any], place: str) -> Row:

@@ -43,7 +43,8 @@ class Predictor:
     regression      {"score"}
     tagging         {"words": [{"word", "tag", "probability", "begin", "end"}]}, offsets in characters of the text, and
                     where tags mark the begin and inside of entities, "entities": [{"kind", "text", "begin", "end",
-                    "probability"}]
+                    "probability"}]; of a sentence with a marked predicate "predicate", its number, and "roles" in the
+                    place of "entities", which has the same form
     span            {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score",
                     "probability"}]}, offsets in characters of the context; and where the model may say so,
                     "no_answer", its probability, and "doubt", by how much it scores higher than the best span (None:
