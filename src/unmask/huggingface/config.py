@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import bert, recurrent
+from unmask.models import albert, bert, recurrent
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
@@ -22,7 +22,13 @@ PROBLEMS = {
 """Head -> what config.json calls its kind of problem."""
 
 TABLES: dict[str, Table[ModelConfig]] = {
-    table.model_type: table for table in (bert.HUGGINGFACE, bert.ROBERTA, recurrent.HUGGINGFACE)
+    table.model_type: table
+    for table in (
+        bert.HUGGINGFACE,
+        bert.ROBERTA,
+        albert.HUGGINGFACE,
+        recurrent.HUGGINGFACE,
+    )
 }
 
 WRITERS = ("marian", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")

@@ -1,5 +1,6 @@
 """One page per wiring: the config's fields, how the parts are put together, and the Hugging Face names."""
 
+from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.convs2s import ConvS2S
 from unmask.models.model import Model
@@ -9,6 +10,7 @@ from unmask.models.sequence import EncoderDecoder, State, Writer
 from unmask.models.transformer import Transformer
 
 __all__ = [
+    "Albert",
     "Bert",
     "ConvS2S",
     "EncoderDecoder",

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.models.model import POOLED, Model, ModelConfig, truncated_normal
-from unmask.models.table import Table
+from unmask.models.table import Names, Table
 from unmask.nn import (
     Attention,
     Block,
@@ -51,7 +51,7 @@ class Bert(ModelConfig):
                 section 3.5), from which attention finds neighbours several times sooner (docs/log.md)
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
     head_dropout  before a classifier; None is `dropout`
-    padding, offset  id of the padding token, and first row of the position table that is used (RoBERTa: 2)
+    padding        id of the padding token
     """
 
     vocabulary: int = 30_522
@@ -69,7 +69,6 @@ class Bert(ModelConfig):
     std: float = 0.02
     positions: Literal["normal", "sinusoids"] = "normal"
     padding: int = 0
-    offset: int = 0
 
     @property
     def width(self) -> int:
@@ -80,10 +79,14 @@ class Bert(ModelConfig):
         return Embedding(
             Token(self.vocabulary, self.dim),
             segment=Segment(self.segments, self.dim),
-            position=Learned(self.length, self.dim, offset=self.offset),
+            position=self.position(self.dim),
             norm=nn.LayerNorm(self.dim, self.eps),
             dropout=self.dropout,
         )
+
+    def position(self, dim: int) -> Learned:
+        """A vector of this width for each place."""
+        return Learned(self.length, dim)
 
     def block(self) -> Block:
         """Self-attention and feed-forward, each followed by a residual sum and a norm (Vaswani et al. 2017, 3.1)."""
@@ -98,6 +101,10 @@ class Bert(ModelConfig):
     def stack(self) -> Stack:
         """The blocks, one after the other."""
         return Stack([self.block() for _ in range(self.layers)])
+
+    def pooler(self) -> Pooler | None:
+        """What stands between the first token of a sequence and a head that answers for it."""
+        return Pooler(self.dim)
 
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:
         """The layer that answers for `name`: over the vocabulary for "mlm", else over `outputs` classes."""
@@ -128,7 +135,7 @@ class Bert(ModelConfig):
             self,
             embedding,
             self.stack(),
-            pooler=Pooler(self.dim) if pooler or POOLED & set(heads) else None,
+            pooler=self.pooler() if pooler or POOLED & set(heads) else None,
             heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
         )
         if seed is not None:
@@ -141,7 +148,8 @@ class Bert(ModelConfig):
         if self.positions == "sinusoids":
             for part in module.modules():
                 if isinstance(part, Learned):
-                    waves_TD = Sinusoidal(self.dim).embed(torch.zeros(1, *part.table.weight.shape))[0]
+                    shape = part.table.weight.shape
+                    waves_TD = Sinusoidal(shape[1]).embed(torch.zeros(1, *shape))[0]
                     with torch.no_grad():
                         part.table.weight.copy_(waves_TD * self.std / waves_TD.std())
 
@@ -154,7 +162,10 @@ class Roberta(Bert):
     segments: int = 1
     eps: float = 1e-5
     padding: int = 1
-    offset: int = 2
+
+    def position(self, dim: int) -> Learned:
+        """The table has length + 2 rows whatever the padding is, as published ones have."""
+        return Learned(self.length + 1 - self.padding, dim, offset=self.padding + 1)
 
 
 SIZES: dict[str, dict[str, int]] = {
@@ -167,8 +178,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 """Published sizes: Devlin et al. 2018 (base, large) and Turc et al. 2019 (the others)."""
 
-
-_FIELDS = {
+FIELDS = {
     "vocab_size": "vocabulary",
     "hidden_size": "dim",
     "num_hidden_layers": "layers",
@@ -185,7 +195,7 @@ _FIELDS = {
     "position_initializer": "positions",  # ours alone; a run from fresh weights needs it
     "pad_token_id": "padding",
 }
-_FIXED = {
+FIXED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
@@ -193,7 +203,8 @@ _FIXED = {
 }
 
 
-def _trunk(prefix: str) -> tuple[tuple[str, str], ...]:
+def trunk(prefix: str) -> Names:
+    """Names of the embedding and the blocks."""
     layer = prefix + "encoder.layer.{}."
     return (
         ("embedding.token", prefix + "embeddings.word_embeddings"),
@@ -211,7 +222,8 @@ def _trunk(prefix: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+def architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Class names of a family; `pretraining` are those that come before the common ones."""
     return {
         **{name + suffix: heads for suffix, heads in pretraining},
         f"{name}ForMaskedLM": frozenset({"mlm"}),
@@ -223,15 +235,15 @@ def _architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[
     }
 
 
-_CRF = tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end"))
+CRF = tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end"))
 
 HUGGINGFACE = Table(
     model_type="bert",
     config=Bert,
     prefix="bert.",
-    fields=_FIELDS,
-    fixed=_FIXED,
-    trunk=_trunk("bert."),
+    fields=FIELDS,
+    fixed=FIXED,
+    trunk=trunk("bert."),
     pooler=(("pooler.dense", "bert.pooler.dense"),),
     heads={
         "mlm": (
@@ -243,11 +255,11 @@ HUGGINGFACE = Table(
         "sop": (("heads.sop.output", "cls.seq_relationship"),),
         **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
         "tagging": (("heads.tagging.output", "classifier"),),
-        "crf": _CRF,
+        "crf": CRF,
         "span": (("heads.span.output", "qa_outputs"),),
         "pairs": (("heads.pairs.output", "pairs.output"),),
     },
-    architectures=_architectures(
+    architectures=architectures(
         "Bert",
         ("ForPreTraining", frozenset({"mlm", "nsp"})),
         ("ForNextSentencePrediction", frozenset({"nsp"})),
@@ -265,10 +277,10 @@ ROBERTA = Table(
     model_type="roberta",
     config=Roberta,
     prefix="roberta.",
-    fields=_FIELDS,
+    fields=FIELDS,
     shift={"max_position_embeddings": 2},
-    fixed=_FIXED,
-    trunk=_trunk("roberta."),
+    fixed=FIXED,
+    trunk=trunk("roberta."),
     pooler=(("pooler.dense", "roberta.pooler.dense"),),
     heads={
         "mlm": (
@@ -282,11 +294,11 @@ ROBERTA = Table(
         },
         "choice": (("heads.choice.output", "classifier"),),
         "tagging": (("heads.tagging.output", "classifier"),),
-        "crf": _CRF,
+        "crf": CRF,
         "span": (("heads.span.output", "qa_outputs"),),
         "pairs": (("heads.pairs.output", "pairs.output"),),
     },
-    architectures=_architectures("Roberta"),
+    architectures=architectures("Roberta"),
     copies={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",

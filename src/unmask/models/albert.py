@@ -1,0 +1,111 @@
+"""ALBERT: BERT whose layers share one set of weights, over narrow token vectors (Lan et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from unmask.models.bert import CRF, FIELDS, FIXED, Bert, architectures
+from unmask.models.table import Table
+from unmask.nn import Classifier, Embedding, Segment, Stack, Token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Albert(Bert):
+    """The numbers that make an ALBERT; the defaults are version 2 of ALBERT-base, which is trained without dropout.
+
+    factor  E, width of the stored token, segment and position vectors, from which one linear map leads to `dim`
+    """
+
+    vocabulary: int = 30_000
+    factor: int = 128
+    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu_new"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    head_dropout: float | None = 0.1
+
+    def embedding(self) -> Embedding:
+        """V * E + E * D parameters in place of V * D (section 3.1, "Factorized embedding parameterization").
+
+        As published, what is added up and normalised is E wide, and is brought to the width of the stack after that.
+        """
+        return Embedding(
+            Token(self.vocabulary, self.factor),
+            segment=Segment(self.segments, self.factor),
+            position=self.position(self.factor),
+            norm=nn.LayerNorm(self.factor, self.eps),
+            dropout=self.dropout,
+            project=nn.Linear(self.factor, self.dim),
+        )
+
+    def stack(self) -> Stack:
+        """One block, run `layers` times (section 3.1, "Cross-layer parameter sharing")."""
+        return Stack([self.block()], order=[0] * self.layers)
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """As BERT's; what says whether two segments are in their order is dropped out as other classifiers are."""
+        if name == "sop":
+            return Classifier(self.dim, outputs, dropout=self.head_dropout or 0.0)
+        return super().head(name, outputs, token)
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 2, "dim": 128, "heads": 2, "hidden": 512, "factor": 64},
+    "mini": {"layers": 4, "dim": 256, "heads": 4, "hidden": 1_024, "factor": 64},
+    "base": {"layers": 12, "dim": 768, "heads": 12, "hidden": 3_072},
+    "large": {"layers": 24, "dim": 1_024, "heads": 16, "hidden": 4_096},
+    "xlarge": {"layers": 24, "dim": 2_048, "heads": 32, "hidden": 8_192},
+    "xxlarge": {"layers": 12, "dim": 4_096, "heads": 64, "hidden": 16_384},
+}
+"""Published sizes (Lan et al. 2020, table 1; heads of 64 numbers, section 3.1), and two of BERT's for a CPU."""
+
+
+_BLOCK, _THEIRS = "stack.blocks.0.", "albert.encoder.albert_layer_groups.0.albert_layers.0."
+
+HUGGINGFACE = Table(
+    model_type="albert",
+    config=Albert,
+    prefix="albert.",
+    fields={
+        **{theirs: ours for theirs, ours in FIELDS.items() if theirs != "classifier_dropout"},
+        "classifier_dropout_prob": "head_dropout",
+        "embedding_size": "factor",
+    },
+    fixed={**FIXED, "num_hidden_groups": 1, "inner_group_num": 1, "down_scale_factor": 1},
+    trunk=(
+        ("embedding.token", "albert.embeddings.word_embeddings"),
+        ("embedding.segment", "albert.embeddings.token_type_embeddings"),
+        ("embedding.position.table", "albert.embeddings.position_embeddings"),
+        ("embedding.norm", "albert.embeddings.LayerNorm"),
+        ("embedding.project", "albert.encoder.embedding_hidden_mapping_in"),
+        (_BLOCK + "attention.f.query", _THEIRS + "attention.query"),
+        (_BLOCK + "attention.f.key", _THEIRS + "attention.key"),
+        (_BLOCK + "attention.f.value", _THEIRS + "attention.value"),
+        (_BLOCK + "attention.f.output", _THEIRS + "attention.dense"),
+        (_BLOCK + "attention.after", _THEIRS + "attention.LayerNorm"),
+        (_BLOCK + "feedforward.f.up", _THEIRS + "ffn"),
+        (_BLOCK + "feedforward.f.down", _THEIRS + "ffn_output"),
+        (_BLOCK + "feedforward.after", _THEIRS + "full_layer_layer_norm"),
+    ),
+    pooler=(("pooler.dense", "albert.pooler"),),
+    heads={
+        "mlm": (
+            ("heads.mlm.dense", "predictions.dense"),
+            ("heads.mlm.norm", "predictions.LayerNorm"),
+            ("heads.mlm.bias", "predictions.bias"),
+        ),
+        **{h: ((f"heads.{h}.output", "sop_classifier.classifier"),) for h in ("sop", "nsp")},
+        **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
+        "tagging": (("heads.tagging.output", "classifier"),),
+        "crf": CRF,
+        "span": (("heads.span.output", "qa_outputs"),),
+        "pairs": (("heads.pairs.output", "pairs.output"),),
+    },
+    architectures=architectures("Albert", ("ForPreTraining", frozenset({"mlm", "sop"}))),
+    copies={
+        "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+)

@@ -1,0 +1,242 @@
+"""Folders of ALBERT, and of RoBERTa with another padding, against `transformers`: numbers, gradients, dropout, keys."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from unmask import huggingface
+from unmask.errors import UnmaskError
+from unmask.models import albert
+from unmask.models.albert import Albert
+from unmask.models.bert import Roberta
+from unmask.models.model import POOLED
+from unmask.nn import attention, dropout
+from unmask.types import Batch
+
+SMALL = {
+    "vocab_size": 61,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 34,
+}
+OF_FAMILY = {
+    "Albert": {"embedding_size": 16},
+}
+HEADS = ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
+OTHER = {"Albert": ("AlbertForPreTraining", "AlbertModel")}
+CLASSES = [f"{family}For{head}" for family in OTHER for head in HEADS] + [c for names in OTHER.values() for c in names]
+LOGITS = {
+    "mlm": ("prediction_logits", "logits"),
+    "nsp": ("seq_relationship_logits", "logits"),
+    "sop": ("sop_logits",),
+}
+
+
+def reference(name: str, **changes: object) -> nn.Module:
+    """A tiny random reference model whose weights are large enough for a mistake to show; padding is a zero vector."""
+    family = name.partition("For")[0].removesuffix("Model")
+    labels = 2 if name.endswith(("QuestionAnswering", "PreTraining")) else 3
+    config = getattr(transformers, f"{family}Config")(**SMALL, **OF_FAMILY[family], num_labels=labels, **changes)
+    torch.manual_seed(0)
+    model = getattr(transformers, name)._from_config(config, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[config.pad_token_id] = 0
+    return model
+
+
+def ragged(padding: int = 0) -> tuple[Batch, dict[str, Tensor], Tensor]:
+    """Three sequences of different lengths as our batch and as theirs, and the flat places that are not padding."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(5, 61, (3, 17), generator=generator)
+    mask = (torch.arange(17) < torch.tensor([17, 11, 5])[:, None]).long()
+    tokens = torch.where(mask.bool(), tokens, padding)
+    segments = torch.randint(0, 2, tokens.shape, generator=generator) * mask
+    theirs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": segments}
+    ours = Batch(tokens, documents=mask, segments=segments, starts=torch.arange(3) * 17)
+    return ours, theirs, mask.flatten().nonzero().flatten()
+
+
+def called(theirs: nn.Module, inputs: dict[str, Tensor], **more: bool) -> object:
+    """Their output; multiple choice takes the three sequences as the three choices of one row."""
+    choice = type(theirs).__name__.endswith("MultipleChoice")
+    return theirs(**{k: v[None] if choice else v for k, v in inputs.items()}, **more)
+
+
+def their_logits(head: str, output: object, places: Tensor) -> Tensor:
+    if head == "span":
+        return torch.stack([output.start_logits, output.end_logits], -1).flatten(0, 1)[places]
+    if head == "choice":
+        return output.logits.reshape(-1, 1)
+    names = LOGITS.get(head, ("logits",))
+    logits = next(getattr(output, n) for n in names if getattr(output, n, None) is not None)
+    if head in POOLED:
+        return logits
+    return logits.reshape(places.numel() if logits.dim() == 1 else 3 * 17, -1)[places]
+
+
+def answers_of(model: nn.Module, batch: Batch, places: Tensor) -> dict[str, Tensor]:
+    """What every head of ours says, where theirs says something."""
+    hidden = model(batch)
+    return {head: model.answer(head, hidden, batch.starts if head in POOLED else places) for head in model.heads}
+
+
+def some_loss(answers: Tensor) -> Tensor:
+    """Cross-entropy against labels that differ from row to row; over the rows where each has one score."""
+    answers = answers if answers.shape[-1] > 1 else answers.T
+    return F.cross_entropy(answers, torch.arange(len(answers)) % answers.shape[-1])
+
+
+@pytest.fixture
+def fading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout that makes all numbers smaller, by how much depends on its rate: a site too many or too few shows."""
+
+    def fade(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        return x * (1 - p / 2) if training else x
+
+    monkeypatch.setattr(F, "dropout", fade)
+    monkeypatch.setattr(dropout, "dropout", fade)
+    monkeypatch.setattr(attention, "dropout", fade)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_folder_of_theirs_gives_the_same_numbers_here(name: str, tmp_path: Path) -> None:
+    theirs = reference(name)
+    theirs.save_pretrained(tmp_path)
+    loaded = huggingface.load(tmp_path)
+    batch, inputs, places = ragged()
+    assert not loaded.new
+    assert not loaded.dropped
+    assert bool(loaded.model.heads) != name.endswith("Model")
+    states: list[Tensor] = []
+    for block in loaded.model.stack.blocks:
+        block.register_forward_hook(lambda _, __, out: states.append(out))
+    with torch.no_grad():
+        found = answers_of(loaded.model, batch, places)
+        states.clear()
+        hidden = loaded.model(batch)
+        output = called(theirs, inputs, output_hidden_states=True)
+    assert hidden.std() > 0.1  # degenerate outputs would agree too
+    for ours, other in zip(states, output.hidden_states[1:], strict=True):
+        torch.testing.assert_close(ours.flatten(0, 1)[places], other.flatten(0, 1)[places], atol=1e-5, rtol=1e-5)
+    for head, answers in found.items():
+        torch.testing.assert_close(answers, their_logits(head, output, places), atol=1e-5, rtol=1e-5)
+    if "pooler_output" in output:
+        pooled = loaded.model.pooler(hidden.flatten(0, 1)[batch.starts])
+        torch.testing.assert_close(pooled, output.pooler_output, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if not name.endswith("Model")])
+@pytest.mark.parametrize("train", [False, True])
+def test_losses_and_gradients_are_theirs_wherever_something_is_dropped(
+    name: str, train: bool, tmp_path: Path, fading: None
+) -> None:
+    classifier = "classifier_dropout_prob" if name.startswith("Albert") else "classifier_dropout"
+    rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2, classifier: 0.1}
+    theirs = reference(name, **rates)
+    theirs.save_pretrained(tmp_path)
+    ours = huggingface.load(tmp_path).model
+    if name.startswith("Albert"):  # their feed-forward drops nothing, that of the published code does, as BERT's
+        ours.stack.blocks[0].feedforward.dropout.p = 0.0
+    theirs.train(train)
+    ours.train(train)
+    batch, inputs, places = ragged()
+    output = called(theirs, inputs)
+    loss, their_loss = torch.zeros(()), torch.zeros(())
+    for head, answers in answers_of(ours, batch, places).items():
+        loss = loss + some_loss(answers)
+        their_loss = their_loss + some_loss(their_logits(head, output, places))
+    torch.testing.assert_close(loss, their_loss, atol=1e-5, rtol=1e-5)
+    loss.backward()
+    their_loss.backward()
+    gradients = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
+    largest = max(g.abs().max() for g in gradients.values())
+    names = huggingface.names(ours)
+    mine = {names[key]: parameter.grad for key, parameter in ours.named_parameters()}
+    assert set(gradients) == set(mine)
+    for key, gradient in gradients.items():
+        rows = slice(1 if key.endswith("word_embeddings.weight") else 0, None)  # of padding nobody learns
+        error = (mine[key] - gradient)[rows].abs().max() / largest
+        assert error < 1e-5, f"{key}: {error:.1e}"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name: str, tmp_path: Path) -> None:
+    theirs = reference(name)
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = huggingface.load(tmp_path / "theirs")
+    huggingface.save(tmp_path / "ours", loaded.model, labels=loaded.labels)
+    a, b = (load_file(tmp_path / folder / "model.safetensors") for folder in ("theirs", "ours"))
+    assert set(a) == set(b)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again, info = getattr(transformers, name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    _, inputs, _ = ragged()
+    with torch.no_grad():
+        for x, y in zip(called(again, inputs).to_tuple(), called(theirs, inputs).to_tuple(), strict=True):
+            torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-5)
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "ours").architectures == [name]
+
+
+@pytest.mark.parametrize(("page", "theirs"), [(Albert(), transformers.AlbertConfig())])
+def test_fields_are_the_published_ones(page: Albert, theirs: transformers.PreTrainedConfig) -> None:
+    table = huggingface.TABLES[theirs.model_type]
+    published = theirs.to_dict()
+    sizes = {"dim", "layers", "heads", "hidden"}  # theirs are those of another size
+    for their_name, ours in table.fields.items():
+        if their_name != "position_initializer" and ours not in sizes:
+            assert published[their_name] == getattr(page, ours), their_name
+    for name, value in table.fixed.items():
+        assert published.get(name, value) == value, name
+
+
+def their_count(config: transformers.PreTrainedConfig) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in transformers.AutoModel.from_config(config).parameters())
+
+
+@pytest.mark.parametrize(("size", "published"), [("base", 12), ("large", 18), ("xlarge", 60), ("xxlarge", 235)])
+def test_albert_has_as_many_parameters_as_published(size: str, published: int) -> None:
+    """Of the smaller two the paper counts the word pieces in other ways: it says 12 and 18 million."""
+    config = Albert().replace(**albert.SIZES[size])
+    with torch.device("meta"):
+        own = config.build({}, seed=None, pooler=True).parameters_total
+    theirs = {"hidden_size": config.dim, "num_hidden_layers": config.layers, "intermediate_size": config.hidden}
+    assert own == their_count(transformers.AlbertConfig(**theirs, num_attention_heads=config.heads))
+    assert abs(own / 1e6 - published) < 0.06 * published
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("num_hidden_groups", 2), ("inner_group_num", 2), ("down_scale_factor", 2)]
+)
+def test_layers_that_are_shared_in_part_are_refused(field: str, value: int, tmp_path: Path) -> None:
+    config = transformers.AlbertConfig(**SMALL, embedding_size=16, **{field: value})
+    transformers.AlbertModel(config).save_pretrained(tmp_path)
+    with pytest.raises(UnmaskError, match=field):
+        huggingface.load(tmp_path)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_roberta_counts_its_positions_from_the_padding(padding: int, tmp_path: Path) -> None:
+    model = Roberta(vocabulary=61, dim=24, layers=1, heads=3, hidden=40, length=17, padding=padding, std=0.2).build({})
+    huggingface.save(tmp_path, model.eval())
+    theirs = transformers.AutoModel.from_pretrained(tmp_path, add_pooling_layer=False)
+    batch, inputs, places = ragged(padding)
+    whole = Batch(batch.tokens, documents=batch.documents)
+    with torch.no_grad():
+        found = theirs(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state.flatten(0, 1)[places]
+        torch.testing.assert_close(model(whole).flatten(0, 1)[places], found, atol=1e-5, rtol=1e-5)
