@@ -1,10 +1,11 @@
 """Decoding speed: unmask against generate of Hugging Face transformers, with CTranslate2 as the mark to reach.
 
 The same Transformer on all sides, read from the same weights; the same sources in the same batches; greedy search and
-beam search with the same rule to stop. Sides take turns, each turn in a fresh process. CTranslate2 runs in float32, as
-the others do, and once more in int8.
+beam search with the same rule to stop. Sides take turns, each turn in a fresh process. CTranslate2 runs in
+float32 (its package has no bfloat16 on a CPU), and once more in int8.
 
     python benchmarks/decoding.py --threads 1 --out decoding.json
+    python benchmarks/decoding.py --threads 1 --precision bf16 --out decoding-bf16.json
     python benchmarks/decoding.py --quick
 
 benchmarks/README.md says what is equal and what differs.
@@ -44,7 +45,8 @@ def unmask(settings: Settings) -> Callable[[int], Decode]:
     from unmask.generate.batching import rectangle
     from unmask.models.quick import quickened
 
-    model = quickened(huggingface.load_writer(Path(settings["folder"]) / "marian").model)
+    folder = Path(settings["folder"]) / "marian"
+    model = quickened(huggingface.load_writer(folder).model, settings["precision"])
     end, pad = settings["end"], settings["pad"]
 
     def searched(beam: int) -> Decode:
@@ -59,7 +61,8 @@ def transformers(settings: Settings) -> Callable[[int], Decode]:
     import torch
     from transformers import MarianMTModel
 
-    model = MarianMTModel.from_pretrained(Path(settings["folder"]) / "marian").eval()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[settings["precision"]]
+    model = MarianMTModel.from_pretrained(Path(settings["folder"]) / "marian", dtype=dtype).eval()
     end, pad = settings["end"], settings["pad"]
 
     def searched(beam: int) -> Decode:
@@ -160,6 +163,7 @@ def compare(size: str, vocabulary: int, options: argparse.Namespace) -> Result:
             "batches": options.batches,
             "counts": counts,
             "clock": options.clock,
+            "precision": options.precision,
             "sources": decoding_models.sources(max(counts.values()), vocabulary, options.seed),
         }
         for pair in range(options.pairs):
@@ -258,6 +262,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--clock", choices=list(CLOCKS), default="wall", help="cpu, with one thread, where others use the machine too"
     )
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of unmask and transformers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="one small model, few sources, two turns: does it run?")
     parser.add_argument("--out", help="write every turn as JSON, after every model")

@@ -11,6 +11,7 @@ from unmask.generate import Limits, Search, generate
 from unmask.models.quick import QuickTransformer, quickened
 from unmask.models.transformer import Transformer, TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
+from unmask.nn.packed import can_pack
 from unmask.types import Batch
 
 V, START, END = 40, 1, 2
@@ -95,3 +96,18 @@ def test_an_unknown_token_is_named() -> None:
     state = quick.begin(sources())
     with pytest.raises(UnmaskError, match=f"id {V} "):
         quick.next(torch.full_like(state.first, V), state)
+
+
+@pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
+@pytest.mark.parametrize("width", [1, 3])
+def test_in_bfloat16_it_says_about_the_same(width: int) -> None:
+    """Products are rounded to eight bits, nothing else is: probabilities stay within a few hundredths."""
+    slow = model(dim=64, std=0.1).float()
+    quick = QuickTransformer(slow, "bf16")
+    states = [one.begin(sources(), width) for one in (slow, quick)]
+    tokens_N = states[0].first
+    for step in range(12):
+        wanted, found = (one.next(tokens_N, state).float() for one, state in zip((slow, quick), states, strict=True))
+        assert not torch.equal(wanted, found)
+        torch.testing.assert_close(found.softmax(-1), wanted.softmax(-1), rtol=0, atol=0.04)
+        tokens_N = random(len(tokens_N), seed=step)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb
+from unmask.cli.parser import add_verb, answering_options
 from unmask.errors import UnmaskError
 
 _NO_ANSWER = (
@@ -27,6 +27,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
+    answering_options(sub)
     sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")
     sub = add_verb(
         verbs, "predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers."

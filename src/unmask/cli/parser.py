@@ -84,6 +84,17 @@ def text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", default="text", help="column or key of the text in JSONL, CSV, TSV and Parquet")
 
 
+def answering_options(parser: argparse.ArgumentParser) -> None:
+    """Where and how exactly a finished model answers."""
+    parser.add_argument("--device", default="cpu", help="where the model runs: cpu, cuda, cuda:1")
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "bf16"],
+        default="fp32",
+        help="bf16 multiplies in bfloat16: several times as fast where the processor has it, and nearly the same",
+    )
+
+
 def overrides(rest: Sequence[str]) -> dict[str, str]:
     """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
     fields: dict[str, str] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, print_fields
+from unmask.cli.parser import add_verb, answering_options, print_fields
 from unmask.errors import UnmaskError
 
 
@@ -47,6 +47,7 @@ def add_answering(verbs: Any) -> None:
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
     sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote")
+    answering_options(sub)
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
 
@@ -121,7 +122,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     if not options.model:
         raise UnmaskError("Say which model: --model FOLDER.")
-    translator = Translator(options.model)
+    translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     if options.fields:
         print_fields(translator.search)
@@ -171,7 +172,7 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.serve.translator import Translator
     from unmask.translation import evaluate_pairs, render_scores
 
-    translator = Translator(options.model)
+    translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     found = evaluate_pairs(translator, options.pairs, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -1,0 +1,79 @@
+"""PackedLinear: linear layers for answering alone, in bfloat16, with weights in the order that the processor reads.
+
+Shapes: D width of what is read, E of what is said, all layers together.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+
+Part = TypeVar("Part", bound=nn.Module)
+Precision = Literal["fp32", "bf16"]
+"""Of the products of a model that answers; what lies between them is float32 in any case."""
+
+
+def can_pack(device: torch.device | str = "cpu") -> bool:
+    """Whether a device multiplies in bfloat16 by itself; a processor without that would be slower than in float32."""
+    kind = torch.device(device).type
+    if kind == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and torch.backends.mkldnn.is_available()
+    return kind != "cuda" or torch.cuda.is_bf16_supported()
+
+
+def placed(part: Part, device: torch.device | str) -> Part:
+    """A model on a device. Raises UnmaskError where there is no such device."""
+    try:
+        return part.to(device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0].rstrip(".")
+        raise UnmaskError(f"The device {device} cannot be used: {reason}. Leave --device out for the CPU.") from None
+
+
+class PackedLinear(nn.Module):
+    """x W^T + b of one or several linear layers that read the same, side by side: [..., D] of any float -> [..., E] in
+    bfloat16. No gradients, and nothing to store: it is made from layers that have both.
+
+    PyTorch would put the weights in the order of the processor's matrix unit at every product, which takes as long as
+    a product of some dozens of rows; here it is done once.
+    """
+
+    def __init__(self, *layers: nn.Linear) -> None:
+        super().__init__()
+        weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(torch.bfloat16)
+        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+        self.bias_E = torch.cat(biases).to(torch.bfloat16) if biases else None
+        self.ordered = weight_ED.device.type == "cpu"
+        self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(torch.bfloat16)
+        if not self.ordered:
+            return F.linear(x, self.weight_ED, self.bias_E)
+        said: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight_ED, self.bias_E, "none", [], "")
+        return said
+
+
+def packed(part: Part, *, but: nn.Module | None = None) -> Part:
+    """The same with its linear layers packed. What lies between them stays in float32, and is shared with `part`: sums,
+    norms, embeddings. Made for a model that has learned; what `part` learns later does not reach the packed layers.
+
+    but  a part of it whose layers stay as they are
+
+    Raises UnmaskError where the device has no products in bfloat16.
+    """
+    device = next(part.parameters()).device
+    if not can_pack(device):
+        raise UnmaskError(f"This {device.type} does not multiply in bfloat16: leave the precision at fp32.")
+    instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
+    instead |= {id(module): module for module in but.modules()} if but is not None else {}
+    linear = [module for module in part.modules() if type(module) is nn.Linear and id(module) not in instead]
+    instead |= {id(module): PackedLinear(module) for module in linear}
+    return copy.deepcopy(part, instead)  # which looks up here what stands for what, by identity

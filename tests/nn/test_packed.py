@@ -1,0 +1,65 @@
+"""Packed linear layers say what the layers say, in bfloat16."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from unmask.errors import UnmaskError
+from unmask.models.bert import Bert
+from unmask.nn import LanguageModelHead
+from unmask.nn.packed import PackedLinear, can_pack, packed
+from unmask.types import Batch
+
+needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True, seed: int = 0) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs, bias)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return layer
+
+
+@needs_bf16
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 33), (2, 3, 130)])
+def test_products_are_those_of_rounded_numbers(shape: tuple[int, ...], bias: bool) -> None:
+    """Numbers of bfloat16, multiplied in float32 and summed there, then rounded once."""
+    layers = [linear(48, 40, bias=bias), linear(48, 24, bias=bias, seed=1)]
+    x = torch.randn(*shape, 48, generator=torch.Generator().manual_seed(2))
+    found = PackedLinear(*layers)(x)
+    rounded = x.bfloat16().double()
+    wanted = torch.cat([
+        nn.functional.linear(rounded, *(p.bfloat16().double() for p in layer.parameters())) for layer in layers
+    ], -1)  # fmt: skip
+    assert found.dtype is torch.bfloat16
+    torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-3)
+
+
+@needs_bf16
+def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
+    config = Bert(vocabulary=60, dim=64, layers=3, heads=4, hidden=96, length=32)
+    model = config.build({"mlm": 0, "classification": 3}).eval()
+    lower = packed(model, but=model.heads)
+    tokens = torch.randint(5, 60, (4, 20), generator=torch.Generator().manual_seed(0))
+    batch = Batch(tokens, torch.tensor([[1] * 12 + [2] * 8] * 4))
+    with torch.inference_mode():
+        wanted, found = model(batch), lower(batch)
+    assert found.dtype is torch.float32
+    assert not torch.equal(found, wanted)
+    assert torch.nn.functional.cosine_similarity(found, wanted, dim=-1).min() > 0.9999
+    assert lower.embedding.token.weight is model.embedding.token.weight
+    assert isinstance(lower.heads["mlm"], LanguageModelHead)
+    assert lower.heads["mlm"] is model.heads["mlm"]
+    assert not any(type(part) is nn.Linear for part in lower.stack.modules())
+    assert sum(type(part) is nn.Linear for part in model.stack.modules()) == 3 * 6  # the model itself is untouched
+
+
+def test_no_bfloat16_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmask.nn.packed.can_pack", lambda device: False)
+    with pytest.raises(UnmaskError, match="leave the precision at fp32"):
+        packed(linear(4, 4))
