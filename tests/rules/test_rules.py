@@ -23,7 +23,7 @@ LINES, ARGUMENTS = 400, 10
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
-WIRING |= {"search", "curve", "survey", "leaderboard", "translation", "heldout"}
+WIRING |= {"search", "curve", "survey", "leaderboard", "translation", "heldout", "word_vectors"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve"}
@@ -70,7 +70,7 @@ OWN_STREAM = {"Generator", "default_rng", "SeedSequence", "BitGenerator", "PCG64
 TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial poisson")
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
 INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_")
-HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard"}
+HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
 FOREIGN = {"transformers", "sentence_transformers", "peft"}
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, data, generation, training, translation
+from unmask.cli import answering, data, generation, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -51,5 +51,6 @@ def parser() -> Parser:
     answering.add_verbs(verbs)
     translation.add_answering(verbs)
     generation.add_verbs(verbs)
+    words.add_verbs(verbs)
     training.add_report(verbs)
     return whole

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from unmask.cli import words
 from unmask.cli.parser import add_verb, print_fields
 from unmask.errors import UnmaskError
 
@@ -35,6 +36,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--corpus", nargs="+", default=[], help="folders that `unmask corpus build` wrote; several are mixed"
     )
+    sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
     sub.add_argument("--out", help="folder of the run")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
@@ -92,7 +94,7 @@ def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import recipes
 
-    for name, line in recipes.names().items():
+    for name, line in (recipes.names() | words.RECIPES).items():
         print(f"{name:17} {line}")
 
 
@@ -100,6 +102,13 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
     from unmask.report import run_facts
 
+    if options.recipe in words.RECIPES:
+        words.pretrain(options, overrides)
+        return
+    if options.data:
+        raise UnmaskError(
+            "--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...)."
+        )
     start = options.start or overrides.pop("start", None)
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not (facts or options.recipe or start):

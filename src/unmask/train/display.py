@@ -203,6 +203,7 @@ def readable(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _name(name: str) -> str:
     words = {"tokens_per_second": "tokens/s", "gradient_norm": "gradient norm", "skipped": "skipped steps"}
+    words["words_per_second"] = "words/s"
     return words.get(name) or " ".join(reversed(name.split("/")) if name.startswith("loss/") else name.split("/"))
 
 

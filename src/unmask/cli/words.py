@@ -1,0 +1,161 @@
+"""Verbs of word vectors: `pretrain word2vec`, and what vectors answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_group, add_verb, print_fields
+from unmask.errors import UnmaskError
+
+RECIPES = {
+    "word2vec": "Word vectors from --data: skip-gram, negative sampling (Mikolov et al. 2013).",
+    "word2vec-cbow": "The same by CBOW: several times as fast.",
+}
+
+
+def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    """`unmask pretrain word2vec`."""
+    from unmask.train.display import Terminal
+    from unmask.word_vectors import Word2Vec, reading, train
+
+    for name in ("start", "resume", "dry_run", "corpus"):
+        if getattr(options, name):
+            raise UnmaskError(f"--{name.replace('_', '-').replace('start', 'from')} means nothing to {options.recipe}.")
+    threads = overrides.pop("threads", None)
+    config = Word2Vec(network="cbow" if options.recipe == "word2vec-cbow" else "skip-gram").override(overrides)
+    if options.fields:
+        print_fields(config)
+        print(f"--{'threads':32} None")
+        return
+    if not options.out:
+        raise UnmaskError("Say where to: --out FOLDER.")
+    if threads is not None and not threads.isdecimal():
+        raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
+    sentences = reading.read(options.data, config.reading) if options.data else None
+    train(sentences, config, out=options.out, threads=None if threads is None else int(threads), display=Terminal())
+    print(f"Ask it: unmask words nearest --model {options.out} WORD")
+
+
+def add_verbs(verbs: Any) -> None:
+    group = add_group(verbs, "words", "Ask word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
+    asking = (
+        ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+", "WORD"),
+        ("analogy", _analogy, "A is to B as C is to …?", 3, ("A", "B", "C")),
+        ("similarity", _similarity, "The cosine of two words.", 2, ("A", "B")),
+        ("odd", _odd, "The word that does not match the others.", "+", "WORD"),
+    )
+    for name, run, help, count, metavar in asking:
+        sub = _verb(group, name, run, help)
+        sub.add_argument("words", nargs=count, metavar=metavar)
+        if name in ("nearest", "analogy"):
+            sub.add_argument("--top", type=int, default=10, help="how many words (default: %(default)s)")
+        if name == "nearest":
+            sub.add_argument("--minus", nargs="+", default=[], metavar="WORD", help="words that are subtracted")
+    sub = _verb(
+        group, "evaluate", _evaluate, "Score vectors by analogy questions and by pairs that people have scored."
+    )
+    sub.add_argument("--analogies", nargs="+", default=[], metavar="FILE", help="as questions-words.txt")
+    sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
+    sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
+    sub.add_argument("--out", required=True, help="FILE.bin, FILE.txt, or a folder")
+    sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
+    sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
+    sub.add_argument("--out", required=True, metavar="FILE")
+    sub.add_argument("--walks", type=int, default=10, help="from every node (default: %(default)s)")
+    sub.add_argument("--length", type=int, default=40, help="most nodes of a walk (default: %(default)s)")
+    sub.add_argument("--directed", action="store_true", help="edges lead from the first name to the second only")
+    sub.add_argument("--seed", type=int, default=0)
+
+
+def _verb(group: Any, name: str, run: Any, help: str) -> argparse.ArgumentParser:
+    sub = add_verb(group, name, run, help)
+    sub.add_argument("--model", required=True, help="folder of `pretrain word2vec`, or FILE.bin, FILE.txt of others")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    return sub
+
+
+def _nearest(options: argparse.Namespace, _: dict[str, str]) -> None:
+    _print_scores(options, _vectors(options).most_similar(options.words, options.minus, options.top))
+
+
+def _analogy(options: argparse.Namespace, _: dict[str, str]) -> None:
+    _print_scores(options, _vectors(options).analogy(*options.words, top=options.top))
+
+
+def _similarity(options: argparse.Namespace, _: dict[str, str]) -> None:
+    found = _vectors(options).similarity(*options.words)
+    print(json.dumps({"similarity": found}) if options.json else f"{found:.4f}")
+
+
+def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
+    found = _vectors(options).odd_one_out(options.words)
+    print(json.dumps({"odd": found}, ensure_ascii=False) if options.json else found)
+
+
+def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.word_vectors import evaluation
+
+    if not options.analogies and not options.pairs:
+        raise UnmaskError("Say by what: --analogies FILE, --pairs FILE, or both.")
+    vectors = _vectors(options)
+    analogies = {file: evaluation.analogies(vectors, file) for file in options.analogies}
+    pairs = {file: evaluation.agreement(vectors, file) for file in options.pairs}
+    if options.json:
+        asked = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
+        agreed = {file: found.to_dict() for file, found in pairs.items()}
+        print(json.dumps({"analogies": asked, "pairs": agreed}, indent=2, ensure_ascii=False))
+        return
+    for file, sections in analogies.items():
+        print(f"{Path(file).name}: questions answered rightly, of those whose words have vectors")
+        for section in sections:
+            share = f"{section.correct / section.asked:6.1%}" if section.asked else "     –"
+            print(f"  {section.name:32} {share}  {section.correct:,} of {section.asked:,} (in all {section.total:,})")
+    for file, found in pairs.items():
+        known = f"{found.pairs - found.unknown:,} of {found.pairs:,} pairs"
+        print(f"{Path(file).name}: Spearman {found.spearman:.3f}, Pearson {found.pearson:.3f} over {known}")
+
+
+def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.word_vectors import write
+
+    vectors, out = _vectors(options), Path(options.out)
+    if out.suffix:
+        write(vectors, out)
+    else:
+        vectors.save(out)
+    facts = {"words": len(vectors), "dim": vectors.dim, "out": str(out)}
+    print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.dim} numbers -> {out}")
+
+
+def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
+    import numpy as np
+
+    from unmask.files import atomic
+    from unmask.word_vectors import random_walks
+    from unmask.word_vectors.reading import edges
+
+    if options.seed < 0:
+        raise UnmaskError("--seed must not be negative.")
+    graph, rng = edges(options.edges), np.random.default_rng(options.seed)
+    walks = random_walks(graph, rng, walks=options.walks, length=options.length, directed=options.directed)
+    with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
+    print(f"{count:,} walks -> {options.out}")
+    print(f"Learn from them: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
+
+
+def _vectors(options: argparse.Namespace) -> Any:
+    from unmask.word_vectors import read
+
+    return read(options.model)
+
+
+def _print_scores(options: argparse.Namespace, found: list[tuple[str, float]]) -> None:
+    if options.json:
+        print(json.dumps([{"word": word, "similarity": score} for word, score in found], ensure_ascii=False))
+        return
+    for word, score in found:
+        print(f"{score:7.4f}  {word}")

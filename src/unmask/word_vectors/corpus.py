@@ -1,0 +1,232 @@
+"""Sentences as numbers on disk: read once, whatever they come from; the frequent words kept, phrases joined.
+
+Shapes: N words of the text, S sentences, V different words. Memory holds the different words, never the text.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from unmask.errors import UnmaskError
+from unmask.files import writing
+
+CHUNK = 1 << 22  # numbers that are worked on at a time
+GATHERED = 1 << 18  # words of the text that are numbered at a time
+PAIRS = 20_000_000  # different neighbours that are counted before rare ones are forgotten
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences whose words are numbers.
+
+    words   V different words
+    counts  [V] int64 how often each occurs in `ids`
+    ids     [N] int32, a memory map
+    ends    [S] int64, a memory map: sentence s is `ids[ends[s - 1]:ends[s]]`
+    read    words of the text, those included that are no longer in `ids`
+    """
+
+    words: list[str]
+    counts: np.ndarray
+    ids: np.ndarray
+    ends: np.ndarray
+    read: int
+
+    def chunks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Where each chunk begins, its ids, and the ends of sentences that lie in it, counted from there."""
+        for begin in range(0, len(self.ids), CHUNK):
+            end = min(begin + CHUNK, len(self.ids))
+            first, last = np.searchsorted(self.ends, [begin, end], side="right")
+            yield begin, np.asarray(self.ids[begin:end]), np.asarray(self.ends[first:last]) - begin
+
+    def frequent(self, folder: Path, min_count: int, most: int | None = None) -> Corpus:
+        """The same sentences of words that occur at least `min_count` times, at most the `most` frequent of them.
+
+        The words are numbered by how often they occur, of equals the one that came first; others leave no gap. Raises
+        UnmaskError where no two words are left.
+        """
+        order = np.argsort(-self.counts, kind="stable")
+        order = order[self.counts[order] >= max(min_count, 1)][:most]
+        if len(order) < 2:
+            raise UnmaskError(
+                f"Of {len(self.words):,} different words, {len(order)} occur at least {min_count} times; "
+                f"give more text, or set --min-count lower."
+            )
+        new = np.full(len(self.words), -1, dtype=np.int32)
+        new[order] = np.arange(len(order), dtype=np.int32)
+        with Writer(folder) as writer:
+            for _, ids, ends in self.chunks():
+                renumbered = new[ids]
+                writer.write(renumbered, renumbered >= 0, ends)
+        return writer.corpus([self.words[i] for i in order], self.read)
+
+
+class Writer:
+    """Writes the two files of a corpus into a folder, chunk by chunk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count, self.sentences = folder, 0, 0
+
+    def __enter__(self) -> Writer:
+        with writing(self.folder):
+            self.folder.mkdir(parents=True)
+            self._ids, self._ends = open(self.folder / "ids.int32", "wb"), open(self.folder / "ends.int64", "wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with writing(self.folder):
+            self._ids.close()
+            self._ends.close()
+
+    def write(self, ids: np.ndarray, stay: np.ndarray, ends: np.ndarray) -> None:
+        """The ids that `stay` marks, and the sentences that end among them."""
+        kept = np.concatenate([[0], np.cumsum(stay)])
+        with writing(self.folder):
+            self._ids.write(ids[stay].astype(np.int32).tobytes())
+            self._ends.write((self.count + kept[ends]).astype(np.int64).tobytes())
+        self.count += int(kept[-1])
+        self.sentences += len(ends)
+
+    def corpus(self, words: list[str], read: int) -> Corpus:
+        """What was written, its words counted."""
+        ids = _map(self.folder / "ids.int32", np.int32, self.count)
+        ends = _map(self.folder / "ends.int64", np.int64, self.sentences)
+        counts = np.zeros(len(words), dtype=np.int64)
+        for begin in range(0, len(ids), CHUNK):
+            counts += np.bincount(ids[begin : begin + CHUNK], minlength=len(words))
+        return Corpus(words, counts, ids, ends, read)
+
+
+def number(sentences: Iterable[Sequence[str | int]], folder: Path, *, limit: int | None = None) -> Corpus:
+    """Read sentences once and write them as numbers, words numbered in the order in which they come.
+
+    sentences  words, or ids of whatever comes in sequences; an id is the word that is written so
+    limit      most different words in memory: where there are more, the rarest are forgotten, first those that occurred
+               once, then twice, and so on; what they counted is lost, so that counts are lower bounds. A forgotten
+               word is written as "" and has the count 0
+
+    Raises UnmaskError where there are no words, or something is not a sequence of words.
+    """
+    numbers = itertools.count()
+    index: dict[str, int] = defaultdict(numbers.__next__)
+    counts, following, rare = np.zeros(1 << 16, dtype=np.int64), 0, 1
+    with Writer(folder) as writer:
+        for words, ends in _gathered(sentences):
+            ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
+            following = max(following, int(ids.max(initial=-1)) + 1)
+            if following > len(counts):
+                counts = np.concatenate([counts, np.zeros(following, dtype=np.int64)])
+            counts += np.bincount(ids, minlength=len(counts))
+            writer.write(ids, np.ones(len(ids), dtype=bool), ends)
+            while limit is not None and len(index) > limit:
+                index = defaultdict(numbers.__next__, {word: i for word, i in index.items() if counts[i] > rare})
+                rare += 1
+    if not writer.count:
+        raise UnmaskError("There are no words to learn from.")
+    known = [""] * following
+    for word, i in index.items():
+        known[i] = word
+    corpus = writer.corpus(known, writer.count)
+    remembered = np.fromiter(index.values(), np.int64, len(index))
+    counts = np.zeros(following, dtype=np.int64)
+    counts[remembered] = corpus.counts[remembered]
+    return replace(corpus, counts=counts)
+
+
+def _gathered(sentences: Iterable[Sequence[str | int]]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """The words of many sentences at a time, and where each of these ends."""
+    words: list[str] = []
+    ends: list[int] = []
+    for place, sentence in enumerate(sentences, 1):
+        items = sentence.tolist() if isinstance(sentence, np.ndarray) else sentence
+        if isinstance(items, str) or not isinstance(items, Sequence) or not set(map(type, items)) <= {str, int}:
+            raise UnmaskError(
+                f"Sentence {place:,} must be a list of words, or of whole numbers, not {str(sentence)[:60]!r}."
+            )
+        words.extend(map(str, items))
+        ends.append(len(words))
+        if len(words) >= GATHERED:
+            yield words, np.array(ends)
+            words, ends = [], []
+    if ends:
+        yield words, np.array(ends)
+
+
+def join_phrases(corpus: Corpus, folder: Path, threshold: float, min_count: int) -> Corpus:
+    """Two words that come together far more often than by chance become one, `new_york`.
+
+    Joined are neighbours a b with (n_ab - delta) N / (n_a n_b) above the threshold: Mikolov et al. 2013b, equation 6,
+    times the number of words N as in the released code, which makes it the ratio to chance. Delta is `min_count`. Where
+    pairs overlap, the first is joined. Another pass over the result finds longer phrases.
+    """
+    size = len(corpus.words)
+    keys, totals = _count_pairs(corpus)
+    first, second = corpus.counts[keys // size], corpus.counts[keys % size]
+    known = (first > 0) & (second > 0) & (totals > min_count)
+    chance = np.maximum(first, 1).astype(float) * np.maximum(second, 1) / len(corpus.ids)
+    keys = keys[known & ((totals - min_count) / chance > threshold)]
+
+    index = {word: i for i, word in enumerate(corpus.words)}
+    words = list(corpus.words)
+    joined = np.empty(len(keys), dtype=np.int64)
+    for k, key in enumerate(keys.tolist()):
+        phrase = f"{words[key // size]}_{words[key % size]}"
+        joined[k] = index.setdefault(phrase, len(words))
+        if joined[k] == len(words):
+            words.append(phrase)
+    with Writer(folder) as writer:
+        for _, ids, ends in corpus.chunks():
+            pair, where = _pairs(ids, ends, size)
+            found = np.searchsorted(keys, pair)
+            hit = np.zeros(len(ids), dtype=bool)
+            hit[where] = keys[np.minimum(found, len(keys) - 1)] == pair if len(keys) else False
+            hit = _first_of_overlapping(hit)
+            new = ids.astype(np.int64)
+            places = np.flatnonzero(hit)
+            new[places] = joined[np.searchsorted(keys, ids[places].astype(np.int64) * size + ids[places + 1])]
+            writer.write(new, ~np.concatenate([[False], hit[:-1]]), ends)
+    written = writer.corpus(words, corpus.read)
+    forgotten = np.array([not word for word in words])
+    return replace(written, counts=np.where(forgotten, 0, written.counts))
+
+
+def _pairs(ids: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbours of one sentence as numbers a * size + b, and the place of a; chunks end sentences."""
+    last = np.zeros(len(ids), dtype=bool)
+    last[-1:] = True
+    last[ends[ends > 0] - 1] = True
+    where = np.flatnonzero(~last)
+    return ids[where].astype(np.int64) * size + ids[where + 1], where
+
+
+def _count_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Different pairs in ascending order, and how often each occurs; the rarest are forgotten where there are many."""
+    keys, totals = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    rare = 1
+    for _, ids, ends in corpus.chunks():
+        new, count = np.unique(_pairs(ids, ends, len(corpus.words))[0], return_counts=True)
+        keys, inverse = np.unique(np.concatenate([keys, new]), return_inverse=True)
+        totals = np.bincount(inverse, np.concatenate([totals, count]), len(keys)).astype(np.int64)
+        while len(keys) > PAIRS:
+            keys, totals = keys[totals > rare], totals[totals > rare]
+            rare += 1
+    return keys, totals
+
+
+def _first_of_overlapping(hit: np.ndarray) -> np.ndarray:
+    """Of marked places that follow one another, every other one, from the first on."""
+    places = np.arange(len(hit))
+    begins = hit & ~np.concatenate([[False], hit[:-1]])
+    run = np.maximum.accumulate(np.where(begins, places, 0))
+    return np.asarray(hit & ((places - run) % 2 == 0))
+
+
+def _map(path: Path, kind: type, count: int) -> np.ndarray:
+    """A file of numbers as a memory map; one that is empty cannot be mapped."""
+    return np.memmap(path, kind, "r", shape=(count,)) if count else np.zeros(0, kind)

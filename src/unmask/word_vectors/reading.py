@@ -1,0 +1,175 @@
+"""Sequences to learn from: prose cut into words, lines of tokens, JSON lists of items, walks on a graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from unmask.config import Config
+from unmask.data import embedded
+from unmask.data.lines import FileFacts, lines
+from unmask.data.sentences import sentences
+from unmask.data.tables import format_by_name, json_values
+from unmask.data.text import TextDocument, documents
+from unmask.data.words import split_words
+from unmask.errors import UnmaskError
+
+_ASCII_WORD = re.compile(r"\w+(?:'\w+)*")
+_LETTER = re.compile(r"\w")
+_TIDY = str.maketrans({"_": " ", "’": "'"})  # emphasis of plain text, or the joint of a phrase; don’t is don't
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Config):
+    """How files become sequences of words.
+
+    tokens  words: prose, cut into sentences and words, without punctuation; spaces: each line is a sequence of whatever
+            stands between white space
+    lower   capitals become small letters
+    column  of JSON lines, CSV, TSV and Parquet: the field that holds prose
+    """
+
+    tokens: Literal["words", "spaces"] = "words"
+    lower: bool = True
+    column: str = "text"
+
+
+def read(paths: Sequence[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
+    """The sequences of files and folders, in order, in bounded memory.
+
+    A JSONL file whose lines are lists, `["a", "b"]` or `[3, 17, 4]`, gives each of them as it stands. All else is text
+    as `data.text.documents` reads it, compressed or not. Raises UnmaskError for a path that does not exist, a file that
+    is damaged or empty, and a list that holds anything but texts and whole numbers.
+    """
+    reading = Reading() if reading is None else reading
+    for path in map(Path, paths):
+        if path.is_file() and format_by_name(path) == "jsonl" and _holds_lists(path):
+            yield from _lists(path)
+        elif reading.tokens == "spaces" and path.is_file() and format_by_name(path) is None:
+            for _, line in lines(path, FileFacts()):
+                if found := (line.lower() if reading.lower else line).split():
+                    yield found
+        else:
+            yield from cut(documents([path], column=reading.column), reading)
+
+
+def cut(texts: Iterable[TextDocument], reading: Reading | None = None) -> Iterator[list[str]]:
+    """Documents as sequences of words."""
+    reading = Reading() if reading is None else reading
+    for document in texts:
+        text = document.text.lower() if reading.lower else document.text
+        if reading.tokens == "spaces":
+            yield from (found for line in text.split("\n") if (found := line.split()))
+        else:  # sentences first: where they end, capitals tell
+            for sentence in sentences(document.text):
+                if found := words(sentence.lower() if reading.lower else sentence):
+                    yield found
+
+
+def words(sentence: str) -> list[str]:
+    """The words of a sentence: what holds a letter or a digit."""
+    sentence = sentence.translate(_TIDY)
+    if sentence.isascii():
+        return _ASCII_WORD.findall(sentence)
+    return [word for word, _ in split_words(sentence) if _LETTER.search(word)]
+
+
+def documentation(reading: Reading | None = None) -> Iterator[list[str]]:
+    """The default corpus: the documentation that is installed with Python and its packages."""
+    return cut(embedded.documents(), reading)
+
+
+def _holds_lists(path: Path) -> bool:
+    return any(line.lstrip().startswith("[") for _, line in _first(path))
+
+
+def _first(path: Path) -> Iterator[tuple[int, str]]:
+    """The first line that is not blank."""
+    for number, line in lines(path, newline="\n"):
+        if line.strip():
+            yield number, line
+            return
+
+
+def _lists(path: Path) -> Iterator[list[str]]:
+    for number, items in json_values(path, "jsonl"):
+        if not isinstance(items, list) or not set(map(type, items)) <= {str, int} or "" in items:
+            raise UnmaskError(f'{path}:{number} must be a list of texts or whole numbers, such as ["a", "b"].')
+        yield [str(item) for item in items]
+
+
+def edges(path: str | Path) -> list[tuple[str, str]]:
+    """The edges of a graph: two names a line, with white space between them; lines that begin with # are left out.
+
+    Raises UnmaskError that names the line that has not two names.
+    """
+    found = []
+    for number, line in lines(Path(path)):
+        names = line.split()
+        if not names or line.startswith("#"):
+            continue
+        if len(names) != 2:
+            raise UnmaskError(
+                f"{path}:{number} has {len(names)} fields; an edge is two names with a space between them."
+            )
+        found.append((names[0], names[1]))
+    if not found:
+        raise UnmaskError(f"{path} holds no edges.")
+    return found
+
+
+def random_walks(
+    edges: Sequence[tuple[str, str]],
+    rng: np.random.Generator,
+    *,
+    walks: int = 10,
+    length: int = 40,
+    directed: bool = False,
+) -> Iterator[list[str]]:
+    """Uniform random walks on a graph, as sentences whose words are nodes (DeepWalk; Perozzi et al. 2014, section 4).
+
+    walks     from every node, in a new order each time
+    length    most nodes of a walk; it ends where no edge leads on
+    directed  edges lead from the first node to the second only
+    """
+    if walks < 1 or length < 1 or not edges:
+        raise UnmaskError("Walks need at least one edge, and at least one walk of one node.")
+    names = list(dict.fromkeys(name for edge in edges for name in edge))
+    index = {name: i for i, name in enumerate(names)}
+    pairs_E2 = np.array([(index[a], index[b]) for a, b in edges])
+    if not directed:
+        pairs_E2 = np.concatenate([pairs_E2, pairs_E2[:, ::-1]])
+    pairs_E2 = pairs_E2[np.argsort(pairs_E2[:, 0], kind="stable")]
+    degree = np.bincount(pairs_E2[:, 0], minlength=len(names))
+    begin = np.cumsum(degree) - degree
+    for _ in range(walks):
+        starts = rng.permutation(len(names))
+        for block in np.array_split(starts, -(-len(starts) // 10_000)):
+            yield from _walk(names, block, pairs_E2[:, 1], begin, degree, length, rng)
+
+
+def _walk(
+    names: list[str],
+    starts: np.ndarray,
+    ends: np.ndarray,
+    begin: np.ndarray,
+    degree: np.ndarray,
+    length: int,
+    rng: np.random.Generator,
+) -> Iterator[list[str]]:
+    """One walk from each start, all in step."""
+    path_WL = np.full((len(starts), length), -1)
+    path_WL[:, 0] = here = starts
+    on = np.arange(len(starts))
+    for step in range(1, length):
+        on = on[degree[here] > 0]
+        here = path_WL[on, step - 1]
+        here = ends[begin[here] + (rng.random(len(on)) * degree[here]).astype(np.int64)]
+        path_WL[on, step] = here
+    for path in path_WL:
+        yield [names[i] for i in path if i >= 0]

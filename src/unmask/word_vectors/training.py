@@ -1,0 +1,248 @@
+"""word2vec from sentences to vectors: the jobs that threads share, what is shown, the folder of a run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.errors import UnmaskError
+from unmask.files import write_text, writing
+from unmask.train.interrupt import Interrupt
+from unmask.word_vectors import kernel, reading, sampling
+from unmask.word_vectors.corpus import Corpus, join_phrases, number
+from unmask.word_vectors.settings import Word2Vec, Words
+from unmask.word_vectors.vectors import WordVectors
+
+JOB = 10_000  # words of a job; a longer sentence is read in parts
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training gave.
+
+    vectors  the input vectors, which are what people mean by word vectors
+    outputs  [R, D] the output vectors: of words, or of the inner nodes of the tree
+    facts    words read, different words, words a second, share of the training that was done, signal that stopped it
+    """
+
+    vectors: WordVectors
+    outputs: np.ndarray
+    facts: dict[str, Any]
+
+
+def train(
+    sentences: Iterable[Sequence[str | int]] | None = None,
+    config: Word2Vec | None = None,
+    *,
+    out: str | Path | None = None,
+    threads: int | None = None,
+    display: Any = None,
+) -> Trained:
+    """Learn word vectors.
+
+    sentences  lists of words or ids, read once and kept as numbers in a temporary file (4 bytes a word), beside `out`
+               where that is given; `reading.read(files)` gives those of files. None: the installed documentation
+    out        folder for the vectors and `run.json`, written whole or not at all
+    threads    None: one for each core. With one, the same seed gives the same vectors; more of them write to the same
+               vectors without waiting for one another (Recht et al. 2011), so that runs differ a little
+    display    anything with start, show, note and close, such as `train.display.Terminal`
+
+    After SIGTERM or Ctrl-C the vectors learned so far are kept, and `facts["stopped"]` names the signal. Raises
+    UnmaskError for settings, text or a folder that will not do, and where numba is not installed.
+    """
+    config = Word2Vec() if config is None else config
+    config.check()
+    threads = _cores() if threads is None else threads
+    if threads < 1:
+        raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
+    run = kernel.compiled(config.network)
+    target = None if out is None else _free(Path(out))
+    source = reading.documentation(config.reading) if sentences is None else sentences
+    with Interrupt() as interrupt, _workplace(target) as folder:
+        corpus = _prepared(_watched(source, interrupt), config.words, folder, display)
+        trained = _learn(corpus, config, run, threads, interrupt, display)
+        if target is not None:
+            _save(trained, config, folder / "result", target)
+    if display is not None:
+        _conclude(trained, target, display)
+    return trained
+
+
+def _prepared(sentences: Iterable[Sequence[str | int]], words: Words, folder: Path, display: Any) -> Corpus:
+    """The text as numbers, with phrases joined and rare words left out."""
+    corpus = number(sentences, folder / "read", limit=words.limit)
+    for step in range(words.phrases):
+        corpus = join_phrases(corpus, folder / f"phrases-{step}", words.phrase_threshold / 2**step, words.min_count)
+    corpus = corpus.frequent(folder / "words", words.min_count, words.most)
+    if display is not None:
+        display.note(
+            f"{corpus.read:,} words read, {len(corpus.ids):,} of them ({len(corpus.ids) / corpus.read:.1%}) "
+            f"of the {len(corpus.words):,} words that have a vector."
+        )
+    return corpus
+
+
+def _learn(
+    corpus: Corpus, config: Word2Vec, run: Callable[..., int], threads: int, interrupt: Interrupt, display: Any
+) -> Trained:
+    """All epochs, in jobs that the threads take in turn."""
+    output = config.questions(corpus.counts)
+    inputs_VD, outputs_RD = _initial(len(corpus.words), sampling.output_rows(output), config)
+    keep_V = np.round(sampling.keep_probabilities(corpus.counts, config.words.subsample) * sampling.FULL).astype(
+        np.int64
+    )
+    cuts = _cuts(corpus.ends, len(corpus.ids))
+    jobs = itertools.count()
+    total = config.epochs * (len(cuts) - 1)
+    progress = _Progress(total, config, corpus, display)
+
+    def work() -> None:
+        while (job := next(jobs)) < total and interrupt.name is None:
+            begin, end = cuts[job % (len(cuts) - 1)], cuts[job % (len(cuts) - 1) + 1]
+            first, last = np.searchsorted(corpus.ends, [begin, end], side="right")
+            ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
+            alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
+            state = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
+            ids = np.asarray(corpus.ids[begin:end])
+            run(ids, ends, keep_V, inputs_VD, outputs_RD, output, sampling.longest(output), config.window, alpha, state)
+            progress.done(alpha)
+
+    nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    run(*nothing, keep_V, inputs_VD, outputs_RD, output, 1, config.window, config.alpha, 0)  # compiled before the clock
+    progress.start()
+    with ThreadPoolExecutor(threads) as pool:
+        workers = [pool.submit(work) for _ in range(threads)]
+        for worker in workers:
+            worker.result()
+    progress.close()
+    if not (np.isfinite(inputs_VD).all() and np.isfinite(outputs_RD).all()):
+        raise UnmaskError(f"Training diverged: set --alpha lower than {config.alpha}.")
+    facts = {**progress.facts(), "different_words": len(corpus.words), "threads": threads, "stopped": interrupt.name}
+    return Trained(WordVectors(corpus.words, inputs_VD, corpus.counts), outputs_RD, facts)
+
+
+def _initial(words: int, rows: int, config: Word2Vec) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs uniform from -1 / 2D to 1 / 2D and outputs of zero, as in the released code."""
+    rng = np.random.default_rng(config.seed)
+    inputs_VD = (rng.random((words, config.dim), dtype=np.float32) - np.float32(0.5)) / np.float32(config.dim)
+    return inputs_VD, np.zeros((rows, config.dim), dtype=np.float32)
+
+
+def _cuts(ends: np.ndarray, count: int) -> np.ndarray:
+    """Where jobs begin and end: at the last end of a sentence within JOB words, or there where none ends."""
+    cuts = [0]
+    while cuts[-1] < count:
+        reach = cuts[-1] + JOB
+        last = int(np.searchsorted(ends, reach, side="right")) - 1
+        end = int(ends[last]) if last >= 0 else 0
+        cuts.append(end if end > cuts[-1] else min(reach, count))
+    return np.array(cuts)
+
+
+class _Progress:
+    """Words a second, and the learning rate, a few times a second at most."""
+
+    def __init__(self, total: int, config: Word2Vec, corpus: Corpus, display: Any) -> None:
+        self.total, self.words, self.display = total, config.epochs * corpus.read, display
+        self.jobs, self.lock, self.shown = 0, threading.Lock(), 0.0
+
+    def start(self) -> None:
+        self.began = time.perf_counter()
+        if self.display is not None:
+            self.display.start(0, self.total)
+
+    def done(self, alpha: float) -> None:
+        """A job is done."""
+        with self.lock:
+            self.jobs += 1
+            now = time.perf_counter()
+            if self.display is not None and (now - self.shown > 0.2 or self.jobs == self.total):
+                self.shown = now
+                row = {"split": "train", "step": self.jobs, "lr": alpha, "words_per_second": self.speed()}
+                self.display.show(row)
+
+    def close(self) -> None:
+        self.seconds = time.perf_counter() - self.began
+        if self.display is not None:
+            self.display.close()
+
+    def speed(self) -> float:
+        """Words of the text, those included that are skipped or have no vector, a second."""
+        return self.words * self.jobs / self.total / (time.perf_counter() - self.began)
+
+    def facts(self) -> dict[str, Any]:
+        share = self.jobs / self.total
+        return {
+            "words_read": self.words,
+            "share_done": share,
+            "seconds": self.seconds,
+            "words_per_second": self.words * share / self.seconds,
+        }
+
+
+def _watched(sentences: Iterable[Sequence[str | int]], interrupt: Interrupt) -> Iterator[Sequence[str | int]]:
+    """The sentences, until someone wants to stop."""
+    for sentence in sentences:
+        if interrupt.name is not None:
+            raise UnmaskError(f"Stopped by {interrupt.name} while the text was read; nothing was saved.")
+        yield sentence
+
+
+def _free(out: Path) -> Path:
+    """The folder, which must not be there already, or be empty."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+class _workplace:
+    """A temporary folder, beside the target where there is one: it must hold the text as numbers."""
+
+    def __init__(self, target: Path | None) -> None:
+        self.beside = None if target is None else target.parent
+
+    def __enter__(self) -> Path:
+        with writing(self.beside or Path(tempfile.gettempdir())):
+            self.folder = Path(tempfile.mkdtemp(prefix=".word2vec-", dir=self.beside))
+        return self.folder
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _save(trained: Trained, config: Word2Vec, beside: Path, target: Path) -> None:
+    """Everything into a folder beside, which takes the target's name when all of it is there."""
+    trained.vectors.save(beside)
+    facts = {"recipe": "word2vec", "config": config.to_dict(), "facts": trained.facts}
+    write_text(beside / "run.json", json.dumps(facts, indent=2) + "\n")
+    with writing(target):
+        beside.chmod(0o755)
+        os.replace(beside, target)
+
+
+def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
+    facts, vectors = trained.facts, trained.vectors
+    if facts["stopped"]:
+        done = f"{facts['share_done']:.0%} of the training"
+        display.note(f"Stopped by {facts['stopped']} after {done}; what was learned is kept.")
+    speed = f"{facts['words_per_second']:,.0f} words/s"
+    place = "" if target is None else f" -> {target}"
+    display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,181 @@
+"""WordVectors: a vector for every word, what they answer, and the folder that they are kept in."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+from unmask.files import atomic, write_text
+
+TENSORS, WORDS = "vectors.safetensors", "words.json"
+SPELLINGS = 50_000  # most frequent words among which a like spelling is looked for
+
+Word = str | int
+"""A word, or the number of an item, which stands for the word that is written so."""
+
+
+class WordVectors:
+    """Words, most frequent first, and a vector [D] for each.
+
+    words   V different words
+    matrix  [V, D] float32
+    counts  [V] int64 how often each occurs, or None where nobody knows
+
+    `vectors["king"]` is a vector, `"king" in vectors` asks, `len(vectors)` is V. Similarities are cosines. Whatever is
+    asked about a word that is not there raises UnmaskError, which names a like spelling. Words of the same length as
+    rows, different from one another, and finite numbers are required: UnmaskError says which is not.
+    """
+
+    def __init__(self, words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None = None) -> None:
+        self.words = list(words)
+        self.matrix = np.ascontiguousarray(matrix, dtype=np.float32)
+        self.counts = None if counts is None else np.asarray(counts, dtype=np.int64)
+        self.index = {word: i for i, word in enumerate(self.words)}
+        if self.matrix.ndim != 2 or not self.matrix.shape[1] or len(self.words) != len(self.matrix):
+            raise UnmaskError(f"{len(self.words):,} words do not go with vectors of shape {list(self.matrix.shape)}.")
+        if self.counts is not None and self.counts.shape != (len(self.words),):
+            raise UnmaskError(f"{len(self.words):,} words do not go with {self.counts.size:,} counts.")
+        if len(self.index) < len(self.words):
+            twice = next(word for i, word in enumerate(self.words) if self.index[word] != i)
+            raise UnmaskError(f"The word '{twice}' has two vectors; keep one of them.")
+        if not np.isfinite(self.matrix).all():
+            row = int(np.flatnonzero(~np.isfinite(self.matrix).all(1))[0])
+            raise UnmaskError(f"The vector of '{self.words[row]}' (row {row + 1}) is not made of finite numbers.")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return str(word) in self.index
+
+    def __getitem__(self, word: Word) -> np.ndarray:
+        vector_D: np.ndarray = self.matrix[self.place(word)]
+        return vector_D
+
+    @property
+    def dim(self) -> int:
+        """D, numbers of a vector."""
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def unit(self) -> np.ndarray:
+        """[V, D] the vectors at length 1; one of zeros stays as it is."""
+        lengths_V1 = np.linalg.norm(self.matrix, axis=1, keepdims=True)
+        unit_VD: np.ndarray = self.matrix / np.where(lengths_V1 > 0, lengths_V1, 1)
+        return unit_VD
+
+    # -- questions
+
+    def most_similar(
+        self, positive: Iterable[Word] = (), negative: Iterable[Word] = (), top: int = 10
+    ) -> list[tuple[str, float]]:
+        """The `top` words nearest to the sum of the unit vectors of `positive`, less those of `negative`, and cosines.
+
+        Words that were asked with are left out.
+        """
+        positive, negative = _several(positive), _several(negative)
+        added, taken = [self.place(w) for w in positive], [self.place(w) for w in negative]
+        if not added and not taken:
+            raise UnmaskError("Nearest to what? Name at least one word.")
+        if top < 1:
+            raise UnmaskError(f"The number of words to find must be at least 1, not {top}.")
+        query_D = self.unit[added].sum(0) - self.unit[taken].sum(0)
+        scores_V = self.unit @ (query_D / (np.linalg.norm(query_D) or 1))
+        scores_V[added + taken] = -np.inf
+        best = largest(scores_V, min(top, len(self) - len({*added, *taken})))
+        return [(self.words[i], float(scores_V[i])) for i in best]
+
+    def analogy(self, a: Word, b: Word, c: Word, top: int = 1) -> list[tuple[str, float]]:
+        """a is to b as c is to …: the words nearest to b - a + c (3CosAdd; Mikolov et al. 2013c, section 4)."""
+        return self.most_similar([b, c], [a], top)
+
+    def similarity(self, a: Word, b: Word) -> float:
+        """Cosine of two words."""
+        return float(self.unit[self.place(a)] @ self.unit[self.place(b)])
+
+    def odd_one_out(self, words: Sequence[Word]) -> str:
+        """The word whose vector is the furthest from the mean of all of them."""
+        places = [self.place(word) for word in words]
+        if len(set(places)) < 2:
+            raise UnmaskError("Which of them does not match? Name at least two different words.")
+        unit_ND = self.unit[places]
+        return self.words[places[int(np.argmin(unit_ND @ unit_ND.mean(0)))]]
+
+    def place(self, word: Word) -> int:
+        """Row of a word."""
+        found = self.index.get(str(word))
+        if found is None:
+            raise UnmaskError(f"There is no vector for '{word}' among {len(self):,} words{self._hint(str(word))}")
+        return found
+
+    def _hint(self, word: str) -> str:
+        for other in (word.lower(), word.capitalize(), word.upper()):
+            if other in self.index:
+                return f"; did you mean '{other}'?"
+        likely = [w for w in islice(self.words, SPELLINGS) if abs(len(w) - len(word)) < 3]
+        near = difflib.get_close_matches(word, likely, n=1, cutoff=0.75)
+        return f"; did you mean '{near[0]}'?" if near else "."
+
+    # -- the folder
+
+    def save(self, folder: str | Path) -> None:
+        """Write `vectors.safetensors` and `words.json` into a folder, each whole or not at all."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        with atomic(folder / TENSORS) as temporary:
+            save_file({"vectors": self.matrix}, temporary)
+        counts = None if self.counts is None else self.counts.tolist()
+        write_text(folder / WORDS, json.dumps({"words": self.words, "counts": counts}, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote. Raises UnmaskError for a folder that holds no vectors, or damaged ones."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        folder = Path(folder)
+        if not (folder / TENSORS).is_file():
+            raise UnmaskError(f"{folder} holds no word vectors ({TENSORS} is missing).")
+        try:
+            tensors = load_file(folder / TENSORS)
+        except (OSError, SafetensorError, ValueError) as error:
+            raise UnmaskError(f"{folder / TENSORS} cannot be read: {error}.") from None
+        facts = read_json(folder / WORDS)
+        words, counts = facts.get("words"), facts.get("counts")
+        if "vectors" not in tensors or not _all(words, str) or not (counts is None or _all(counts, int)):
+            raise UnmaskError(f"{folder} is damaged: {TENSORS} and {WORDS} must hold vectors, words and counts.")
+        assert words is not None
+        try:
+            return cls(words, tensors["vectors"], None if counts is None else np.array(counts, dtype=np.int64))
+        except (UnmaskError, OverflowError) as error:
+            raise UnmaskError(f"{folder} is damaged: {error}") from None
+
+
+def largest(scores_V: np.ndarray, top: int) -> np.ndarray:
+    """[top] places of the largest scores, largest first, of equals the first."""
+    if top < len(scores_V):
+        least = np.partition(scores_V, len(scores_V) - top)[len(scores_V) - top] if top else np.inf
+        candidates = np.flatnonzero(scores_V >= least)
+    else:
+        candidates = np.arange(len(scores_V))
+    order: np.ndarray = candidates[np.argsort(-scores_V[candidates], kind="stable")[:top]]
+    return order
+
+
+def _several(words: Iterable[Word] | Word) -> list[Word]:
+    """A single word is a list of one."""
+    return [words] if isinstance(words, str | int) else list(words)
+
+
+def _all(values: Any, kind: type) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
