@@ -15,12 +15,14 @@ from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed, summary
+from unmask.search import differing
 from unmask.tasks import Encoded
 from unmask.train import distributed, report
 from unmask.train.trainer import Display
 
 NAME = "curve.json"
 RUN = "run"  # folder of the run that is under way
+REPORT = "report.html"
 
 Size = int | Literal["all"]
 Found = dict[str, Any]
@@ -50,39 +52,55 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     curve.json, which is written anew after each run, and report.html; models are not kept. The dev rows choose the
     best weights of each run, so that their scores are a little optimistic; the test rows choose nothing.
 
-    Raises UnmaskError for a folder that is in use, sizes that the rows cannot give, and what `finetune` does.
+    A curve that was cut short, or that gets more sizes or seeds, goes on from the runs that are in curve.json. Returns
+    the runs that were asked for; curve.json and the report have all that there are.
+
+    Raises UnmaskError for a folder that is in use otherwise, or has a curve of other settings or rows, for sizes that
+    the rows cannot give, and what `finetune` does.
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    given = _fixed(config)
+    facts = _begun(out, given)
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
     if config.seeds is None:
         config = config.replace(seeds=SEEDS)  # for the small sets, however many rows there are in all
     prepared = prepare(config, say)
     whole = len(prepared.encoded["train"].rows)
-    numbers = _numbers(sizes, whole)
-    found: list[Found] = []
-    for rows, seed in ((rows, seed) for rows in numbers for seed in _seeds(prepared.config)):
+    wanted = [(rows, seed) for rows in _numbers(sizes, whole) for seed in _seeds(prepared.config)]
+    known: dict[tuple[int, int], Found] = {(run["rows"], run["seed"]): run for run in facts.get("runs", ())}
+    if known and facts.get("all") != whole:
+        raise UnmaskError(
+            f"{out} holds a curve of {facts.get('all')} training rows, and now there are {whole:,}; choose another "
+            "folder, or delete it."
+        )
+    if known.keys() & set(wanted):
+        say("The curve goes on from the runs that were finished before.")
+    for rows, seed in wanted:
+        if (rows, seed) in known:
+            continue
         say(f"{rows:,} training rows, seed {seed}:", note=False)
         row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
         if row["stopped"] in INTERRUPTIONS:
-            say(f"Stopped by {row['stopped']}; the curve is of the {len(found)} runs so far.")
+            say(
+                f"Stopped by {row['stopped']}; the curve is of the {len(known)} runs so far, and the same command goes "
+                "on with those that are missing."
+            )
             break
-        found.append({"rows": rows, **row})
+        known[rows, seed] = {"rows": rows, **row}
         if distributed.is_main():
-            _write(out, prepared, found, say)
-    if not found:
+            _write(out, given, prepared, known, say)
+    if not known:
         raise UnmaskError("The curve was stopped before its first run had ended.")
-    again = [f"{row['rows']:,} rows, seed {row['seed']}" for row in found if row["restarted"]]
+    again = [f"{rows:,} rows, seed {seed}" for (rows, seed), row in sorted(known.items()) if row["restarted"]]
     if again:
         say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
     if distributed.is_main():
-        _write(out, prepared, found, say)
+        _write(out, given, prepared, known, say)
         write_curve(out)
         say(render(read_json(out / NAME)), note=False)
-    return found
+    return [known[point] for point in wanted if point in known]
 
 
 def _numbers(sizes: Sequence[Size], rows: int) -> list[int]:
@@ -123,24 +141,62 @@ def _run(prepared: Prepared, places: Sequence[int], seed: int, out: Path, displa
     """The row of results of one run; nothing else of it is kept."""
     part = _part(prepared.encoded["train"], places)
     prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
+    _clear(out / RUN)  # of a process that was killed
     model, row, _ = run_seed(prepared, seed, out / RUN, display, Speaker(display))
     if "test" in prepared.encoded:
         row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.tokenizer.pad)
-    distributed.barrier()
-    if distributed.is_main():
-        shutil.rmtree(out / RUN)
-    distributed.barrier()
+    _clear(out / RUN)
     return row
 
 
-def _write(out: Path, prepared: Prepared, found: Sequence[Found], say: Speaker) -> None:
+def _clear(folder: Path) -> None:
+    distributed.barrier()
+    if distributed.is_main():
+        shutil.rmtree(folder, ignore_errors=True)
+    distributed.barrier()
+
+
+# ------------------------------------------------------------------------------------------------ curve.json
+
+
+def _begun(out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """curve.json of an earlier run of the same settings; empty for a new folder. Raises UnmaskError for any other."""
+    there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
+    if there and (NAME not in there or there - {NAME, RUN, REPORT}):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    if not there:
+        return {}
+    facts = read_json(out / NAME)
+    other = differing(facts.get("given"), given)
+    if other:
+        raise UnmaskError(f"{out} holds a curve with another {other}; choose another folder, or delete it.")
+    runs = facts.get("runs")
+    if not isinstance(runs, list) or not all(isinstance(run, dict) and run.keys() >= _PARTS for run in runs):
+        raise UnmaskError(f"{out / NAME} is damaged: it lists no runs; delete the folder.")
+    return facts
+
+
+_PARTS = {"rows", "seed", "metric", "dev", "step", "total", "restarted"}
+
+
+def _fixed(config: FineTuning) -> dict[str, Any]:
+    """What must be the same for two runs to be points of one curve: all but how many seeds there are."""
+    places = json.loads(json.dumps(config.places(), default=str))
+    return {name: value for name, value in places.items() if name != "seeds"}
+
+
+def _write(
+    out: Path, given: Mapping[str, Any], prepared: Prepared, known: Mapping[tuple[int, int], Found], say: Speaker
+) -> None:
+    found = [known[point] for point in sorted(known)]
     facts = {
         "task": prepared.config.task,
         "metric": found[0]["metric"],
         "all": len(prepared.encoded["train"].rows),
         "baseline": prepared.baseline,
-        "runs": list(found),
+        "runs": found,
         "notes": say.notes,
+        "given": dict(given),
         "config": prepared.config.to_dict(),
     }
     write_text(out / NAME, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

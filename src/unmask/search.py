@@ -199,7 +199,7 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
     if not there:
         return []
     found = read_json(out / NAME)
-    other = _differing(found.get("config"), _fixed(config))
+    other = differing(found.get("config"), _fixed(config))
     if other:
         raise UnmaskError(f"{out} holds a search with another {other}; choose another folder, or delete it.")
     points = found.get("points")
@@ -219,7 +219,7 @@ def _fixed(config: FineTuning) -> dict[str, Any]:
     return {name: value for name, value in json.loads(json.dumps(places, default=str)).items() if name not in free}
 
 
-def _differing(found: Any, wanted: Mapping[str, Any]) -> str:
+def differing(found: Any, wanted: Mapping[str, Any]) -> str:
     """The first field that differs; empty where none does."""
     if not isinstance(found, dict):
         return "config"

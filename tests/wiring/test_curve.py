@@ -100,9 +100,67 @@ def test_sizes_that_the_rows_cannot_give(sizes, sentence, place, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_in_use_is_left_alone(run, place):
+def test_a_folder_in_use_is_left_alone(run, place, tmp_path):
+    (tmp_path / "run").mkdir()  # not ours: nothing here was finished
     with pytest.raises(UnmaskError, match="holds something already"):
-        curve(config(place), run[0], [8])
+        curve(config(place), tmp_path, [8])
+    for more, name in (({}, r"rows\.test"), ({"test": place[1] / "test.tsv", "lr": 1e-3}, r"fit\.optimizer\.lr")):
+        with pytest.raises(UnmaskError, match=f"curve with another {name}; choose another folder"):
+            curve(config(place, **more), run[0], [8])
+
+
+def test_a_curve_of_other_rows_does_not_go_on(place, tmp_path):
+    train = tmp_path / "train.tsv"
+    rows = (place[1] / "train.tsv").read_text().splitlines(keepends=True)
+    train.write_text("".join(rows[:41]))
+    settings = config(place, train=train, seeds=1, epochs=1)
+    curve(settings, tmp_path / "run", [4])
+    train.write_text("".join(rows[:51]))
+    with pytest.raises(UnmaskError, match="a curve of 40 training rows, and now there are 50"):
+        curve(settings, tmp_path / "run", [4])
+
+
+def test_a_curve_that_was_killed_goes_on_where_it_was(place, tmp_path):
+    out, settings = tmp_path / "run", config(place, seeds=2, epochs=1)
+    display = Spy()
+    original = display.note
+
+    def note(text):
+        original(text)
+        if text.startswith("16 training rows, seed 0"):
+            raise KeyboardInterrupt
+
+    display.note = note
+    with pytest.raises(KeyboardInterrupt):
+        curve(settings, out, [8, 16], display=display)
+    before = json.loads((out / "curve.json").read_text())["runs"]
+    assert [(row["rows"], row["seed"]) for row in before] == [(8, 0), (8, 1)]
+    (out / "run" / "seeds" / "0").mkdir(parents=True)  # what a kill leaves behind
+    (out / "run" / "seeds" / "0" / "metrics.jsonl").write_text("half")
+    display = Spy()
+    found = curve(settings, out, [8, 16], display=display)
+    said = "\n".join(display.notes)
+    assert "goes on from the runs" in said
+    assert "8 training rows, seed 0" not in said
+    assert "16 training rows, seed 0" in said
+    assert {path.name for path in out.iterdir()} == {"curve.json", "report.html"}
+    assert found == json.loads((out / "curve.json").read_text())["runs"] == curve(settings, tmp_path / "new", [8, 16])
+    more = curve(settings.replace(seeds=3), out, [4, 8])  # more points of a finished curve
+    assert [(row["rows"], row["seed"]) for row in more] == [(4, 0), (4, 1), (4, 2), (8, 0), (8, 1), (8, 2)]
+    assert more[3:5] == before
+    assert set(table(json.loads((out / "curve.json").read_text()), "dev")) == {4, 8, 16}
+
+
+@pytest.mark.parametrize("text", ['{"runs": []}', '{"given": 3}', "[]", "{"])
+def test_a_damaged_curve_is_refused(text, place, tmp_path):
+    (tmp_path / "curve.json").write_text(text)
+    with pytest.raises(UnmaskError, match=r"curve"):
+        curve(config(place), tmp_path, [8])
+    values = json.loads(json.dumps(config(place).places(), default=str))
+    values.pop("seeds")
+    (tmp_path / "curve.json").write_text(json.dumps({"given": values, "runs": [{"rows": 8}]}))
+    with pytest.raises(UnmaskError, match="is damaged: it lists no runs; delete the folder"):
+        curve(config(place), tmp_path, [8])
 
 
 def test_three_seeds_where_nobody_says_otherwise(place, tmp_path):
@@ -113,7 +171,9 @@ def test_a_curve_that_is_stopped_keeps_what_it_has(place, tmp_path):
     display, out = Stopper("seed 1:"), tmp_path / "run"
     found = curve(config(place, seeds=3), out, [8, 16], display=display)
     assert [(row["rows"], row["seed"]) for row in found] == [(8, 0)]
-    assert "Stopped by SIGTERM; the curve is of the 1 runs so far." in "\n".join(display.notes)
+    assert "Stopped by SIGTERM; the curve is of the 1 runs so far, and the same command goes on" in "\n".join(
+        display.notes
+    )
     assert "Stopped by SIGTERM" in (out / "report.html").read_text()
     assert not (out / "run").exists()
 
