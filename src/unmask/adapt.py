@@ -26,7 +26,7 @@ from unmask.models.recurrent import ProjectedHead
 from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.train import checkpoint
 
-TRAINED = ("dropout", "attention_dropout", "head_dropout", "tbptt")
+TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
 """Fields of a model that are a matter of training; all others belong to its weights."""
 
 STARTED = ("std", "positions", "vocabulary", "padding")
@@ -138,8 +138,9 @@ def _said(part: str) -> str:
         "next": "next-token",
         "nsp": "next-sentence (nsp)",
         "sop": "sentence-order (sop)",
+        "rtd": "replaced-token (rtd)",
     }
-    return part if part == "pooler" else f"{heads.get(part, part)} head"
+    return part if part in ("pooler", "generator") else f"{heads.get(part, part)} head"
 
 
 def _checkpoints(run: Path | None) -> list[Path]:

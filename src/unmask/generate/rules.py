@@ -59,7 +59,12 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
     lengths_B = sources.lengths
     if lengths_B is None:
         lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
-    return limits.of(lengths_B, getattr(model, "positions", None))
+    least_B, most_B = limits.of(lengths_B, getattr(model, "positions", None))
+    room_B = model.room(lengths_B) if hasattr(model, "room") else None  # of a model that writes where it read
+    if room_B is not None:
+        most_B = torch.minimum(most_B, room_B)
+        least_B = torch.minimum(least_B, most_B - 1)
+    return least_B, most_B
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, recurrent
+from unmask.models import albert, bert, electra, gpt, recurrent
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
@@ -27,6 +27,8 @@ TABLES: dict[str, Table[ModelConfig]] = {
         bert.HUGGINGFACE,
         bert.ROBERTA,
         albert.HUGGINGFACE,
+        gpt.GPT,
+        gpt.GPT2,
         recurrent.HUGGINGFACE,
     )
 }
@@ -44,7 +46,8 @@ IRRELEVANT = frozenset(
     sentence_transformers sep_token_id task_specific_params tokenizer_class torch_dtype torchscript
     transformers_version unmask_heads unmask_task use_bfloat16 use_cache use_return_dict xla_device
     decoder_start_token_id diversity_penalty length_penalty max_length num_beam_groups num_beams num_return_sequences
-    repetition_penalty temperature top_k top_p typical_p
+    repetition_penalty temperature top_k top_p typical_p n_ctx n_special predict_special_tokens
+    summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
     """.split()  # noqa: SIM905 (a list of this length, one name a line, hides the page)
 )
 

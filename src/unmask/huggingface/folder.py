@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
@@ -18,11 +19,15 @@ from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import sentence_transformers
 from unmask.huggingface.config import LABELLED, config_json, label_names, read_config, table_for, table_of
+from unmask.huggingface.layout import fold
 from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
+from unmask.models.table import Table
 from unmask.nn.lora import adapters
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "merges.txt")
+"""Files of which one tells that a folder has a tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,8 @@ def save(
         model, settings = Model(model.config, model.embedding, model.stack, pooler=model.pooler), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     values = config_json(table_of(model.config), model, labels)
+    if "next" in model.heads and tokenizer is not None:  # which others let begin and end what they write
+        values |= {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep}
     if settings:
         values["unmask_task"] = dict(settings)
     config = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
@@ -97,6 +104,8 @@ def save(
         tokenizer.save(folder, length=model.positions)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names + list(sentences))
+    for name, other in model.beside.items():
+        save(folder / name, other, tokenizer)
 
 
 def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
@@ -134,10 +143,12 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     for part in new:
         fresh = model.get_submodule(part if part == "pooler" else f"heads.{part}")
         config.initialise(fresh, seed)
+    for name, other in model.beside.items():
+        new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
     if classes and labels and classes[0] != len(labels):
         raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")
-    tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in ("tokenizer.json", "vocab.txt")) else None
+    tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in VOCABULARIES) else None
     vocabulary = getattr(config, "vocabulary", None)
     if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:
         raise UnmaskError(
@@ -150,26 +161,54 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings)
 
 
+def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:
+    """Give a model beside `model` the weights of its own folder, but for those that the two share, or new ones where
+    there is none, and say whether there was. Raises UnmaskError where the folder has another model."""
+    if not folder.is_dir():
+        other.config.initialise(nn.ModuleList([other.embedding.project, other.stack, other.heads]), seed)
+        return False
+    stored = load(folder, heads={name: 0 for name in other.heads}).model.own_parameters()
+    shared = {id(p) for p in model.own_parameters().values()}
+    with torch.no_grad():
+        for name, p in other.named_parameters():
+            if id(p) in shared:
+                continue
+            if name not in stored or stored[name].shape != p.shape:
+                raise UnmaskError(f"{folder} does not belong to the model that it lies in: {name} does not fit.")
+            p.copy_(stored[name])
+    return True
+
+
 def export(model: Model) -> dict[str, Tensor]:
-    """The model's parameters under their Hugging Face names. Raises UnmaskError for one that no rule names, and for a
-    model with adapters, whose answers its plain weights alone would not give."""
+    """The model's parameters under their Hugging Face names, as they lie in a folder. Raises UnmaskError for one that
+    no rule names, and for a model with adapters, whose answers its plain weights alone would not give."""
     if adapters(model):
         raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.transfer.merged.")
-    parameters = dict(model.named_parameters())  # a tied one under its first name only
-    return {theirs: parameters[ours].detach() for ours, theirs in names(model).items()}
+    table, parameters = table_of(model.config), model.own_parameters()
+    tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
+    return {_shown(theirs, model, table): tensor for theirs, tensor in tensors.items()}
 
 
 def names(model: Model) -> dict[str, str]:
-    """Our name of each parameter -> its Hugging Face name. Raises UnmaskError for one that no rule names."""
+    """Our name of each parameter -> its Hugging Face name; one that a folder packs with others, as if it lay there for
+    itself (`c_attn.query`). Raises UnmaskError for one that no rule names."""
     table = table_of(model.config)
+    return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
+
+
+def _shown(theirs: str, model: Model, table: Table[ModelConfig]) -> str:
+    """A name as a folder has it: without the prefix where the model has no head."""
+    return theirs if model.heads else theirs.removeprefix(table.prefix)
+
+
+def _full_names(model: Model, table: Table[ModelConfig]) -> dict[str, str]:
     for head in model.heads.keys() - table.heads.keys():
         raise unknown(f"place in the table of '{table.model_type}' for the head", head, table.heads)
     rules = rules_of(table, list(model.heads), pooler=model.pooler is not None)
-    bare = not model.heads
     found: dict[str, str] = {}
-    for ours, _ in model.named_parameters():
+    for ours in model.own_parameters():
         theirs = rename(ours, rules, 0)
         if theirs is None:
             raise UnmaskError(f"The table of '{table.model_type}' names no place for the parameter '{ours}'.")
-        found[ours] = theirs.removeprefix(table.prefix) if bare else theirs
+        found[ours] = theirs
     return found

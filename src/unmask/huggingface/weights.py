@@ -13,6 +13,7 @@ from torch import Tensor
 from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import PROBLEMS
+from unmask.huggingface.layout import unfold
 from unmask.models.model import Model
 from unmask.models.table import Names, Table
 
@@ -59,7 +60,7 @@ def normalise(table: Table, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if copy in out and original in out and not torch.equal(out[copy], out[original]):
             raise UnmaskError(f"'{copy}' differs from '{original}', but this model ties the two: it cannot be loaded.")
         out.pop(copy, None)
-    return out
+    return unfold(table, out)
 
 
 def rules_of(table: Table, heads: Iterable[str], *, pooler: bool) -> Names:
@@ -108,6 +109,8 @@ def stored_heads(table: Table, tensors: Mapping[str, Tensor], values: Mapping[st
         names = {theirs: ours for ours, theirs in table.heads[head]}
         if any(names.keys() & {theirs for _, theirs in table.heads[rival]} for rival in heads):
             continue
+        if not names and head not in meant:  # tied to the embedding, it has no weights that would tell
+            continue
         sized = [theirs + ".weight" for theirs, ours in names.items() if ours.endswith(".output")]
         sized += [theirs for theirs, ours in names.items() if ours.endswith(".transitions")]
         heads[head] = len(tensors[sized[0]]) if sized else 0
@@ -119,7 +122,7 @@ def fill(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copy the tensors into the model; returns the parts that are new and the stored parts that were dropped."""
     rules = rules_of(table, [head for head in model.heads if head in keep], pooler=model.pooler is not None)
-    parameters = dict(model.named_parameters())  # a tied one under its first name only
+    parameters = model.own_parameters()
     filled: set[str] = set()
     dropped: set[str] = set()
     for key, tensor in tensors.items():

@@ -2,7 +2,9 @@
 
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
+from unmask.models.causal import CausalModel
 from unmask.models.convs2s import ConvS2S
+from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
@@ -12,8 +14,11 @@ from unmask.models.transformer import Transformer
 __all__ = [
     "Albert",
     "Bert",
+    "CausalModel",
     "ConvS2S",
     "EncoderDecoder",
+    "Gpt",
+    "Gpt2",
     "Model",
     "RecurrentNetwork",
     "Roberta",

@@ -15,7 +15,8 @@ from unmask.nn import Embedding, Mask, Pooler, Stack
 from unmask.types import Batch
 
 POOLED = frozenset({"nsp", "sop", "classification", "multilabel", "regression", "choice"})
-"""Heads that answer for a whole sequence, from the pooled vector of its first token."""
+"""Heads that answer for a whole sequence: from the pooled vector of its first token or, in a model that reads in one
+direction, from a summary that it hands on behind the state of every token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Model(nn.Module):
     stack      the blocks
     pooler     dense + tanh over the first token, or None where no head needs it
     heads      name -> module from vectors [M, D] to answers [M, C]
+    mask       which tokens of a sequence see which; none sees those of another
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class Model(nn.Module):
         *,
         pooler: Pooler | None = None,
         heads: Mapping[str, nn.Module] | None = None,
+        mask: Mask | None = None,
     ) -> None:
         super().__init__()
         self.config, self.embedding, self.stack, self.pooler = config, embedding, stack, pooler
+        self.mask = mask or Mask()
         self.heads = nn.ModuleDict(dict(heads or {}))
 
     def forward(self, batch: Batch) -> Tensor:
@@ -82,7 +86,7 @@ class Model(nn.Module):
                 f"Shorten it, or set --length {longest} or less."
             )
         x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions)
-        mask = Mask(documents=batch.documents) if batch.documents is not None else None
+        mask = self.mask & Mask(documents=batch.documents)
         hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
         return hidden_BTD
 
@@ -91,11 +95,21 @@ class Model(nn.Module):
 
         Only these places are computed: masked-language modelling needs the output layer at 15 % of them.
         """
-        x_MD = hidden_BTD.flatten(0, 1)[places_M]
+        x_MD, D = hidden_BTD.flatten(0, 1)[places_M], self.config.width
+        x_MD = x_MD[:, -D:] if name in POOLED else x_MD[:, :D]  # where there is a summary, it is the second half
         if name in POOLED and self.pooler is not None:
             x_MD = self.pooler(x_MD)
         answers_MC: Tensor = self.heads[name](x_MD)
         return answers_MC
+
+    @property
+    def beside(self) -> Mapping[str, Model]:
+        """Models that are parts of this one while it is trained, and have a folder of that name within its own."""
+        return {}
+
+    def own_parameters(self) -> dict[str, nn.Parameter]:
+        """Parameters by name, tied ones under their first name only, without those of the models beside."""
+        return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.beside}
 
     @property
     def positions(self) -> int | None:

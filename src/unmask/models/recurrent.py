@@ -319,14 +319,6 @@ class RecurrentModel(Model):
             last_N = lengths_N.to(rows_N.device) - 1
         return torch.cat([outputs_NSE[rows_N, last_N, :H], outputs_NSE[:, 0, H:]], -1)
 
-    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
-        """Answers [M, C] of the head `name` at places of the flattened rows; a summary is the same at all places of its
-        sequence."""
-        x_MD = hidden_BTD.flatten(0, 1)[places_M]
-        E = self.config.width
-        answers_MC: Tensor = self.heads[name](x_MD[:, E:] if name in POOLED else x_MD[:, :E])
-        return answers_MC
-
     # -- writing: see `models.sequence.Writer`
 
     @torch.no_grad()

@@ -6,7 +6,7 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ class State(Protocol):
         """
 
 
+@runtime_checkable
 class Writer(Protocol):
     """What `generate` needs of a model: every encoder–decoder has it, and every causal language model."""
 

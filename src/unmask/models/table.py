@@ -28,6 +28,10 @@ class Table(Generic[Page]):
     architectures  class name in config.json -> the heads it has
     copies         theirs -> theirs: tied parameters that older folders store twice
     shift          theirs -> by how much their number is larger than ours
+    packed         their module -> names of the maps that lie side by side in it, along what they give; the rules name
+                   each of them as if it were a module of that one: `attn.c_attn.query`
+    transposed     their modules whose weight is stored as [inputs, outputs]
+    buffers        their names of what is no parameter, and is passed over
     """
 
     model_type: str
@@ -41,3 +45,6 @@ class Table(Generic[Page]):
     architectures: Mapping[str, frozenset[str]]
     copies: Mapping[str, str] = field(default_factory=dict)
     shift: Mapping[str, int] = field(default_factory=dict)
+    packed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    transposed: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()

@@ -175,11 +175,11 @@ class Stack(nn.Module):
         Raises `UnmaskError` where W > 1 and a position scheme needs the distances of keys: hypotheses lie side by side.
         """
         schemes = [part.position for part in self.modules() if isinstance(part, (Attention, Stack))]
-        if width > 1 and any(scheme.opens("bias", "score") for scheme in schemes):
-            raise UnmaskError("Positions that act on the attention scores cannot be kept for several hypotheses.")
+        by_distance = any(scheme.opens("bias", "score") for scheme in schemes)
         visible = None if memory is None else (memory_mask or Mask()).tensor(1, memory.shape[1], memory.device)
         blocks: list[Any] = [self.blocks[i] for i in self.order]
-        return Cache([block.begin(memory) for block in blocks], memory_mask=visible, width=width)
+        caches = [block.begin(memory) for block in blocks]
+        return Cache(caches, memory_mask=visible, width=width, by_distance=by_distance)
 
     def _continue(self, x_BTD: Tensor, positions_BT: Tensor | None, cache: Cache) -> Tensor:
         """The same for tokens that come after those of a cache."""

@@ -77,13 +77,49 @@ class Cache:
     memory_mask  [B, 1, 1, S], true where a token of the memory is seen; None: all of them
     width        W, hypotheses of each source
     length       tokens fed to each hypothesis so far
+    by_distance  whether a position scheme acts on the scores by the distance of keys, which must then lie in one line
     """
 
-    def __init__(self, blocks: Sequence[BlockCache], *, memory_mask: Tensor | None = None, width: int = 1) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[BlockCache],
+        *,
+        memory_mask: Tensor | None = None,
+        width: int = 1,
+        by_distance: bool = False,
+    ) -> None:
         if width < 1:
             raise UnmaskError(f"A source has one hypothesis or more, not {width}.")
+        if width > 1 and by_distance:
+            raise UnmaskError("Positions that act on the attention scores cannot be kept for several hypotheses.")
         self.blocks, self.memory_mask, self.width, self.length = blocks, memory_mask, width, 0
+        self.by_distance = by_distance
         self._ancestors_HS: Tensor | None = None  # where W > 1: true at the keys of a hypothesis' own tokens
+
+    def fork(self, width: int, visible_BS: Tensor | None = None) -> None:
+        """Let every row go on as `width` hypotheses, which share what it was fed so far.
+
+        visible_BS  true at the tokens of each row that are seen from here on, where rows were filled up to be equally
+                    long; None: all. Places then differ from row to row, so they are handed to the stack
+
+        Raises `UnmaskError` where rows have hypotheses already, and for a position scheme that needs the distances of
+        keys, which those of hypotheses and of fillers are not.
+        """
+        if self.width > 1 or width < 1:
+            raise UnmaskError(f"A row with {self.width} hypotheses cannot go on as {width}.")
+        if width == 1 and visible_BS is None:
+            return
+        if self.by_distance:
+            raise UnmaskError(
+                "Positions that act on the attention scores cannot be kept for several hypotheses, or for beginnings "
+                "of different lengths."
+            )
+        self.width, rows = width, self._rows()
+        if rows is not None:
+            keys_BNSK = self.blocks[0].own.keys
+            if visible_BS is None:
+                visible_BS = torch.ones(rows, self.length, dtype=torch.bool, device=keys_BNSK.device)
+            self._ancestors_HS = visible_BS.repeat_interleave(width, 0)
 
     def positions(self, T: int, device: torch.device) -> Tensor:
         """Place of each of the T tokens that come next, [1, T]: the T after those so far, or one a hypothesis."""
@@ -96,7 +132,7 @@ class Cache:
 
         Raises `UnmaskError` where W > 1 and T is not W, one token for each hypothesis.
         """
-        if self.width == 1:
+        if self.width == 1 and self._ancestors_HS is None:
             self.length += T
             return torch.ones(T, self.length, dtype=torch.bool, device=device).tril(self.length - T) if T > 1 else None
         if self.width != T:

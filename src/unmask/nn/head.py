@@ -86,10 +86,10 @@ class Pooler(nn.Module):
 class Classifier(nn.Module):
     """output(dropout(x)): sequences where x is pooled, words where it is not; one output is regression."""
 
-    def __init__(self, dim: int, outputs: int, dropout: float = 0.0):
+    def __init__(self, dim: int, outputs: int, dropout: float = 0.0, *, bias: bool = True):
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(dim, outputs)
+        self.output = nn.Linear(dim, outputs, bias)
 
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., outputs]."""

@@ -66,6 +66,11 @@ def save_adapter(folder: Path | str, model: Model, *, base: Path | str = "") -> 
         raise UnmaskError(f"{folder} holds a model; save the adapter to a folder of its own.")
     if "mlm" in model.heads:
         raise UnmaskError("A masked-language head shares weights with the trunk; merge the adapter and save a folder.")
+    if table_of(model.config).packed:
+        raise UnmaskError(
+            "Folders of this model keep query, key and value as one map, on which peft would put one adapter: merge "
+            "the adapter and save a folder."
+        )
     names = huggingface.names(model)
     tensors: dict[str, Tensor] = {}
     for ours, parameter in model.named_parameters():

@@ -1,0 +1,130 @@
+"""CausalModel: a stack that reads from left to right, so that it can write; CausalState, what it keeps meanwhile.
+
+Shapes: B rows, T tokens of a row, D width, V vocabulary; W hypotheses of each row, N = B * W of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError, unknown
+from unmask.models.model import Model, ModelConfig
+from unmask.models.sequence import State
+from unmask.nn import Cache, Embedding, Mask, Stack
+from unmask.types import Batch
+
+
+@dataclass(eq=False)
+class CausalState(State):
+    """What a causal model keeps while it writes.
+
+    cache      keys and values of all blocks; those of the beginning are held once for its W hypotheses
+    places_BW  where the next token of each hypothesis stands
+    """
+
+    width: int
+    first: Tensor
+    cache: Cache
+    places_BW: Tensor
+
+    def select(self, rows_N: Tensor) -> None:
+        self.first = self.first[rows_N]
+        self.places_BW = self.places_BW.flatten()[rows_N].view(-1, self.width)
+        self.cache.select(rows_N)
+
+
+class CausalModel(Model):
+    """Tokens in, hidden states out, each of which has seen the tokens of its sequence up to its own.
+
+    pools  whether sequences are summed up, by the state of their last token, which alone has seen all of them. It
+           stands behind the state of each token, where only heads that answer for a whole sequence look: what says the
+           next token never sees it
+    """
+
+    def __init__(
+        self, config: ModelConfig, embedding: Embedding, stack: Stack, heads: Mapping[str, nn.Module], *, pools: bool
+    ) -> None:
+        super().__init__(config, embedding, stack, heads=heads, mask=Mask(causal=True))
+        self.pools = pools
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, T, D], or [B, T, 2 D] with the summary of its sequence behind each.
+
+        Raises UnmaskError for rows longer than the positions.
+        """
+        hidden_BTD = super().forward(batch)
+        if not self.pools:
+            return hidden_BTD
+        last_BT = last_places(batch)
+        summary_BTD = hidden_BTD.gather(1, last_BT[..., None].expand_as(hidden_BTD))
+        return torch.cat([hidden_BTD, summary_BTD], -1)
+
+    # -- writing: see `models.sequence.Writer`
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, width: int = 1) -> CausalState:
+        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+
+        Short ones are filled up on either side. Raises UnmaskError for one without a token or longer than the
+        positions.
+        """
+        if "next" not in self.heads:
+            raise unknown("head of this model", "next", self.heads)
+        tokens_BT, lengths_B = left_aligned(batch)
+        before_B = lengths_B - 1  # tokens before the one that is fed first
+        cache, read = self.stack.begin(), int(before_B.max())
+        if read:
+            self.stack(self.embedding(tokens_BT[:, :read]), cache=cache)
+        ragged = int(before_B.min()) < read
+        visible_BS = torch.arange(read, device=before_B.device) < before_B[:, None] if ragged else None
+        cache.fork(width, visible_BS)
+        first_B = tokens_BT.gather(1, before_B[:, None]).squeeze(1)
+        return CausalState(width, first_B.repeat_interleave(width), cache, before_B[:, None].repeat(1, width))
+
+    @torch.no_grad()
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
+        assert isinstance(state, CausalState)
+        x_BWD = self.embedding(tokens_N.view_as(state.places_BW), None, state.places_BW)
+        hidden_BWD = self.stack(x_BWD, positions_BT=state.places_BW, cache=state.cache)
+        state.places_BW = state.places_BW + 1
+        logits_NV: Tensor = self.heads["next"](hidden_BWD.flatten(0, 1))
+        return logits_NV
+
+    def room(self, lengths_B: Tensor) -> Tensor | None:
+        """[B]: the most tokens that fit behind beginnings of these lengths; the last one needs no place, as nothing
+        reads it. None where nothing limits them."""
+        return None if self.positions is None else self.positions + 1 - lengths_B
+
+
+def left_aligned(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Rows [B, T] of one sequence each that all begin at the left, and their lengths [B].
+
+    Raises UnmaskError for a row without a token.
+    """
+    tokens_BT = batch.tokens
+    B, T = tokens_BT.shape
+    if batch.documents is None:
+        return tokens_BT, tokens_BT.new_full((B,), T)
+    real_BT = batch.documents > 0
+    lengths_B = real_BT.sum(1)
+    if not int(lengths_B.min()):
+        raise UnmaskError(f"Row {int(lengths_B.argmin())} has no token to go on from; give it the one that begins.")
+    order_BT = torch.arange(T, device=tokens_BT.device) + real_BT.int().argmax(1)[:, None]
+    return tokens_BT.gather(1, order_BT % T), lengths_B
+
+
+def last_places(batch: Batch) -> Tensor:
+    """[B, T]: for each token of the rows, the place in its row of the last token of its sequence."""
+    B, T = batch.tokens.shape
+    if batch.documents is None:
+        return batch.tokens.new_full((B, T), T - 1)
+    places_T = torch.arange(T, device=batch.tokens.device)
+    ends_BT = torch.ones_like(batch.documents, dtype=torch.bool)
+    ends_BT[:, :-1] = batch.documents[:, :-1] != batch.documents[:, 1:]
+    nearest_BT = torch.where(ends_BT, places_T, T).flip(1).cummin(1).values  # the nearest end on the right
+    return nearest_BT.flip(1)

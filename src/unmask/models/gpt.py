@@ -1,0 +1,282 @@
+"""GPT and GPT-2: Transformers that read from left to right and guess the next token (Radford et al. 2018, 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import nn
+
+from unmask.models.bert import ACTIVATIONS
+from unmask.models.causal import CausalModel
+from unmask.models.model import POOLED, ModelConfig
+from unmask.models.table import Table
+from unmask.nn import (
+    Attention,
+    Block,
+    Classifier,
+    Embedding,
+    FeedForward,
+    Learned,
+    LinearChainCRF,
+    Residual,
+    Span,
+    Stack,
+    TiedHead,
+    Token,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt(ModelConfig):
+    """The numbers that make a GPT (Radford et al. 2018, section 4.1); the defaults are the published ones.
+
+    vocabulary  V, entries of the tokenizer        dim     D, width of the hidden states; 4 D inside the feed-forward
+    layers      number of blocks                   heads   H, attention heads of each
+    length      longest sequence, in tokens        std     of the initialisation
+    dropout     after sub-layers                   embedding_dropout  after the embeddings
+    attention_dropout  on attention weights
+    head_dropout  before a classifier; None is 0.1 for tags and none elsewhere, as in `transformers`
+    padding     id that fills rows
+    """
+
+    vocabulary: int = 40_478
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    length: int = 512
+    dropout: float = 0.1
+    embedding_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    head_dropout: float | None = None
+    eps: float = 1e-5
+    std: float = 0.02
+    padding: int = 0
+
+    @property
+    def segments(self) -> int:
+        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        return self.dim
+
+    def embedding(self) -> Embedding:
+        """h_0 = U W_e + W_p: token + position (equation 2)."""
+        position = Learned(self.length, self.dim)
+        return Embedding(Token(self.vocabulary, self.dim), position=position, dropout=self.embedding_dropout)
+
+    def attention(self) -> Attention:
+        """Self-attention; that it is causal is the model's mask."""
+        return Attention(self.dim, self.heads, dropout=self.attention_dropout)
+
+    def feedforward(self) -> FeedForward:
+        """Four times as wide inside, with GELU in the form that was published with it."""
+        return FeedForward(self.dim, 4 * self.dim, ACTIVATIONS["gelu_new"])
+
+    def block(self) -> Block:
+        """Each sub-layer is followed by a residual sum and a norm (Vaswani et al. 2017, 3.1)."""
+        norm = partial(nn.LayerNorm, self.dim, self.eps)
+        return Block(
+            Residual(self.attention(), after=norm(), dropout=self.dropout),
+            Residual(self.feedforward(), after=norm(), dropout=self.dropout),
+        )
+
+    def stack(self) -> Stack:
+        """The blocks, one after the other."""
+        return Stack([self.block() for _ in range(self.layers)])
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """The layer that answers for `name`: over the vocabulary for "next", P(u) = softmax(h W_e^T) (equation 2), else
+        over `outputs` classes, without a bias for whole sequences, P(y) = softmax(h W_y) (equation 3)."""
+        if name == "next":
+            return TiedHead(token)
+        if name == "span":
+            return Span(self.dim)
+        if name == "crf":
+            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
+        if name == "tagging":
+            return Classifier(self.dim, outputs, dropout=0.1 if self.head_dropout is None else self.head_dropout)
+        return Classifier(self.dim, outputs, dropout=self.head_dropout or 0.0, bias=False)
+
+    def build(
+        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> CausalModel:
+        """A freshly initialised model.
+
+        heads   name -> outputs; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  sum sequences up though no head needs it; there are no weights to it
+        """
+        heads = {"next": 0} if heads is None else heads
+        embedding = self.embedding()
+        token = embedding.token
+        assert isinstance(token, Token)
+        built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
+        model = CausalModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Weights and embeddings from a normal of `std`, biases 0, norms 1 and 0."""
+        generator = torch.Generator().manual_seed(seed)
+        for part in module.modules():
+            if isinstance(part, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(part.weight, std=self.std, generator=generator)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+            if isinstance(part, nn.LayerNorm):
+                nn.init.ones_(part.weight)
+                nn.init.zeros_(part.bias)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt2(Gpt):
+    """GPT-2 (Radford et al. 2019, section 2.3): GPT with the norms before the sub-layers and one behind the last, a
+    start at which the sum of many sub-layers is no larger than that of few, byte-level BPE and a longer context.
+
+    hidden  width inside the feed-forward; None: 4 D, as published
+    """
+
+    vocabulary: int = 50_257
+    length: int = 1_024
+    hidden: int | None = None
+    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu_new"
+    padding: int = 50_256
+
+    def feedforward(self) -> FeedForward:
+        return FeedForward(self.dim, self.hidden or 4 * self.dim, ACTIVATIONS[self.activation])
+
+    def block(self) -> Block:
+        """x + f(norm(x)) for each sub-layer f."""
+        norm = partial(nn.LayerNorm, self.dim, self.eps)
+        return Block(
+            Residual(self.attention(), before=norm(), dropout=self.dropout),
+            Residual(self.feedforward(), before=norm(), dropout=self.dropout),
+        )
+
+    def stack(self) -> Stack:
+        """The blocks, one after the other, and the norm that pre-norm blocks leave to the end."""
+        return Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """The same, with what each of the 2 L sub-layers adds scaled by 1 / sqrt(2 L)."""
+        super().initialise(module, seed)
+        with torch.no_grad():
+            for block in (part for part in module.modules() if isinstance(part, Block)):
+                for last in (block.attention.f.output, block.feedforward.f.down):
+                    last.weight.mul_((2 * self.layers) ** -0.5)  # type: ignore[union-attr,operator]
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 2, "dim": 128, "heads": 2},
+    "mini": {"layers": 4, "dim": 256, "heads": 4},
+    "small": {"layers": 4, "dim": 512, "heads": 8},
+    "base": {"layers": 12, "dim": 768, "heads": 12},
+    "medium": {"layers": 24, "dim": 1_024, "heads": 16},
+    "large": {"layers": 36, "dim": 1_280, "heads": 20},
+    "xl": {"layers": 48, "dim": 1_600, "heads": 25},
+}
+"""Sizes: base is GPT and the smallest GPT-2, with medium, large and xl as published; below it, those of small BERTs."""
+
+
+_DROPOUTS = {"resid_pdrop": "dropout", "embd_pdrop": "embedding_dropout", "attn_pdrop": "attention_dropout"}
+_FIELDS = {
+    "vocab_size": "vocabulary",
+    "n_embd": "dim",
+    "n_layer": "layers",
+    "n_head": "heads",
+    "n_positions": "length",
+    **_DROPOUTS,
+    "classifier_dropout": "head_dropout",
+    "layer_norm_epsilon": "eps",
+    "initializer_range": "std",
+    "pad_token_id": "padding",
+}
+
+
+def _trunk(token: str, position: str) -> tuple[tuple[str, str], ...]:
+    layer, ours = "transformer.h.{}.", "stack.blocks.{}."
+    return (
+        ("embedding.token", f"transformer.{token}"),
+        ("embedding.position.table", f"transformer.{position}"),
+        *((f"{ours}attention.f.{part}", f"{layer}attn.c_attn.{part}") for part in ("query", "key", "value")),
+        (f"{ours}attention.f.output", f"{layer}attn.c_proj"),
+        (f"{ours}feedforward.f.up", f"{layer}mlp.c_fc"),
+        (f"{ours}feedforward.f.down", f"{layer}mlp.c_proj"),
+    )
+
+
+_LAYER = "transformer.h.{}."
+_PACKED = {_LAYER + "attn.c_attn": ("query", "key", "value")}
+_TRANSPOSED = tuple(_LAYER + name for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"))
+_BUFFERS = (_LAYER + "attn.bias", _LAYER + "attn.masked_bias")  # the causal mask, which older folders store
+_NORMS = {"attention": "ln_1", "feedforward": "ln_2"}
+_HEADS = {
+    "next": (),
+    **{h: ((f"heads.{h}.output", "score"),) for h in ("classification", "multilabel", "regression")},
+    "choice": (("heads.choice.output", "choice.output"),),
+    "tagging": (("heads.tagging.output", "classifier"),),
+    "crf": tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end")),
+    "span": (("heads.span.output", "qa_outputs"),),
+}
+
+GPT = Table(
+    model_type="openai-gpt",
+    config=Gpt,
+    prefix="transformer.",
+    fields=_FIELDS,
+    fixed={"afn": "gelu", "tie_word_embeddings": True},  # by which they mean gelu_new
+    trunk=(
+        *_trunk("tokens_embed", "positions_embed"),
+        *(("stack.blocks.{}." + f"{ours}.after", _LAYER + theirs) for ours, theirs in _NORMS.items()),
+    ),
+    pooler=(),
+    heads=_HEADS,
+    architectures={
+        "OpenAIGPTLMHeadModel": frozenset({"next"}),
+        "OpenAIGPTForSequenceClassification": frozenset({"classification"}),
+        "OpenAIGPTModel": frozenset(),
+    },
+    copies={"lm_head.weight": "transformer.tokens_embed.weight"},
+    packed=_PACKED,
+    transposed=_TRANSPOSED,
+    buffers=_BUFFERS,
+)
+
+GPT2 = Table(
+    model_type="gpt2",
+    config=Gpt2,
+    prefix="transformer.",
+    fields={**_FIELDS, "n_inner": "hidden", "activation_function": "activation"},
+    fixed={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "reorder_and_upcast_attn": False,
+        "add_cross_attention": False,
+        "tie_word_embeddings": True,
+    },
+    trunk=(
+        *_trunk("wte", "wpe"),
+        *(("stack.blocks.{}." + f"{ours}.before", _LAYER + theirs) for ours, theirs in _NORMS.items()),
+        ("stack.norm", "transformer.ln_f"),
+    ),
+    pooler=(),
+    heads=_HEADS,
+    architectures={
+        "GPT2LMHeadModel": frozenset({"next"}),
+        "GPT2ForSequenceClassification": frozenset({"classification"}),
+        "GPT2ForTokenClassification": frozenset({"tagging"}),
+        "GPT2ForQuestionAnswering": frozenset({"span"}),
+        "GPT2Model": frozenset(),
+    },
+    copies={"lm_head.weight": "transformer.wte.weight"},
+    packed=_PACKED,
+    transposed=_TRANSPOSED,
+    buffers=_BUFFERS,
+)

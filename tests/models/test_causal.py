@@ -1,0 +1,204 @@
+"""Models that read from left to right: nothing looks ahead, packing changes nothing, writing from a cache neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.data import collate
+from unmask.errors import UnmaskError
+from unmask.generate import Limits, Sampling, Search, generate, generate_all
+from unmask.models.causal import CausalModel, last_places, left_aligned
+from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.sequence import Writer
+from unmask.nn import Attention, Block, FeedForward, Residual, Stack, T5Bias
+from unmask.types import Batch, Example
+
+V, END = 23, 3
+PAGES = [Gpt, Gpt2]
+
+
+def made(page=Gpt2, heads=None, **changes) -> CausalModel:
+    config = page(vocabulary=V, dim=16, layers=2, heads=2, length=24, padding=0).replace(**changes)
+    model = config.build(heads, seed=None)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.normal_(0.0, 0.4, generator=generator)
+    return model.double().eval()
+
+
+def sequences(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(4, V, n) for n in lengths]
+
+
+def next_logits(model, tokens):
+    """By one forward over all of them."""
+    with torch.no_grad():
+        hidden = model(Batch(torch.as_tensor(tokens)[None]))
+        return model.answer("next", hidden, torch.tensor([len(tokens) - 1]))[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_token_sees_those_after_it(page):
+    model = made(page)
+    tokens = torch.randint(4, V, (1, 12))
+    changed = tokens.clone()
+    changed[0, 7] = 4 if tokens[0, 7] != 4 else 5
+    a, b = model(Batch(tokens)), model(Batch(changed))
+    assert torch.equal(a[0, :7], b[0, :7])
+    assert not torch.allclose(a[0, 7:], b[0, 7:])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.sampled_from(PAGES))
+def test_packed_padded_and_single_sequences_give_the_same(lengths, page):
+    model = made(page, {"next": 0, "classification": 3})
+    examples = [
+        Example(tokens, targets={"classification": (np.zeros(1, np.int64), np.zeros(1, np.int64))})
+        for tokens in sequences(lengths)
+    ]
+    with torch.no_grad():
+        alone = [model(Batch(torch.from_numpy(e.tokens)[None])) for e in examples]
+        said = torch.cat([model.answer("classification", hidden, torch.tensor([0])) for hidden in alone])
+        last = torch.stack([hidden[0, -1, :16] for hidden in alone])
+        torch.testing.assert_close(said, model.heads["classification"](last))
+        for batch in (collate.pack(examples, 16, 0), collate.pad(examples, 0)):
+            hidden = model(batch)
+            torch.testing.assert_close(model.answer("classification", hidden, batch.starts), said)
+            flat = hidden.flatten(0, 1)
+            for start, own in zip(batch.starts.tolist(), alone, strict=True):
+                torch.testing.assert_close(flat[start : start + own.shape[1]], own[0])
+
+
+def test_the_last_place_of_each_sequence():
+    rows = Batch(torch.zeros(2, 6, dtype=torch.long), documents=torch.tensor([[1, 1, 2, 2, 2, 0], [1, 2, 2, 3, 3, 3]]))
+    assert last_places(rows).tolist() == [[1, 1, 4, 4, 4, 5], [0, 2, 2, 5, 5, 5]]
+    assert last_places(Batch(rows.tokens)).tolist() == [[5] * 6] * 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("side", ["left", "right", "none"])
+def test_what_is_written_from_a_cache_is_what_a_forward_says(page, width, side):
+    model = made(page)
+    assert isinstance(model, Writer)
+    lengths = [6, 6, 6] if side == "none" else [5, 1, 8]
+    sources = [s.tolist() for s in sequences(lengths)]
+    longest = max(lengths)
+    rows = [([0] * (longest - len(s)) + s) if side == "left" else (s + [0] * (longest - len(s))) for s in sources]
+    tokens = torch.tensor(rows)
+    batch = Batch(tokens, None if side == "none" else (tokens > 0).long())
+    rng = np.random.default_rng(3)
+    state = model.begin(batch, width)
+    told = [list(s) for s in sources for _ in range(width)]  # hypothesis -> all its tokens
+    assert state.first.tolist() == [s[-1] for s in told]
+    fed = state.first
+    for step in range(5):
+        logits = model.next(fed, state)
+        for row, tokens in enumerate(told):
+            torch.testing.assert_close(logits[row], next_logits(model, tokens), rtol=1e-9, atol=1e-9)
+        if step == 1:  # go on from other hypotheses of the same source
+            rows = torch.tensor([s * width + int(rng.integers(width)) for s in range(3) for _ in range(width)])
+        elif step == 2:  # the source in the middle is done
+            rows = torch.tensor([s * width + i for s in (0, 2) for i in range(width)])
+        else:
+            rows = torch.arange(len(told))
+        state.select(rows)
+        told = [list(told[row]) for row in rows.tolist()]
+        fed = torch.from_numpy(rng.integers(4, V, len(told)))
+        for tokens, token in zip(told, fed.tolist(), strict=True):
+            tokens.append(token)
+
+
+def greedy(model, source, most):
+    tokens, written = list(source), []
+    while len(written) < most:
+        token = int(next_logits(model, tokens).argmax())
+        written.append(token)
+        tokens.append(token)
+        if token == END:
+            break
+    return [t for t in written if t != END]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_greedy_search_is_a_plain_loop_and_a_batch_is_its_rows(page):
+    model = made(page)
+    sources = [s.tolist() for s in sequences([3, 9, 1, 5, 9])]
+    search = Search(limits=Limits(max_length=7))
+    found = list(generate_all(model, sources, search, end=END, pad=0, tokens=24))
+    assert [list(best.tokens) for (best,) in found] == [greedy(model, source, 7) for source in sources]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 10), min_size=2, max_size=4), st.integers(1, 4), st.integers(0, 99))
+def test_a_beam_in_a_batch_is_the_same_alone(lengths, beams, seed):
+    model = made()
+    sources = [s.tolist() for s in sequences(lengths, seed)]
+    search = Search(beam_size=beams, n_best=beams, limits=Limits(max_length=6))
+    together = generate_all(model, sources, search, end=END, pad=0)
+    for source, hypotheses in zip(sources, together, strict=True):
+        (alone,) = generate(model, Batch(torch.tensor([source])), search, end=END)
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in alone]
+        for one in hypotheses:  # what it says of a text is what the model says of it
+            whole = [*source, *one.tokens, *([END] if one.finished else [])]
+            said = sum(
+                float(next_logits(model, whole[:i]).log_softmax(-1)[whole[i]]) for i in range(len(source), len(whole))
+            )
+            assert one.log_probability == pytest.approx(said, abs=1e-4)
+
+
+def test_samples_are_drawn_from_the_distribution_of_the_model():
+    model = made()
+    sampling = Sampling(samples=400, limits=Limits(max_length=1))
+    source = [5, 9, 4]
+    (drawn,) = generate(model, Batch(torch.tensor([source])), sampling, end=END)
+    p = next_logits(model, source).softmax(-1)
+    counts = torch.zeros(V).double()
+    for one in drawn:
+        counts[one.tokens[0] if one.tokens else END] += 1
+    assert float((counts / 400 - p).abs().sum()) < 0.25
+
+
+def test_a_text_ends_where_the_positions_do():
+    model = made()
+    search = Search(limits=Limits(min_length=98, max_length=99))
+    for length in (24, 20, 1):
+        ((best,),) = generate(model, Batch(torch.tensor([[5] * length])), search, end=END)
+        assert len(best.tokens) + best.finished == 25 - length
+    with pytest.raises(UnmaskError, match="24 positions"):
+        generate(model, Batch(torch.tensor([[5] * 26])), search, end=END)
+
+
+def test_what_cannot_be_gone_on_with_is_said():
+    tokens = torch.tensor([[5, 6], [0, 0]])
+    with pytest.raises(UnmaskError, match="Row 1 has no token"):
+        made().begin(Batch(tokens, (tokens > 0).long()))
+    with pytest.raises(UnmaskError, match="next"):
+        made(heads={"classification": 2}).begin(Batch(tokens))
+    with pytest.raises(UnmaskError, match="positions"):
+        made()(Batch(torch.full((1, 25), 4)))
+
+
+def test_rows_that_were_filled_up_at_the_left_move_there():
+    tokens = torch.tensor([[0, 0, 7, 8], [4, 5, 6, 7]])
+    moved, lengths = left_aligned(Batch(tokens, (tokens > 0).long()))
+    assert moved[0, :2].tolist() == [7, 8]
+    assert lengths.tolist() == [2, 4]
+
+
+def test_positions_by_distance_cannot_be_forked():
+    block = Block(Residual(Attention(8, 2)), Residual(FeedForward(8, 8)))
+    stack = Stack([block], position=T5Bias(2))
+    cache = stack.begin()
+    stack(torch.zeros(2, 3, 8), cache=cache)
+    cache.fork(1)
+    with pytest.raises(UnmaskError, match="scores"):
+        cache.fork(2)
+    with pytest.raises(UnmaskError, match="scores"):
+        cache.fork(1, torch.ones(2, 3, dtype=torch.bool))
