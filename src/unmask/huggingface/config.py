@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, electra, gpt, recurrent
+from unmask.models import albert, bert, gpt, recurrent
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
