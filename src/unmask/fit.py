@@ -26,7 +26,7 @@ from unmask.train import distributed
 from unmask.train.engine import Minimised
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Display, Trainer, Training
-from unmask.transfer import Transfer, prepare
+from unmask.transfer import Transfer, prepare, remembering
 from unmask.types import Batch, Example
 
 TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
@@ -206,6 +206,8 @@ def fit(
 
     tuning = prepare(model, transfer or Transfer(), seed)
     with ExitStack() as stack:
+        if objective is None:  # a teacher may look into the trunk while it reads
+            stack.enter_context(remembering(model, transfer or Transfer()))
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
         aim = objective or task
         trainer = Trainer(model, aim, data, training, folder, evaluate=evaluate_dev, display=display, tuning=tuning)

@@ -2,6 +2,7 @@
 
 from unmask.transfer.adapter import load_adapter, save_adapter
 from unmask.transfer.advice import Advice, Evidence, advise, measure
+from unmask.transfer.remembered import remembering
 from unmask.transfer.strategy import Transfer, Tuning, merged, prepare, scale, trainable
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "measure",
     "merged",
     "prepare",
+    "remembering",
     "save_adapter",
     "scale",
     "trainable",
