@@ -42,7 +42,8 @@ class Corpus:
         """Where each chunk begins, its ids, and the ends of sentences that lie in it, counted from there."""
         for begin in range(0, len(self.ids), CHUNK):
             end = min(begin + CHUNK, len(self.ids))
-            first, last = np.searchsorted(self.ends, [begin, end], side="right")
+            first = np.searchsorted(self.ends, begin, side="right") if begin else 0
+            last = np.searchsorted(self.ends, end, side="right")
             yield begin, np.asarray(self.ids[begin:end]), np.asarray(self.ends[first:last]) - begin
 
     def frequent(self, folder: Path, min_count: int, most: int | None = None) -> Corpus:

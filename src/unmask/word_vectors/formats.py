@@ -37,21 +37,26 @@ def read(path: str | Path) -> WordVectors:
 def write(vectors: WordVectors, path: str | Path) -> None:
     """Write the binary format where the name ends in `.bin`, else text; whole or not at all.
 
-    Text holds the shortest decimals that give the same float32 again. Raises UnmaskError for a word with white space
-    in it, which neither format can hold.
+    Text holds the shortest decimals that give the same float32 again. Raises UnmaskError for a word that is empty or
+    holds white space, which neither format can hold.
     """
     path = Path(path)
     if path.suffix.lower() in COMPRESSED:
         raise UnmaskError(f"Vectors are written uncompressed: name {bare(path)}, and compress it afterwards.")
     for row, word in enumerate(vectors.words, 1):
-        if not word or word.split() != [word]:
-            raise UnmaskError(f"The word {word!r} (row {row}) cannot be written: a word must not hold white space.")
+        if word.split() != [word] or not _encodes(word):
+            raise UnmaskError(f"The word {word!r} (row {row:,}) cannot be written: a word is text without white space.")
     with atomic(path) as temporary, open(temporary, "wb") as file:
         file.write(f"{len(vectors)} {vectors.dim}\n".encode())
         for word, vector_D in zip(vectors.words, vectors.matrix, strict=True):
-            file.write(word.encode("utf-8", "surrogatepass") + b" ")
+            file.write(word.encode() + b" ")
             numbers = vector_D.astype("<f4").tobytes() if _is_binary(path) else " ".join(map(str, vector_D)).encode()
             file.write(numbers + b"\n")
+
+
+def _encodes(word: str) -> bool:
+    """No lone surrogates, which UTF-8 does not know."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _is_binary(path: Path) -> bool:

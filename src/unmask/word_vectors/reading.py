@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from unmask.config import Config
 from unmask.data import embedded
 from unmask.data.lines import FileFacts, lines
 from unmask.data.sentences import sentences
-from unmask.data.tables import format_by_name, json_values
+from unmask.data.tables import format_by_name
 from unmask.data.text import TextDocument, documents
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
@@ -97,7 +98,13 @@ def _first(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _lists(path: Path) -> Iterator[list[str]]:
-    for number, items in json_values(path, "jsonl"):
+    for number, line in lines(path, newline="\n"):
+        if not line.strip():
+            continue
+        try:
+            items = json.loads(line)
+        except (ValueError, RecursionError):
+            items = None
         if not isinstance(items, list) or not set(map(type, items)) <= {str, int} or "" in items:
             raise UnmaskError(f'{path}:{number} must be a list of texts or whole numbers, such as ["a", "b"].')
         yield [str(item) for item in items]

@@ -135,7 +135,7 @@ class WordVectors:
         with atomic(folder / TENSORS) as temporary:
             save_file({"vectors": self.matrix}, temporary)
         counts = None if self.counts is None else self.counts.tolist()
-        write_text(folder / WORDS, json.dumps({"words": self.words, "counts": counts}, ensure_ascii=False) + "\n")
+        write_text(folder / WORDS, json.dumps({"words": self.words, "counts": counts}) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -1,0 +1,282 @@
+"""word2vec trains: what it learns, that it repeats, what is left when it stops; its verbs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from unmask.cli import main
+from unmask.errors import UnmaskError
+from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, train, training
+
+pytest.importorskip("numba", reason="training needs numba")
+
+SMALL = Word2Vec(dim=16, window=3, epochs=8, alpha=0.05, words=Words(min_count=1, subsample=0))
+
+
+def topics(sentences: int = 400, seed: int = 0) -> list[list[str]]:
+    """Sentences of two topics of eight words each."""
+    rng = np.random.default_rng(seed)
+    names = [[f"{topic}{i}" for i in range(8)] for topic in "ab"]
+    return [rng.choice(names[rng.integers(2)], 8).tolist() for _ in range(sentences)]
+
+
+class Display:
+    """Notes what it is shown, and calls `at` at every row."""
+
+    def __init__(self, at=lambda: None):
+        self.rows, self.notes, self.at, self.closed = [], [], at, False
+
+    def start(self, step, total):
+        self.total = total
+
+    def show(self, row):
+        self.rows.append(row)
+        self.at()
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("network", ["skip-gram", "cbow"])
+@pytest.mark.parametrize("output", ["negative", "hierarchical"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_words_of_a_topic_come_together(network, output, threads, monkeypatch):
+    monkeypatch.setattr(training, "JOB", 200)
+    vectors = train(topics(), SMALL.replace(network=network, output=output), threads=threads).vectors
+    cosines = vectors.unit @ vectors.unit.T
+    topic = np.array([word[0] for word in vectors.words])
+    same = (topic[:, None] == topic) & ~np.eye(16, dtype=bool)
+    assert cosines[same].mean() > cosines[topic[:, None] != topic].mean() + 0.3
+    assert vectors.odd_one_out(["a1", "a2", "b3", "a4"]) == "b3"
+
+
+def test_one_thread_repeats_itself():
+    config = SMALL.replace(epochs=2, words={"subsample": 0.1})
+    first, again = (train(topics(), config, threads=1) for _ in range(2))
+    assert (first.vectors.matrix == again.vectors.matrix).all()
+    assert (first.outputs == again.outputs).all()
+    assert first.vectors.words == again.vectors.words
+    assert (train(topics(), config.replace(seed=1), threads=1).vectors.matrix != first.vectors.matrix).any()
+
+
+def test_no_pass_is_the_beginning():
+    """Before anything is learned inputs are within 1 / 2D; a rate of next to nothing leaves them there."""
+    found = train(topics(50), SMALL.replace(alpha=1e-12, min_alpha=0.0, epochs=1), threads=1)
+    assert 0.45 / 16 < np.abs(found.vectors.matrix).max() <= 0.5 / 16
+    assert np.abs(found.outputs).max() < 1e-9
+
+
+def test_ids_phrases_and_walks_are_words_too():
+    assert set(train([[1, 2, 3]] * 20, SMALL, threads=1).vectors.words) == {"1", "2", "3"}
+    joined = train(
+        topics() + [["new", "york"]] * 300, SMALL.replace(words={"phrases": 1, "phrase_threshold": 5.0}), threads=1
+    ).vectors
+    assert "new_york" in joined
+    assert joined.counts[joined.index["new_york"]] == 300
+    ring = [(f"n{i}", f"n{(i + 1) % 12}") for i in range(12)]
+    walks = random_walks(ring, np.random.default_rng(0), walks=40, length=12)
+    around = train(walks, SMALL.replace(epochs=15), threads=1).vectors
+    assert around.similarity("n0", "n1") > around.similarity("n0", "n6")
+
+
+def test_the_rate_falls_and_every_word_counts(monkeypatch):
+    monkeypatch.setattr(training, "JOB", 100)
+    display = Display()
+    monkeypatch.setattr(training._Progress, "done", eager(training._Progress.done))
+    found = train(topics(100), SMALL.replace(epochs=3), threads=1, display=display)
+    assert display.total == 3 * len(display.rows) / 3 == 27
+    rates = [row["lr"] for row in display.rows]
+    assert rates[0] == SMALL.alpha
+    np.testing.assert_allclose(np.diff(rates), -(SMALL.alpha - SMALL.min_alpha) / 27)
+    assert found.facts["words_read"] == 3 * 800
+    assert found.facts["share_done"] == 1
+    assert display.closed
+    assert "800 words read" in display.notes[0]
+
+
+def eager(done):
+    def show_all(self, alpha):
+        self.shown = 0.0
+        done(self, alpha)
+
+    return show_all
+
+
+def test_jobs_end_with_sentences_where_they_can(monkeypatch):
+    monkeypatch.setattr(training, "JOB", 10)
+    assert training._cuts(np.array([4, 9, 12, 35, 36]), 36).tolist() == [0, 9, 12, 22, 32, 36]
+    assert training._cuts(np.array([10, 20]), 20).tolist() == [0, 10, 20]
+    assert training._cuts(np.array([0, 3]), 3).tolist() == [0, 3]
+
+
+# ------------------------------------------------------------------------------------------------ folders
+
+
+def test_a_folder_holds_the_run(tmp_path):
+    found = train(topics(50), SMALL, out=tmp_path / "run", threads=1)
+    again = read(tmp_path / "run")
+    assert (again.matrix == found.vectors.matrix).all()
+    assert (again.counts == found.vectors.counts).all()
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert Word2Vec.from_dict(run["config"]) == SMALL
+    assert run["facts"]["different_words"] == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    with pytest.raises(UnmaskError, match="exists already"):
+        train(topics(50), SMALL, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_was_learned_is_kept_when_it_stops(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(training, "JOB", 200)
+    display = Display(lambda: os.kill(os.getpid(), number))
+    found = train(topics(), SMALL.replace(epochs=100), out=tmp_path / "run", threads=1, display=display)
+    assert found.facts["stopped"] == number.name
+    assert 0 < found.facts["share_done"] < 0.5
+    assert "what was learned is kept" in display.notes[-2]
+    assert len(WordVectors.load(tmp_path / "run")) == 16
+
+
+def test_nothing_is_left_of_a_run_that_failed(tmp_path):
+    def broken():
+        yield from topics(5)
+        raise OSError("the disk is gone")
+
+    def stopped():
+        yield from topics(5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield from topics(5)
+
+    with pytest.raises(OSError, match="gone"):
+        train(broken(), SMALL, out=tmp_path / "run")
+    with pytest.raises(UnmaskError, match="Stopped by SIGTERM while the text was read"):
+        train(stopped(), SMALL, out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rates_that_break_everything_are_named():
+    with pytest.raises(UnmaskError, match="diverged: set --alpha lower"):
+        train(topics(), SMALL.replace(alpha=1e30), threads=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 0},
+        {"window": 0},
+        {"epochs": 0},
+        {"negative": 0},
+        {"alpha": 0.0},
+        {"min_alpha": 1.0},
+        {"seed": -1},
+        {"words": {"min_count": 0}},
+        {"words": {"subsample": -1.0}},
+        {"words": {"phrases": -1}},
+    ],
+)
+def test_settings_that_make_no_sense_are_named(changes):
+    with pytest.raises(UnmaskError, match="must"):
+        train(topics(5), SMALL.replace(**changes))
+
+
+def test_threads_must_be_some():
+    with pytest.raises(UnmaskError, match="threads must be at least 1"):
+        train(topics(5), SMALL, threads=0)
+
+
+# ------------------------------------------------------------------------------------------------ verbs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    room = tmp_path_factory.mktemp("verbs")
+    (room / "text.txt").write_text("\n".join(" ".join(s) for s in topics()))
+    numbers = ["--dim", "16", "--min-count", "1", "--epochs", "3", "--threads", "1", "--subsample", "0"]
+    main(
+        [
+            "pretrain",
+            "word2vec",
+            "--data",
+            str(room / "text.txt"),
+            "--tokens",
+            "spaces",
+            "--out",
+            str(room / "run"),
+            *numbers,
+        ]
+    )
+    return room / "run"
+
+
+def said(capsys, *arguments: str) -> str:
+    capsys.readouterr()
+    main(list(arguments))
+    return capsys.readouterr().out
+
+
+def test_verbs_answer(folder, capsys, tmp_path):
+    model = ["--model", str(folder)]
+    nearest = json.loads(said(capsys, "words", "nearest", *model, "a1", "a2", "--minus", "b1", "--top", "3", "--json"))
+    assert len(nearest) == 3
+    assert nearest[0]["word"][0] == "a"
+    assert len(said(capsys, "words", "nearest", *model, "a1").splitlines()) == 10
+    assert json.loads(said(capsys, "words", "odd", *model, "a1", "a2", "b1", "--json")) == {"odd": "b1"}
+    assert -1 <= float(said(capsys, "words", "similarity", *model, "a1", "a2")) <= 1
+    assert len(said(capsys, "words", "analogy", *model, "a1", "a2", "b1", "--top", "2").splitlines()) == 2
+    (tmp_path / "q.txt").write_text(": one\na1 a2 a3 a4\n")
+    (tmp_path / "p.txt").write_text("a1 a2 9\na1 b1 1\n")
+    asked = ["--analogies", str(tmp_path / "q.txt"), "--pairs", str(tmp_path / "p.txt")]
+    found = json.loads(said(capsys, "words", "evaluate", *model, *asked, "--json"))
+    assert found["pairs"][str(tmp_path / "p.txt")]["spearman"] == pytest.approx(1)
+    assert found["analogies"][str(tmp_path / "q.txt")][-1]["asked"] == 1
+    assert "Spearman 1.000" in said(capsys, "words", "evaluate", *model, *asked)
+
+
+@pytest.mark.parametrize("name", ["a.bin", "a.vec", "folder"])
+def test_verbs_convert(folder, capsys, tmp_path, name):
+    assert name in said(capsys, "words", "convert", "--model", str(folder), "--out", str(tmp_path / name))
+    assert (read(tmp_path / name).matrix == read(folder).matrix).all()
+
+
+def test_walks_are_written(capsys, tmp_path):
+    (tmp_path / "edges.txt").write_text("a b\nb c\n")
+    arguments = ["--edges", str(tmp_path / "edges.txt"), "--out", str(tmp_path / "walks.txt"), "--walks", "2"]
+    assert "6 walks" in said(capsys, "words", "walk", *arguments)
+    assert all(len(line.split()) == 40 for line in (tmp_path / "walks.txt").read_text().splitlines())
+
+
+def test_recipes_and_fields_are_listed(capsys):
+    assert "word2vec-cbow" in said(capsys, "recipes")
+    assert "skip-gram" in said(capsys, "pretrain", "word2vec", "--fields")
+    assert "cbow" in said(capsys, "pretrain", "word2vec-cbow", "--fields")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pretrain", "word2vec"], "Say where to"),
+        (["pretrain", "word2vec", "--out", "x", "--resume"], "--resume means nothing to word2vec"),
+        (["pretrain", "word2vec", "--out", "x", "--windw", "3"], "did you mean 'window'"),
+        (["pretrain", "word2vec", "--out", "x", "--threads", "many"], "--threads must be a whole number"),
+        (["pretrain", "bert-tiny", "--out", "x", "--data", "y"], "--data is for word2vec"),
+        (["words", "nearest", "--model", "nowhere", "a"], "no file or folder nowhere"),
+        (["words", "evaluate", "--model", "nowhere"], "Say by what"),
+        (["words", "nearst"], "nearest"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
