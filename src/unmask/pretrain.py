@@ -72,7 +72,7 @@ class Objectives(Config):
             parts.append(SentenceOrder(tokenizer.join, short=self.short))
         if self.masked:
             masked = MaskedLM(
-                mask=tokenizer.mask,
+                mask=tokenizer.require_mask(),
                 specials=tokenizer.specials,
                 vocabulary=tokenizer.size,
                 rate=self.rate,

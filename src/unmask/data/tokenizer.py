@@ -1,4 +1,4 @@
-"""WordPiece tokenizers: train, load and save, encode with offsets, join with special tokens, decode."""
+"""Tokenizers (WordPiece, byte-level BPE): train, load and save, encode with offsets, join, decode."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Tokenizer:
         self.specials = frozenset(i for i, token in raw.get_added_tokens_decoder().items() if token.special)
         self.size = max(vocabulary.values()) + 1
         if raw.post_processor is None:
-            raw.post_processor = files.bert_template(raw, self._names["cls"], self._names["sep"])
+            raw.post_processor = files.frame(raw, self._names["cls"], self._names["sep"])
         self.cased = not files.lowercases(self._facts["normalizer"])
         # Two views of one vocabulary: the flag belongs to the object, and changing it per call is not thread-safe.
         self._plain = RawTokenizer.from_str(raw.to_str())
@@ -106,9 +106,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Open a folder (tokenizer.json, else vocab.txt with tokenizer_config.json), a tokenizer.json or a vocab.txt.
+        """Open a folder (tokenizer.json, else vocab.txt with tokenizer_config.json, else vocab.json and merges.txt), or
+        one of these files.
 
-        Byte-level BPE of the RoBERTa kind is read from its tokenizer.json. Truncation and padding that the file
+        Byte-level BPE is that of GPT-2 and RoBERTa. Where a vocabulary has one special token for everything, as GPT-2
+        has, that is its `pad`, `cls`, `sep` and so on, and nothing frames a text. Truncation and padding that the file
         may ask for are switched off. Raises UnmaskError where a file is missing or damaged.
         """
         path = Path(path)
@@ -117,11 +119,15 @@ class Tokenizer:
         folder = path if path.is_dir() else path.parent
         config = files.optional_json(folder / "tokenizer_config.json")
         if path.is_dir():
-            path = next((p for p in (path / "tokenizer.json", path / "vocab.txt") if p.is_file()), path)
+            names = ("tokenizer.json", "vocab.txt", "merges.txt")
+            path = next((path / name for name in names if (path / name).is_file()), path)
         if not path.is_file():
-            raise UnmaskError(f"There is no tokenizer.json or vocab.txt in {folder}.")
+            raise UnmaskError(f"There is no tokenizer.json, vocab.txt or merges.txt in {folder}.")
         roles = files.named_roles(config, files.optional_json(folder / "special_tokens_map.json"))
-        raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
+        if path.name in ("merges.txt", "vocab.json"):
+            raw = files.read_pairs(folder, config)
+        else:
+            raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
         try:
             return cls(raw, roles)
         except (KeyboardInterrupt, MemoryError):
@@ -186,7 +192,8 @@ class Tokenizer:
         """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]: tokens [T] and segments [T], both int64.
 
         Where T would exceed `length`, the longer sequence is cut from its end, one piece at a time (the second
-        where both are equally long). Raises UnmaskError where `length` cannot hold the special tokens.
+        where both are equally long). A frame of no tokens around nothing becomes the `cls`: there is always a token to
+        answer at. Raises UnmaskError where `length` cannot hold the special tokens.
         """
         template = self._templates[second is not None]
         parts = [np.asarray(part, dtype=np.int64) for part in (first, second) if part is not None]
@@ -199,11 +206,19 @@ class Tokenizer:
         for i, part in enumerate(parts):
             tokens += [part, _row(template.gaps[i + 1])]
             segments += [np.full(len(part), template.inside[i]), _row(template.segments[i + 1])]
+        if not sum(map(len, tokens)):
+            return _row([self.cls]), _row([0])
         return np.concatenate(tokens), np.concatenate(segments)
 
     def decode(self, ids: Sequence[int] | np.ndarray, *, special: bool = False) -> str:
         """Text of the ids; special tokens are left out unless `special`."""
         return self.raw.decode([int(i) for i in ids], skip_special_tokens=not special)
+
+    def require_mask(self) -> int:
+        """The mask. Raises UnmaskError where another token stands in for it, as in GPT-2, which hides no words."""
+        if self.mask in (self.cls, self.sep):
+            raise UnmaskError("The vocabulary has no mask to hide words by; learn the next token: --written next.")
+        return self.mask
 
     def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
         """The piece of each id, as it stands in the vocabulary."""
@@ -272,6 +287,8 @@ class Tokenizer:
         """What tokenizer_config.json must say for `transformers` to give the same ids."""
         config: dict[str, Any] = {"model_max_length": length} if length is not None else {}
         config |= {f"{role}_token": name for role, name in self._names.items()}
+        if self._spaced:
+            config |= {"bos_token": self._names["cls"], "eos_token": self._names["sep"]}
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
         pairs = any(self._templates[1].inside)
         config["model_input_names"] = inputs if pairs else [inputs[0], inputs[2]]

@@ -23,6 +23,9 @@ ROLES = {
     "mask": ("[MASK]", "<mask>"),
 }
 
+END_OF_TEXT = "<|endoftext|>"
+"""The one special token of GPT-2, which begins, ends and fills."""
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -113,6 +116,39 @@ def read_vocabulary(path: Path, config: Mapping[str, Any], roles: Mapping[str, s
     return wordpiece(vocabulary, normalizer, unknown)
 
 
+def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
+    """Byte-level BPE from vocab.json (piece -> id) and merges.txt (a pair a line, the first one merged first), as GPT-2
+    and RoBERTa have it. Raises UnmaskError where a file is missing or damaged, or one has a piece that the other lacks.
+    """
+    vocabulary = read_json(folder / "vocab.json")
+    if not vocabulary or not all(type(i) is int and 0 <= i < 2**31 for i in vocabulary.values()):
+        raise UnmaskError(f"{folder / 'vocab.json'} is not a vocabulary: it must map pieces to their numbers.")
+    place = folder / "merges.txt"
+    try:
+        lines = place.read_bytes().decode("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnmaskError(f"{place} cannot be read: {error}.") from None
+    merges: list[tuple[str, str]] = []
+    for number, line in enumerate((line.removesuffix("\r") for line in lines), 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        first, _, second = line.partition(" ")
+        for piece in (first, second, first + second):
+            if piece not in vocabulary or not second:
+                raise UnmaskError(
+                    f"{place} does not belong to the vocab.json beside it: line {number}, '{line}', must hold two "
+                    "pieces that are in it, as is what they make together."
+                )
+        merges.append((first, second))
+    raw = Tokenizer(models.BPE(vocabulary, merges))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space", False)))
+    raw.decoder = decoders.ByteLevel()
+    if END_OF_TEXT not in vocabulary and {"<s>", "</s>"} <= vocabulary.keys():
+        start, end = ((name, vocabulary[name]) for name in ("<s>", "</s>"))
+        raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
+    return raw
+
+
 def read_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another."""
     try:
@@ -124,6 +160,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     if not isinstance(raw.model, (models.WordPiece, models.BPE)):
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
+    if isinstance(raw.post_processor, processors.ByteLevel):
+        raw.post_processor = None  # it frames nothing, and leaves in the offset of a word the space before it
     unknown = raw.model.unk_token
     if unknown is not None and raw.model.token_to_id(unknown) is None:
         raise UnmaskError(f"{path} is damaged: its vocabulary lacks its own unknown token '{unknown}'.")
@@ -149,14 +187,33 @@ def named_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
 
 def complete_roles(raw: Tokenizer, named: Mapping[str, str]) -> dict[str, str]:
     """Role -> name for all roles. Raises UnmaskError where the vocabulary lacks one of them."""
-    roles = {}
+    roles, sole = {}, sole_special(raw)
     for role, usual in ROLES.items():
-        candidates = (named[role],) if role in named else usual
+        candidates = (named[role],) if role in named else (*usual, *sole)
         found = [name for name in candidates if raw.token_to_id(name) is not None]
         if not found:
             raise UnmaskError(f"the vocabulary has no token for '{role}' (looked for {' and '.join(candidates)}).")
         roles[role] = found[0]
     return roles
+
+
+def sole_special(raw: Tokenizer) -> tuple[str, ...]:
+    """The token that stands for all roles that a vocabulary has none for: GPT-2's end of text, GPT's unknown piece."""
+    if raw.token_to_id(END_OF_TEXT) is not None:
+        return (END_OF_TEXT,)
+    of_gpt = isinstance(raw.model, models.BPE) and raw.model.end_of_word_suffix == "</w>"
+    return ("<unk>",) if of_gpt and raw.token_to_id("<unk>") is not None else ()
+
+
+def frame(raw: Tokenizer, cls: str, sep: str) -> processors.PostProcessor:
+    """What stands around a text where the file does not say: [CLS] and [SEP]; nothing in the manner of GPT."""
+    if not sole_special(raw):
+        return bert_template(raw, cls, sep)
+    if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel):
+        return processors.ByteLevel(
+            add_prefix_space=False, trim_offsets=True
+        )  # the space before a word is part of its piece, not of the word
+    return processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:0", special_tokens=[])
 
 
 def mark_special(raw: Tokenizer, names: list[str]) -> None:

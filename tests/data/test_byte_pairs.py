@@ -1,0 +1,246 @@
+"""Byte-level BPE: ids of `transformers`, decoding as the inverse, offsets into the raw string, files both ways."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import models
+
+from unmask.cli import main
+from unmask.data import byte_pairs, tokenizer_files
+from unmask.data.corpus import Corpus
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.vocabulary import clean
+from unmask.errors import UnmaskError
+from unmask.pretrain import Objectives
+
+TEXT = [
+    "The film was good, and the plot wasn't bad. ",
+    "한국어 문장을 읽는다 한국어",
+    "Élève déjà  2 024!\n\nThe end.",
+] * 4
+ANY = st.text(st.characters(codec=None), max_size=60)
+PIECES = [
+    "<|endoftext|>",
+    "</s>",
+    "the",
+    " ",
+    "  ",
+    "\n",
+    ".",
+    "한국어",
+    "é",
+    "e\u0301",
+    "İ",
+    "'s",
+    "中",
+    "\ud800",
+    "🙂",
+]
+STRINGS = st.one_of(ANY, st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=20).map("".join))
+
+
+@cache
+def cased() -> Tokenizer:
+    return byte_pairs.train(TEXT, 330, cased=True)
+
+
+def files_of_gpt2(folder, tokenizer: Tokenizer) -> None:
+    """vocab.json and merges.txt with the merges of a tokenizer and the one special token of GPT-2."""
+    facts = json.loads(tokenizer.raw.to_str())["model"]
+    pieces = [piece for piece in facts["vocab"] if piece not in byte_pairs.SPECIALS]
+    vocabulary = {piece: i for i, piece in enumerate([*pieces, "<|endoftext|>"])}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+    merges = "".join(f"{a} {b}\n" for a, b in facts["merges"])
+    (folder / "merges.txt").write_text("#version: 0.2\n" + merges, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt2")
+    files_of_gpt2(folder, cased())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def both(gpt2):
+    merges = [tuple(line.split(" ")) for line in (gpt2 / "merges.txt").read_text("utf-8").splitlines()[1:]]
+    vocabulary = json.loads((gpt2 / "vocab.json").read_text("utf-8"))
+    return Tokenizer.load(gpt2), transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STRINGS)
+def test_ids_are_those_of_transformers(both, text):
+    ours, theirs = both
+    text = clean(text)
+    assert ours.encode(text).ids.tolist() == theirs(text)["input_ids"]
+    plain = text.replace("<|endoftext|>", "")
+    assert ours.ids([plain])[0].tolist() == theirs(plain)["input_ids"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(STRINGS)
+def test_decoding_is_the_inverse_and_no_text_is_a_special_token(both, text):
+    for tokenizer in (both[0], cased()):
+        ids = tokenizer.ids([text])[0]
+        assert tokenizer.decode(ids) == clean(text)
+        assert not set(ids.tolist()) & tokenizer.specials
+
+
+@settings(max_examples=200, deadline=None)
+@given(STRINGS)
+def test_offsets_cut_the_raw_string_without_the_space_before_a_word(both, text):
+    for tokenizer in (both[0], cased()):
+        encoding = tokenizer.encode(text, special=False)
+        seen = np.zeros(len(text), dtype=bool)
+        for (begin, end), piece in zip(encoding.offsets.tolist(), tokenizer.pieces(encoding.ids), strict=True):
+            assert 0 <= begin <= end <= len(text)
+            seen[begin:end] = True
+            if len(piece) > 1 and piece.startswith("Ġ") and piece[1:].isalpha() and piece[1:].isascii():
+                assert text[begin:end] == piece[1:]
+        assert all(c.isspace() for c, found in zip(text, seen, strict=True) if not found)
+
+
+def test_a_word_has_its_own_pieces_wherever_it_stands():
+    encoding = cased().encode_words(["The", "plot", "plot"])
+    pieces = cased().pieces(encoding.ids)
+    assert "".join(pieces) == "TheĠplotĠplot"
+    assert encoding.words.tolist() == sorted(encoding.words.tolist())
+    assert encoding.offsets[0].tolist()[0] == 0
+
+
+def test_what_is_trained_is_framed_like_roberta_and_opens_in_transformers(tmp_path):
+    tokenizer = cased()
+    assert tokenizer.pieces(range(5)) == list(byte_pairs.SPECIALS)
+    assert (tokenizer.cls, tokenizer.pad, tokenizer.sep, tokenizer.unknown, tokenizer.mask) == (0, 1, 2, 3, 4)
+    a, b = tokenizer.ids(["The film", "was good"])
+    assert tokenizer.join(a)[0].tolist() == [0, *a, 2]
+    tokens, segments = tokenizer.join(a, b)
+    assert tokens.tolist() == [0, *a, 2, 2, *b, 2]
+    assert not segments.any()
+    tokenizer.save(tmp_path, length=64)
+    again = Tokenizer.load(tmp_path)
+    assert again.fingerprint == tokenizer.fingerprint
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs("The film", "was good")["input_ids"] == tokens.tolist()
+    assert (theirs.bos_token_id, theirs.eos_token_id, theirs.pad_token_id) == (0, 2, 1)
+    assert theirs.decode(theirs("Élève déjà  2")["input_ids"], skip_special_tokens=True) == "Élève déjà  2"
+
+
+def test_the_same_text_gives_the_same_vocabulary_in_every_process():
+    code = (
+        "from unmask.data import byte_pairs; import sys, json;"
+        f"print(byte_pairs.train({TEXT!r}, 330, cased=True).fingerprint)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert said == cased().fingerprint
+
+
+def test_capitals_and_accents_go_where_they_are_not_kept():
+    plain = byte_pairs.train(TEXT, 330, strip_accents=True)
+    assert plain.decode(plain.ids(["ÉLÈVE 한국어"])[0]) == "eleve 한국어"
+    assert not plain.cased
+    assert cased().cased
+
+
+def test_the_one_special_token_of_gpt2_does_everything(both, tmp_path):
+    tokenizer, _ = both
+    end = tokenizer.size - 1
+    assert {tokenizer.pad, tokenizer.cls, tokenizer.sep, tokenizer.mask, tokenizer.unknown} == {end}
+    assert tokenizer.specials == {end}
+    (ids,) = tokenizer.ids(["The film"])
+    assert tokenizer.join(ids)[0].tolist() == ids.tolist()
+    with pytest.raises(UnmaskError, match="--written next"):
+        Objectives().build(tokenizer)
+    assert tokenizer.join(ids[:0])[0].tolist() == [end]
+    assert tokenizer.join(ids[:0], ids[:0])[0].tolist() == [end]
+    tokenizer.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.encode(" film").offsets.tolist() == tokenizer.encode(" film").offsets.tolist()
+    assert again.encode(" film").offsets[0, 0] == 1
+
+
+def test_a_folder_of_transformers_opens_with_the_same_ids(both, tmp_path):
+    ours, theirs = both
+    theirs.save_pretrained(tmp_path)
+    assert Tokenizer.load(tmp_path).ids(TEXT)[0].tolist() == ours.ids(TEXT)[0].tolist()
+    assert Tokenizer.load(tmp_path).join(ours.ids(["a"])[0])[0].tolist() == ours.ids(["a"])[0].tolist()
+
+
+def test_the_vocabulary_of_the_first_gpt_has_an_unknown_piece_for_everything(tmp_path):
+    raw = RawTokenizer(models.BPE({"<unk>": 0, "a</w>": 1, "b": 2}, [], unk_token="<unk>", end_of_word_suffix="</w>"))
+    raw.add_special_tokens(["<unk>"])
+    raw.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.cls == tokenizer.sep == tokenizer.pad == 0
+    assert tokenizer.join(np.array([1]))[0].tolist() == [1]
+
+
+def test_pairs_of_roberta_are_framed_by_its_tokens(gpt2, tmp_path):
+    pieces = [*byte_pairs.SPECIALS, *list(json.loads((gpt2 / "vocab.json").read_text("utf-8")))[:-1]]
+    (tmp_path / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+    (tmp_path / "merges.txt").write_bytes((gpt2 / "merges.txt").read_bytes())
+    tokenizer = Tokenizer.load(tmp_path)
+    (ids,) = tokenizer.ids(["The film"])
+    assert ids.tolist() == cased().ids(["The film"])[0].tolist()
+    assert tokenizer.join(ids, ids)[0].tolist() == [0, *ids, 2, 2, *ids, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("vocab.json", b"{", "vocab.json is not valid JSON"),
+        ("vocab.json", b'{"a": "b"}', "must map pieces to their numbers"),
+        ("vocab.json", b"{}", "must map pieces to their numbers"),
+        ("vocab.json", None, "no file"),
+        ("merges.txt", b"#version\nzz yy\n", "line 2, 'zz yy'"),
+        ("merges.txt", "Ġ\n".encode(), "line 1"),
+        ("merges.txt", b"\xff", "cannot be read"),
+    ],
+)
+def test_damaged_files_are_named(gpt2, tmp_path, name, content, sentence):
+    for file in ("vocab.json", "merges.txt"):
+        (tmp_path / file).write_bytes((gpt2 / file).read_bytes())
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnmaskError) as error:
+        Tokenizer.load(tmp_path)
+    assert sentence in str(error.value)
+
+
+def test_what_cannot_be_learned_is_said():
+    with pytest.raises(UnmaskError, match="261"):
+        byte_pairs.train(TEXT, 260)
+    with pytest.raises(UnmaskError, match="no words"):
+        byte_pairs.train(["", " \n"], 300)
+
+
+def test_a_vocabulary_without_a_mask_is_still_an_error(tmp_path):
+    raw = RawTokenizer(models.BPE({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}, []))
+    with pytest.raises(UnmaskError, match="mask"):
+        tokenizer_files.complete_roles(raw, {})
+
+
+def test_the_command_line_builds_a_corpus_of_it(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"{line} {i}" for i, line in enumerate(TEXT)), encoding="utf-8")
+    options = {"data": text, "kind": "bpe", "vocabulary-size": 300, "out": tmp_path / "corpus", "heldout": 0.1}
+    main(["corpus", "build", "--cased", *[f"--{name}={value}" for name, value in options.items()]])
+    assert "unmask pretrain gpt2-mini" in capsys.readouterr().out
+    stored = Corpus(tmp_path / "corpus")
+    assert stored.manifest["unknown_rate"] == 0
+    document = next(iter(stored.split("train")))
+    assert stored.tokenizer.decode(np.concatenate(document.sentences)).startswith(("The film", "한국어", "Élève"))
