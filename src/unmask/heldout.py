@@ -75,6 +75,11 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
             f"{found['next/perplexity']:.1f} ({start}word frequencies alone: {math.exp(floor['loss/next']):.1f})"
             + (f", {bits:.2f} bits per character." if bits is not None else ".")
         )
+    if "rtd/correct" in found:
+        lines.append(
+            f"Replaced tokens: {found['rtd/correct']:.1%} of all tokens told right, where {found['rtd/replaced']:.1%} "
+            "were replaced."
+        )
     stuck = plateau(found, floor)
     return lines + ([stuck] if stuck else [])
 

@@ -22,6 +22,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.models.bert import Bert
+from unmask.models.electra import Electra
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives import (
     CausalLM,
@@ -29,6 +30,7 @@ from unmask.objectives import (
     MaskedLM,
     NextSentence,
     Objective,
+    ReplacedToken,
     SentenceOrder,
     SequenceAutoencoder,
 )
@@ -47,6 +49,7 @@ class Objectives(Config):
                  "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
     written      in place of all that: "next": guess every token from those before it (a causal language model);
                  "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
+    replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
     short        share of the sequences, or pairs, that aim at a random shorter length
@@ -55,6 +58,7 @@ class Objectives(Config):
     masked: bool = True
     sentences: Literal["next", "order", "none", "auto"] = "next"
     written: Literal["next", "again", "none"] = "none"
+    replaced: bool = False
     rate: float = 0.15
     whole_words: bool = False
     short: float = 0.1
@@ -79,11 +83,16 @@ class Objectives(Config):
                 join=tokenizer.join,
                 continuation=tokenizer.continuation if self.whole_words else None,
                 short=self.short,
+                becomes=(1.0, 0.0) if self.replaced else (0.8, 0.1),
             )
-            parts.append(masked)
+            parts.append(ReplacedToken(masked) if self.replaced else masked)
         if not parts:
             raise UnmaskError(
                 "There is nothing to learn: set --masked true, --sentences next or order, or --written next."
+            )
+        if self.replaced and (len(parts) > 1 or not self.masked):
+            raise UnmaskError(
+                "Replaced tokens are learned alone, from hidden words: set --sentences none --masked true."
             )
         return parts[0] if len(parts) == 1 else Joint(*parts)
 
@@ -133,6 +142,8 @@ class Pretraining(Config):
         config = with_values(self, model=model.config, start=str(folder))
         if "next" in model.heads and config.objectives.written == "none":
             config = config.replace(objectives={"written": "next"})
+        if "rtd" in model.heads:
+            config = config.replace(objectives={"replaced": True})
         return config
 
 
@@ -347,6 +358,8 @@ def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | No
         tokenizer = corpora[0].tokenizer
         config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
         config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
+    if config.objectives.replaced and not isinstance(config.model, Electra):
+        raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
     tokens = _tokens(config)
     if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(

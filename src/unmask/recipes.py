@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, recurrent
+from unmask.models import albert, electra, recurrent
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert
+from unmask.models.electra import Electra
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.pretrain import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
@@ -22,7 +23,7 @@ from unmask.train.trainer import Training
 
 def bert_tiny() -> Pretraining:
     """2 layers of 128 (4 M parameters): minutes on a laptop."""
-    return _small(_bert("tiny"), lr=3e-3, precision="fp32")
+    return _small(_bert("tiny"), _NEXT, lr=3e-3, precision="fp32")
 
 
 def quickstart() -> Pretraining:
@@ -32,37 +33,48 @@ def quickstart() -> Pretraining:
 
 def bert_mini() -> Pretraining:
     """4 layers of 256 (11 M parameters): minutes to hours on a CPU."""
-    return _small(_bert("mini"), lr=1e-3)
+    return _small(_bert("mini"), _NEXT, lr=1e-3)
 
 
 def bert_small() -> Pretraining:
     """4 layers of 512 (29 M parameters): hours on a CPU, minutes on a GPU."""
-    return _small(_bert("small"), lr=7e-4)
+    return _small(_bert("small"), _NEXT, lr=7e-4)
 
 
 def bert_medium() -> Pretraining:
     """8 layers of 512 (41 M parameters): a GPU, or a day of CPU."""
-    return _small(_bert("medium"), lr=5e-4)
+    return _small(_bert("medium"), _NEXT, lr=5e-4)
 
 
 def bert_base() -> Pretraining:
     """12 layers of 768 (110 M parameters), batch 256, learning rate 1e-4: as published."""
-    return _published(_bert("base"))
+    return _published(_bert("base"), _NEXT)
 
 
 def bert_large() -> Pretraining:
     """24 layers of 1,024 (340 M parameters), batch 256, learning rate 1e-4: as published."""
-    return _published(_bert("large"))
+    return _published(_bert("large"), _NEXT)
 
 
 def albert_tiny() -> Pretraining:
     """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on hidden words and sentence order."""
-    return _small(_albert("tiny"), lr=3e-3, precision="fp32", sentences="order")
+    return _small(_albert("tiny"), Objectives(sentences="order"), lr=3e-3, precision="fp32")
 
 
 def albert_base() -> Pretraining:
     """12 layers of 768 that share their weights (12 M parameters); the optimizer is AdamW in place of LAMB."""
-    return _published(_albert("base"), sentences="order")
+    return _published(_albert("base"), Objectives(sentences="order"))
+
+
+def electra_tiny() -> Pretraining:
+    """ELECTRA of bert-tiny's width, which finds the words that a generator of half that width has replaced."""
+    return _small(_electra("tiny"), _REPLACED, lr=2e-3, precision="fp32")
+
+
+def electra_small() -> Pretraining:
+    """12 layers of 256 (14 M parameters), rows of 128 tokens, batch 128, learning rate 5e-4: as published."""
+    config = _published(_electra("small").replace(length=128), _REPLACED)
+    return config.replace(rows={"batch": 128, "first": None, "micro_batch": 32}, training={"optimizer": {"lr": 5e-4}})
 
 
 def rnn_lm() -> Pretraining:
@@ -120,12 +132,15 @@ def _albert(size: str) -> Albert:
     return Albert().replace(**albert.SIZES[size])
 
 
-def _small(
-    model: Bert,
-    lr: float,
-    precision: Literal["auto", "fp32"] = "auto",
-    sentences: Literal["next", "order", "none"] = "next",
-) -> Pretraining:
+def _electra(size: str) -> Electra:
+    return Electra().replace(**electra.SIZES[size])
+
+
+_NEXT = Objectives(sentences="next")
+_REPLACED = Objectives(sentences="none", replaced=True)
+
+
+def _small(model: Bert, objectives: Objectives, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
     """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
 
     The published initialisation suits a width of 768; narrower models start from the same scale of activations
@@ -134,7 +149,7 @@ def _small(
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     return Pretraining(
         model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
-        objectives=Objectives(sentences=sentences),
+        objectives=objectives,
         rows=Rows(batch=32, first=32, first_share=0.6),
         training=Training(
             minutes=30.0,
@@ -160,11 +175,11 @@ def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
     )
 
 
-def _published(model: Bert, sentences: Literal["next", "order", "none"] = "next") -> Pretraining:
+def _published(model: Bert, objectives: Objectives) -> Pretraining:
     """Devlin et al. 2018, appendix A.2: 1,000,000 steps, of which 10,000 warm up; 128 tokens a row, then 512."""
     return Pretraining(
         model=model,
-        objectives=Objectives(sentences=sentences),
+        objectives=objectives,
         rows=Rows(batch=256, first=128, micro_batch=16, workers=4),
         training=Training(
             steps=1_000_000,

@@ -13,7 +13,13 @@ from unmask.heldout import WORDS, plateau
 from unmask.train import report
 from unmask.train.metrics import read as read_metrics
 
-TERMS = {"mlm": "masked words", "nsp": "next sentence", "sop": "sentence order", "next": "next token"}
+TERMS = {
+    "mlm": "masked words",
+    "nsp": "next sentence",
+    "sop": "sentence order",
+    "rtd": "replaced tokens",
+    "next": "next token",
+}
 
 
 def write_report(folder: Path) -> Path:

@@ -167,7 +167,7 @@ def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:
     if not folder.is_dir():
         other.config.initialise(nn.ModuleList([other.embedding.project, other.stack, other.heads]), seed)
         return False
-    stored = load(folder, heads={name: 0 for name in other.heads}).model.own_parameters()
+    stored = load(folder, heads=dict.fromkeys(other.heads, 0)).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
         for name, p in other.named_parameters():

@@ -4,6 +4,7 @@ from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.causal import CausalModel
 from unmask.models.convs2s import ConvS2S
+from unmask.models.electra import Discriminator, Electra
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
@@ -16,6 +17,8 @@ __all__ = [
     "Bert",
     "CausalModel",
     "ConvS2S",
+    "Discriminator",
+    "Electra",
     "EncoderDecoder",
     "Gpt",
     "Gpt2",

@@ -4,6 +4,7 @@ from unmask.objectives.causal import CausalLM, SequenceAutoencoder
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
+from unmask.objectives.replaced_token import ReplacedToken
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "NextSentence",
     "NextToken",
     "Objective",
+    "ReplacedToken",
     "ScheduledSampling",
     "SequenceAutoencoder",
     "SentenceOrder",

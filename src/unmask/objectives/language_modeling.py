@@ -12,7 +12,8 @@ from unmask.types import Batch, Document, Example, Target
 
 
 class MaskedLM(Objective):
-    """Choose 15 % of the tokens of each sequence; of those, 80 % become [MASK], 10 % a random token, 10 % stay.
+    """Choose 15 % of the tokens of each sequence; of those, by default, 80 % become [MASK], 10 % a random token, 10 %
+    stay.
 
     Masks are drawn anew each time a sequence is seen (dynamic masking, Liu et al. 2019). Special tokens and
     padding are never chosen and never drawn as the random token.
@@ -21,6 +22,7 @@ class MaskedLM(Objective):
     join          frames a run of ids with special tokens; needed only where this objective samples the text itself
     continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
     short         share of the sequences that aim at a random shorter length; it counts only together with `join`
+    becomes       shares of the chosen tokens that become [MASK], and that become a random token; the others stay
     """
 
     name = "mlm"
@@ -35,8 +37,9 @@ class MaskedLM(Objective):
         join: Join | None = None,
         continuation: np.ndarray | None = None,
         short: float = 0.0,
+        becomes: tuple[float, float] = (0.8, 0.1),
     ) -> None:
-        self.heads = {self.name: 0}
+        self.heads, self.becomes = {self.name: 0}, becomes
         self.mask, self.rate, self.join, self.continuation, self.short = mask, rate, join, continuation, short
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True
@@ -58,8 +61,9 @@ class MaskedLM(Objective):
         values = tokens[places]
         kind = rng.random(len(places))
         corrupted = tokens.copy()
-        corrupted[places[kind < 0.8]] = self.mask
-        random = places[(kind >= 0.8) & (kind < 0.9)]
+        masked, swapped = self.becomes[0], sum(self.becomes)
+        corrupted[places[kind < masked]] = self.mask
+        random = places[(kind >= masked) & (kind < swapped)]
         corrupted[random] = self.ordinary[rng.integers(len(self.ordinary), size=len(random))]
         target = Target(torch.from_numpy(places), torch.from_numpy(values.astype(np.int64)))
         changed = batch.with_targets(mlm=target)

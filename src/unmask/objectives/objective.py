@@ -80,14 +80,19 @@ class Joint(Objective):
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         hidden_BTD = model(batch)
-        return {part.name: part.score(model, hidden_BTD, batch) for part in self.parts}
+        present = [part for part in self.parts if part.name in batch.targets]  # no pair may have been long enough
+        return {part.name: part.score(model, hidden_BTD, batch) for part in present}
 
 
 def cross_entropy(model: Model, name: str, hidden_BTD: Tensor, batch: Batch) -> Loss:
     """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where none is likelier."""
     target = batch.targets[name]
-    logits_MC = model.answer(name, hidden_BTD, target.places).float()
-    total = F.cross_entropy(logits_MC, target.values, reduction="sum")
+    return of_logits(model.answer(name, hidden_BTD, target.places).float(), target.values)
+
+
+def of_logits(logits_MC: Tensor, values_M: Tensor) -> Loss:
+    """The same of logits that are there already."""
+    total = F.cross_entropy(logits_MC, values_M, reduction="sum")
     with torch.no_grad():  # amax is several times faster than argmax on a CPU
-        correct = (logits_MC.gather(-1, target.values[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
-    return Loss(total, target.values.numel(), {"correct": correct})
+        correct = (logits_MC.gather(-1, values_M[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
+    return Loss(total, values_M.numel(), {"correct": correct})

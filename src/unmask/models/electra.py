@@ -1,0 +1,182 @@
+"""ELECTRA: a discriminator that finds the words which a small generator has replaced (Clark et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.models.bert import ACTIVATIONS, CRF, FIELDS, FIXED, Bert, architectures, trunk
+from unmask.models.model import POOLED, Model
+from unmask.models.table import Table
+from unmask.nn import Dropout, Embedding, LanguageModelHead, Pooler, Projection, Segment, Stack, Token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Electra(Bert):
+    """The numbers that make an ELECTRA; the defaults are ELECTRA-small.
+
+    factor          E, width of the token, segment and position vectors; where it is not `dim`, a linear map follows
+    generator       size of the generator, as a share of the discriminator's width, heads and feed-forward
+    choice_dropout  before what scores a choice
+    """
+
+    dim: int = 256
+    heads: int = 4
+    hidden: int = 1_024
+    factor: int = 128
+    generator: float = 0.25
+    choice_dropout: float = 0.1
+
+    def embedding(self) -> Embedding:
+        """Token + segment + position, normalised, then brought to the width of the stack (section 3.4)."""
+        return Embedding(
+            Token(self.vocabulary, self.factor),
+            segment=Segment(self.segments, self.factor),
+            position=self.position(self.factor),
+            norm=nn.LayerNorm(self.factor, self.eps),
+            dropout=self.dropout,
+            project=nn.Linear(self.factor, self.dim) if self.factor != self.dim else None,
+        )
+
+    def pooler(self) -> Pooler | None:
+        """None: heads that answer for a sequence have a layer of their own in its place."""
+        return None
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """The layer that answers for `name`; "rtd" says of a token whether it was replaced, as the logit of yes."""
+        if name == "rtd":
+            return Projection(self.dim, self.dim, outputs, ACTIVATIONS[self.activation])
+        if name == "mlm":
+            return LanguageModelHead(token, self.dim, activation=F.gelu, eps=self.eps)
+        dropout = self.dropout if self.head_dropout is None else self.head_dropout
+        if name == "choice":
+            return DenseClassifier(self.dim, outputs, before=0.0, after=self.choice_dropout)
+        if name in POOLED:
+            return DenseClassifier(self.dim, outputs, before=dropout, after=dropout)
+        return super().head(name, outputs, token)
+
+    @property
+    def smaller(self) -> Electra:
+        """The generator, as deep as the discriminator and `generator` times as wide (section 3.2)."""
+        dim, hidden = round(self.dim * self.generator), round(self.hidden * self.generator)
+        return self.replace(dim=dim, hidden=hidden, heads=max(1, round(self.heads * self.generator)))
+
+    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """A freshly initialised model: with the heads "rtd" and "mlm", as in pre-training and by default, the
+        discriminator with its generator, which answers for "mlm"; with any others one network.
+
+        pooler  is of no effect: there is none
+        """
+        heads = {"rtd": 1, "mlm": 0} if heads is None else heads
+        if not {"rtd", "mlm"} <= set(heads):
+            return super().build(heads, seed=seed)
+        embedding = self.embedding()
+        token = embedding.token
+        assert isinstance(token, Token)
+        smaller = self.smaller
+        generator = Model(
+            smaller,
+            _sharing(smaller.embedding(), embedding),
+            smaller.stack(),
+            heads={"mlm": smaller.head("mlm", 0, token)},
+        )
+        own = {name: self.head(name, outputs, token) for name, outputs in heads.items() if name != "mlm"}
+        model = Discriminator(self, embedding, self.stack(), own, generator)
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+
+def _sharing(embedding: Embedding, other: Embedding) -> Embedding:
+    """The embedding with the vectors of another, and with its norm; the map to the stack stays its own (section 3.2,
+    "Weight Sharing")."""
+    embedding.token, embedding.segment = other.token, other.segment
+    embedding.position, embedding.norm = other.position, other.norm
+    return embedding
+
+
+class Discriminator(Model):
+    """The model that is kept, and the generator that it is trained against: `generator` is a model of its own."""
+
+    def __init__(
+        self,
+        config: Electra,
+        embedding: Embedding,
+        stack: Stack,
+        heads: Mapping[str, nn.Module],
+        generator: Model,
+    ) -> None:
+        super().__init__(config, embedding, stack, heads=heads)
+        self.generator = generator
+
+    @property
+    def beside(self) -> Mapping[str, Model]:
+        return {"generator": self.generator}
+
+
+class DenseClassifier(nn.Module):
+    """output(dropout(gelu(dense(dropout(x))))), of the first token of a sequence.
+
+    before, after  rates of the dropout before the dense layer and after it
+    """
+
+    def __init__(self, dim: int, outputs: int, *, before: float, after: float):
+        super().__init__()
+        self.before, self.after = Dropout(before), Dropout(after)
+        self.dense, self.output = nn.Linear(dim, dim), nn.Linear(dim, outputs)
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[M, D] -> logits [M, outputs]."""
+        logits: Tensor = self.output(self.after(F.gelu(self.dense(self.before(x_MD)))))
+        return logits
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"layers": 2, "dim": 128, "heads": 2, "hidden": 512, "factor": 64, "generator": 0.5},
+    "small": {"layers": 12, "dim": 256, "heads": 4, "hidden": 1_024, "factor": 128, "generator": 0.25},
+    "base": {"layers": 12, "dim": 768, "heads": 12, "hidden": 3_072, "factor": 768, "generator": 1 / 3},
+    "large": {"layers": 24, "dim": 1_024, "heads": 16, "hidden": 4_096, "factor": 1_024, "generator": 0.25},
+}
+"""Published sizes (Clark et al. 2020, appendix A, table 6), and one of BERT's for a CPU."""
+
+
+def _dense(head: str, dense: str, output: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (f"heads.{head}.dense", dense), (f"heads.{head}.output", output)
+
+
+HUGGINGFACE = Table(
+    model_type="electra",
+    config=Electra,
+    prefix="electra.",
+    fields={
+        **FIELDS,
+        "embedding_size": "factor",
+        "summary_last_dropout": "choice_dropout",
+        "generator_size": "generator",  # ours alone; a run that goes on needs it
+    },
+    fixed={**FIXED, "summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
+    trunk=(*trunk("electra."), ("embedding.project", "electra.embeddings_project")),
+    pooler=(),
+    heads={
+        "rtd": _dense("rtd", "discriminator_predictions.dense", "discriminator_predictions.dense_prediction"),
+        "mlm": (
+            ("heads.mlm.dense", "generator_predictions.dense"),
+            ("heads.mlm.norm", "generator_predictions.LayerNorm"),
+            ("heads.mlm.bias", "generator_lm_head.bias"),
+        ),
+        **{
+            h: _dense(h, "classifier.dense", "classifier.out_proj")
+            for h in ("classification", "multilabel", "regression")
+        },
+        "choice": _dense("choice", "sequence_summary.summary", "classifier"),
+        "tagging": (("heads.tagging.output", "classifier"),),
+        "crf": CRF,
+        "span": (("heads.span.output", "qa_outputs"),),
+        "pairs": (("heads.pairs.output", "pairs.output"),),
+    },
+    architectures=architectures("Electra", ("ForPreTraining", frozenset({"rtd"}))),
+    copies={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+)

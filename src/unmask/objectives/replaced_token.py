@@ -1,0 +1,98 @@
+"""Replaced-token detection: a small generator fills in hidden words, and the model says which they are (ELECTRA).
+
+Shapes: B rows, T tokens of a row, M targets, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.models.electra import Discriminator
+from unmask.models.model import Model
+from unmask.objectives.language_modeling import MaskedLM
+from unmask.objectives.objective import Objective, of_logits
+from unmask.types import Batch, Document, Example, Loss, Target
+
+DRAWS = "draws"
+"""The target, of no loss, that holds the random number by which the word at each hidden place is drawn."""
+
+
+class ReplacedToken(Objective):
+    """L = L_MLM(generator) + weight * L_RTD(discriminator) (Clark et al. 2020, section 2).
+
+    The generator guesses hidden words. One word is drawn from what it thinks of each place, and the discriminator is
+    asked of every token of the text, special ones included, whether it is still the one that was there; a word that
+    was drawn right counts as original. No gradient goes through the draw: the generator learns from its own loss alone.
+
+    All that is random comes with the batch: one number between 0 and 1 a place, at which the generator's distribution
+    is read off. A batch is thus the same whenever it is seen again, in a resumed run or in the next evaluation.
+
+    masked  chooses the words to hide and samples the text; as published, all of them are hidden
+    weight  of the discriminator's loss, lambda
+    """
+
+    name = "rtd"
+
+    def __init__(self, masked: MaskedLM, *, weight: float = 50.0) -> None:
+        if not weight > 0:
+            raise UnmaskError(f"The weight of replaced tokens must be above 0, not {weight}.")
+        self.masked, self.weight = masked, weight
+        self.heads = {self.name: 1, **masked.heads}
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {**self.masked.weights, self.name: self.weight}
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        return self.masked.sample(documents, length, rng)
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """Hide words; the target of every real token is the token itself, from which a replaced one differs."""
+        real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+        places = real.flatten().nonzero().squeeze(1)
+        hidden = self.masked.corrupt(batch, rng)
+        chosen = hidden.targets[self.masked.name].places
+        draws = torch.from_numpy(rng.random(len(chosen), dtype=np.float32))
+        whole = Target(places, batch.tokens.flatten()[places])
+        return hidden.with_targets(**{self.name: whole, DRAWS: Target(chosen, draws)})
+
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
+        """The terms of the generator and of the discriminator. Raises UnmaskError for a model without a generator."""
+        if not isinstance(model, Discriminator):
+            raise UnmaskError("Replaced tokens are learned by an ELECTRA with its generator; this model has none.")
+        hidden, name = batch.targets[self.masked.name], self.masked.name
+        logits_MV = model.generator.answer(name, model.generator(batch), hidden.places).float()
+        filled = _filled(batch, hidden.places, draw(logits_MV, batch.targets[DRAWS].values))
+        return {name: of_logits(logits_MV, hidden.values), self.name: self.score(model, model(filled), filled)}
+
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        """Binary cross-entropy of "replaced" at every token; `replaced` counts those that are, `correct` those that
+        are told right: who says "original" of all of them gets 1 - replaced."""
+        target = batch.targets[self.name]
+        logits_M = model.answer(self.name, hidden_BTD, target.places).squeeze(-1).float()
+        replaced_M = batch.tokens.flatten()[target.places] != target.values
+        total = F.binary_cross_entropy_with_logits(logits_M, replaced_M.float(), reduction="sum")
+        correct = ((logits_M > 0) == replaced_M).sum()
+        return Loss(total, target.values.numel(), {"correct": correct, "replaced": replaced_M.sum()})
+
+
+@torch.no_grad()
+def draw(logits_MV: Tensor, uniform_M: Tensor) -> Tensor:
+    """[M] a token of each distribution: the first at which the sum of the probabilities passes the number given."""
+    sums_MV = logits_MV.softmax(-1).cumsum(-1)
+    drawn_M1 = torch.searchsorted(sums_MV, uniform_M[:, None] * sums_MV[:, -1:], right=True)
+    return drawn_M1.squeeze(-1).clamp(max=logits_MV.shape[-1] - 1)
+
+
+def _filled(batch: Batch, places_M: Tensor, tokens_M: Tensor) -> Batch:
+    """The batch with these tokens at these places."""
+    tokens = batch.tokens.flatten().clone()
+    tokens[places_M] = tokens_M
+    return replace(batch, tokens=tokens.view_as(batch.tokens))

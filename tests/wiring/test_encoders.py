@@ -1,0 +1,255 @@
+"""ALBERT and ELECTRA end to end: pre-trained, resumed, opened elsewhere, fine-tuned, asked; no page needs code here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from finetune_toy import fields, reviews, write_sets
+from torch import Tensor, nn
+
+from unmask import huggingface, recipes
+from unmask.data import corpus
+from unmask.data.collate import pack, pad
+from unmask.data.text import TextDocument
+from unmask.errors import UnmaskError
+from unmask.finetune import FineTuning, finetune
+from unmask.models.model import POOLED, Model, ModelConfig
+from unmask.pretrain import Pretrain, Pretraining
+from unmask.report import write_report
+from unmask.serve import Predictor
+from unmask.train.metrics import read as read_metrics
+from unmask.types import Batch, Example
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+RECIPES = ("albert-tiny", "electra-tiny")
+SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}
+OF_RECIPE: dict[str, dict[str, object]] = {"albert-tiny": {"factor": 16}, "electra-tiny": {"factor": 16}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of the words that the labelled rows have."""
+    out = tmp_path_factory.mktemp("corpora") / "reviews"
+    texts = [". ".join(text.capitalize() for text, _ in reviews(8, seed)) + "." for seed in range(80)]
+    corpus.build([TextDocument(t, str(i)) for i, t in enumerate(texts)], out, vocabulary_size=150, heldout=0.1)
+    return out
+
+
+def config(recipe: str, **changes: object) -> Pretraining:
+    training = {"minutes": None, "steps": 20, "log_every": 1, "precision": "fp32", "device": "cpu"}
+    small = recipes.find(recipe).replace(
+        model={**SMALL, **OF_RECIPE[recipe]},
+        training={**training, "evaluate_every": 10},
+        rows={"batch": 8, "heldout": 16, "first": None},
+    )
+    return small.override(changes)
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def trained(request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pretrain:
+    """A run of twenty steps, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        run = Pretrain(config(request.param), [folder], tmp_path_factory.mktemp("runs") / request.param)
+        run.recipe = request.param
+        run.run()
+    finally:
+        torch.set_num_threads(threads)
+    return run
+
+
+def compared(path: Path, found: object) -> object:
+    """What a golden file holds; where there is none, it is written, and the test fails once."""
+    if not path.exists():
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        pytest.fail(f"there was no {path.name}; it has been written now, look at it and run again")
+    return json.loads(path.read_text())
+
+
+def test_losses_and_parameters_are_the_golden_ones(trained: Pretrain) -> None:
+    """A refactoring must not change them; after a change that is meant to, delete the files and run this twice."""
+    rows = read_metrics(trained.out / "metrics.jsonl", "train")
+    trace = [{k: round(v, 4) for k, v in row.items() if k.startswith("loss/")} for row in rows]
+    tree = {name: " x ".join(map(str, p.shape)) for name, p in trained.model.named_parameters()}
+    golden = compared(GOLDEN / f"pretrain-{trained.recipe}.json", {"parameters": tree, "losses": trace})
+    assert tree == golden["parameters"]
+    for step, (found, expected) in enumerate(zip(trace, golden["losses"], strict=True)):
+        assert found == pytest.approx(expected, abs=2e-4), f"step {step + 1}"
+
+
+def test_every_term_has_its_curve(trained: Pretrain) -> None:
+    page = write_report(trained.out).read_text()
+    names = {"mlm": "Masked words", "sop": "Sentence order", "rtd": "Replaced tokens"}
+    assert all(f"{names[term]}: loss" in page for term in trained.objective.weights)
+
+
+def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
+    settings = config(trained.recipe, save_every=5, dropout=0.1, workers=0)
+    whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
+    whole.run()
+    step = part.trainer._one_step
+
+    def stop_after_ten(batches: object, interrupt: object) -> bool:
+        done = step(batches, interrupt)
+        if part.trainer.step == 10:
+            part.trainer.stop("the test")
+        return done
+
+    part.trainer._one_step = stop_after_ten
+    assert part.run().step == 10
+    again = Pretrain(settings, [folder], tmp_path / "part", resume=True)
+    again.run()
+    for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b), name
+    rows = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "part")]
+    one, two = (
+        [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in r] for r in rows
+    )
+    assert one == two
+
+
+def test_the_folder_opens_in_transformers_with_the_same_numbers(trained: Pretrain) -> None:
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(trained.out).eval()
+    model = huggingface.load(trained.out).model
+    tokens = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        output, hidden = theirs(tokens).to_tuple(), model(Batch(tokens))
+        places = torch.arange(24)
+        head = "rtd" if "rtd" in model.heads else "mlm"
+        torch.testing.assert_close(
+            model.answer(head, hidden, places).reshape(output[0].shape), output[0], atol=1e-5, rtol=1e-5
+        )
+
+
+# ------------------------------------------------------------------------------------------------ packing
+
+HEADS = {"mlm": 0, "classification": 3, "tagging": 5, "span": 2, "choice": 1}
+
+
+def pages() -> list[ModelConfig]:
+    found = [config(recipe).model for recipe in RECIPES]
+    return [page.replace(vocabulary=60, std=0.2, positions="normal") for page in found]
+
+
+def said(model: Model, batch: Batch, lengths: list[int]) -> list[Tensor]:
+    """What every head says of each sequence: at all of its places, or at its first."""
+    hidden = model(batch)
+    places = [torch.arange(int(start), int(start) + n) for start, n in zip(batch.starts, lengths, strict=True)]
+    of = {head: [p[:1] if head in POOLED else p for p in places] for head in model.heads}
+    return [torch.cat([model.answer(h, hidden, of[h][i]).flatten() for h in model.heads]) for i in range(len(lengths))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: type(page).__name__)
+def test_packed_padded_and_single_sequences_give_the_same(page: ModelConfig) -> None:
+    model = page.build(HEADS).eval()
+    rng = np.random.default_rng(0)
+    lengths = [9, 4, 14, 6, 11, 3]
+    examples = [Example(rng.integers(5, 60, n), np.sort(rng.integers(0, 2, n))) for n in lengths]
+    with torch.no_grad():
+        single = [
+            said(model, pad([example], 0, multiple=1), [n])[0] for example, n in zip(examples, lengths, strict=True)
+        ]
+        for batch in (pad(examples, 0), pack(examples, 24, 0)):
+            for one, other in zip(said(model, batch, lengths), single, strict=True):
+                torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ fine-tuning
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sets(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.mark.parametrize("strategy", ["full", "lora"])
+def test_the_folder_is_fine_tuned_and_answers(trained: Pretrain, rows: Path, tmp_path: Path, strategy: str) -> None:
+    values = {**fields(trained.out, rows), "seeds": 1, "epochs": 2, "strategy": strategy}
+    result = finetune(FineTuning().override(values), tmp_path / "out")
+    assert set(huggingface.load(tmp_path / "out").model.heads) == {"classification"}
+    answers = Predictor(tmp_path / "out")([text for text, _ in reviews(24, 2)])
+    right = np.mean([a["label"] == label for a, (_, label) in zip(answers, reviews(24, 2), strict=True)])
+    assert right == result.seeds[0]["dev"]["accuracy"]
+
+
+# ------------------------------------------------------------------------------------------------ ELECTRA
+
+
+@pytest.fixture(scope="module")
+def electra(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pretrain:
+    run = Pretrain(config("electra-tiny"), [folder], tmp_path_factory.mktemp("electra") / "run")
+    run.run()
+    return run
+
+
+def test_the_generator_lies_beside_and_fills_masks(electra: Pretrain) -> None:
+    loaded = huggingface.load(electra.out / "generator")
+    assert set(loaded.model.heads) == {"mlm"}
+    theirs, info = transformers.ElectraForMaskedLM.from_pretrained(electra.out / "generator", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    tokens = torch.arange(5, 15)[None]
+    with torch.no_grad():
+        logits = loaded.model.answer("mlm", loaded.model(Batch(tokens)), torch.arange(10))
+        torch.testing.assert_close(logits, theirs.eval()(tokens).logits[0], atol=1e-5, rtol=1e-5)
+    assert len(Predictor(electra.out / "generator")(["the film was [MASK]."])[0]["masks"][0]) == 5
+    own = huggingface.load(electra.out).model
+    assert torch.equal(own.embedding.token.weight, loaded.model.embedding.token.weight)  # they share it
+    with pytest.raises(UnmaskError, match="fine-tune it first"):
+        Predictor(electra.out)
+
+
+def test_a_run_goes_on_from_the_folder_with_its_generator(electra: Pretrain, folder: Path, tmp_path: Path) -> None:
+    small = {"rows": {"batch": 8, "heldout": 16}, "training": {"minutes": None, "steps": 1, "device": "cpu"}}
+    _, going_on = recipes.choose(None, str(electra.out))
+    more = Pretrain(going_on.replace(**small).override({"lr": 1e-7}), [folder], tmp_path / "more")
+    found = more.run().heldout
+    for term in ("loss/mlm", "loss/rtd"):
+        assert found[term] == pytest.approx(electra.trainer.heldout[term], abs=1e-3)
+    alone = tmp_path / "alone"
+    model = huggingface.load(electra.out)
+    huggingface.save(alone, model.model, model.tokenizer)
+    _, going_on = recipes.choose(None, str(alone))
+    without = Pretrain(going_on.replace(**small), [folder], tmp_path / "without")
+    trained, fresh = electra.model.generator.stack.state_dict(), without.model.generator.stack.state_dict()
+    assert not torch.equal(fresh["blocks.0.feedforward.f.up.weight"], trained["blocks.0.feedforward.f.up.weight"])
+    assert torch.equal(without.model.embedding.token.weight, electra.model.embedding.token.weight)
+
+
+def test_a_generator_of_another_model_is_refused(electra: Pretrain, tmp_path: Path) -> None:
+    model = huggingface.load(electra.out)
+    huggingface.save(tmp_path / "out", model.model, model.tokenizer)
+    other = model.model.config.smaller.replace(dim=8).build({"mlm": 0})
+    huggingface.save(tmp_path / "out" / "generator", other)
+    with pytest.raises(UnmaskError, match="does not fit"):
+        huggingface.load(tmp_path / "out", heads={"rtd": 1, "mlm": 0})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        ("albert-tiny", {"replaced": True, "sentences": "none"}, "electra-tiny"),
+        ("electra-tiny", {"sentences": "next"}, "--sentences none"),
+        ("electra-tiny", {"masked": False}, "--masked true"),
+    ],
+)
+def test_what_cannot_be_learned_together_is_said_before_the_first_step(
+    recipe: str, changes: dict[str, object], message: str, folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnmaskError, match=message):
+        Pretrain(config(recipe, **changes), [folder], tmp_path / "run")
+
+
+def test_published_recipes_are_of_the_published_sizes() -> None:
+    small = recipes.find("electra-small").model
+    with torch.device("meta"):
+        model: nn.Module = small.replace(length=512).build({}, seed=None)
+        theirs = transformers.AutoModel.from_config(transformers.ElectraConfig())
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in theirs.parameters())
+    assert (small.smaller.dim, small.smaller.heads, small.smaller.hidden) == (64, 1, 256)
