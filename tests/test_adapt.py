@@ -472,7 +472,7 @@ def test_fields_show_the_sizes_of_the_folder(folders, capsys):
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line in (
         "--model.layers 2",
-        "--model.offset 2",
+        "--model.padding 1",
         "--model.attention_dropout 0.3",
         f"--start {folders['roberta']}",
     ):
