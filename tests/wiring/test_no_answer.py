@@ -40,7 +40,7 @@ def data(folder, tmp_path_factory):
     doubted = np.argsort([answer["doubt"] for answer in found])[-9:].tolist()
     paragraphs = []
     for i, ((question, context), answer) in enumerate(zip(pairs, found, strict=True)):
-        span = answer["spans"][0 if i % 5 else -1]
+        span = answer["spans"][0 if i % 5 != 1 else -1]
         answers = [{"text": span["text"], "answer_start": span["begin"]}] if (i in doubted) == (i % 8 == 0) else []
         qas = [{"id": f"q{i}", "question": question, "answers": answers, "is_impossible": not answers}]
         paragraphs.append({"context": context, "qas": qas})
@@ -55,6 +55,7 @@ def test_a_folder_that_always_answers_is_told_its_best_threshold(folder, data):
     assert found["no_answer_exact_match"] == 0.0
     assert found["has_answer_exact_match"] > 0
     assert found["best_f1"] > found["f1"]
+    assert evaluate(folder, data, no_answer=0.0)["metrics"]["f1"] != found["f1"]  # which is of answers alone
     always, advice = scores["notes"]
     assert "an answer to every question" in always
     said = advice.partition("--no-answer ")[2].split()[0]
