@@ -42,14 +42,14 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def add_verbs(verbs: Any) -> None:
     group = add_group(verbs, "words", "Ask word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
     asking = (
-        ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+", "WORD"),
-        ("analogy", _analogy, "A is to B as C is to …?", 3, ("A", "B", "C")),
-        ("similarity", _similarity, "The cosine of two words.", 2, ("A", "B")),
-        ("odd", _odd, "The word that does not match the others.", "+", "WORD"),
+        ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+"),
+        ("analogy", _analogy, "The first word is to the second as the third is to …?", 3),
+        ("similarity", _similarity, "The cosine of two words.", 2),
+        ("odd", _odd, "The word that does not match the others.", "+"),
     )
-    for name, run, help, count, metavar in asking:
+    for name, run, help, count in asking:
         sub = _verb(group, name, run, help)
-        sub.add_argument("words", nargs=count, metavar=metavar)
+        sub.add_argument("words", nargs=count, metavar="WORD")
         if name in ("nearest", "analogy"):
             sub.add_argument("--top", type=int, default=10, help="how many words (default: %(default)s)")
         if name == "nearest":
