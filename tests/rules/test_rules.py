@@ -26,7 +26,7 @@ WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "tran
 WIRING |= {"search", "curve", "survey", "leaderboard", "translation", "heldout", "word_vectors"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
-EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve"}
+EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors"},
@@ -41,7 +41,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "huggingface": LEARNED | {"data.tokenizer", "data.subwords"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
-    "serve": ANSWERING | {"generate", "tasks", "data", "metrics"},
+    "page": GROUND,
+    "visualize": ANSWERING | {"generate", "data", "train.metrics"},
+    "serve": ANSWERING | {"generate", "tasks", "data", "metrics", "visualize", "page"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
     "cli": EVERYTHING | WIRING,
     "__init__": EVERYTHING | WIRING,

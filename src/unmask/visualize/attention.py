@@ -1,0 +1,153 @@
+"""Attention as values: the weights of chosen layers, whatever kernel the model runs on, thumbnails of all, rollout.
+
+Shapes: L layers, H heads, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from unmask.errors import UnmaskError, unknown
+from unmask.models.causal import CausalModel
+from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
+from unmask.nn import Stack, record_attention
+from unmask.types import Batch
+from unmask.visualize.numbers import Data, packed, thumbnail
+from unmask.visualize.reading import Read, twin
+
+CAUTION = (
+    "Attention shows what a layer mixed into a token, not why the model answered as it did: quite different weights "
+    "can give the same answer (Jain & Wallace 2019), and later layers mix again."
+)
+KINDS = {
+    "encoder": "self-attention of the encoder: every token sees every other",
+    "decoder": "masked self-attention of the decoder: a token sees itself and those before it",
+    "cross": "cross-attention: each token that is written looks at the source",
+}
+
+
+class Layer(NamedTuple):
+    """One layer's attention: the part that computes it, and which of its calls in a forward is meant (a block that
+    is shared by layers, as ALBERT's is, runs several times)."""
+
+    part: nn.Module
+    call: int
+
+
+def layers_of(model: nn.Module) -> dict[str, list[Layer]]:
+    """The attentions of a model by kind (see KINDS), first layer first; kinds that it lacks are absent."""
+    found: dict[str, list[Layer]] = {}
+    if isinstance(model, Model):
+        kind = "decoder" if isinstance(model, CausalModel) else "encoder"
+        stacks: list[tuple[str, object]] = [(kind, model.stack)]
+    else:
+        stacks = [(name, getattr(model, name, None)) for name in ("encoder", "decoder")]
+    for kind, stack in stacks:
+        if isinstance(stack, Stack):
+            for name, layer in _of_stack(stack):
+                found.setdefault("cross" if name.startswith("cross") else kind, []).append(layer)
+    if not found and isinstance(model, EncoderDecoder):  # recurrent or convolutional: attention to the source alone
+        parts = [part for part in model.modules() if hasattr(part, "recorder")]
+        found = {"cross": [Layer(part, 0) for part in parts]} if parts else {}
+    return found
+
+
+def weights(model: nn.Module, batch: Batch, kind: str, layers: Sequence[int] | None = None) -> list[np.ndarray]:
+    """Attention weights [H, T, S] of some layers (from 0; None: all) for a batch of one row; each row sums to 1.
+
+    They are computed again from queries and keys, in a twin of the model, with no dropout. Raises UnmaskError for a
+    kind or a layer that the model does not have.
+    """
+    other = twin(model)
+    there = layers_of(other)
+    if not there:
+        raise UnmaskError("This model has no attention to look at.")
+    if kind not in there:
+        raise unknown("kind of attention in this model:", kind, there)
+    count = len(there[kind])
+    wrong = [number for number in layers or () if not 0 <= number < count]
+    if wrong:
+        raise UnmaskError(f"There is no layer {wrong[0]}: the model has {count}, counted from 0.")
+    chosen = there[kind] if layers is None else [there[kind][number] for number in layers]
+    with torch.no_grad(), ExitStack() as context:
+        parts = {id(layer.part): layer.part for layer in chosen}
+        maps = {key: context.enter_context(record_attention(part)) for key, part in parts.items()}
+        other(batch)
+    return [maps[id(layer.part)][layer.call].weights[0].float().cpu().numpy() for layer in chosen]
+
+
+def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
+    """How much of each token is left in each hidden state of the last layer, [T, T], were attention all that mixes.
+
+    The product over layers of (A + I) / 2, A the mean over heads (Abnar & Zuidema 2020, section 3); rows sum to 1.
+    """
+    mixed = np.eye(layers[0].shape[-1], dtype=np.float64)
+    for weights_HTT in layers:
+        step = (weights_HTT.mean(0, dtype=np.float64) + np.eye(len(mixed))) / 2
+        mixed = step / step.sum(-1, keepdims=True) @ mixed
+    return mixed
+
+
+def overview(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
+    """All layers and heads as thumbnails, the names of rows and columns, and the rollout of self-attention.
+
+    kind  of attention; None: cross-attention where there is some, else self-attention
+    """
+    there = layers_of(model)
+    if not there:
+        raise UnmaskError("This model has no attention to look at.")
+    kind = kind or ("cross" if "cross" in there else next(iter(there)))
+    found = weights(model, reading.batch, kind)
+    rows, columns = names(reading, kind)
+    small = np.stack([thumbnail(weights_HTS) for weights_HTS in found])
+    return {
+        "view": "attention",
+        "kind": kind,
+        "kinds": {name: KINDS[name] for name in there},
+        "rows": rows,
+        "columns": columns,
+        "words": reading.words if kind != "cross" else [],
+        "layers": len(found),
+        "heads": len(found[0]),
+        "thumbnails": packed(small, "uint8"),
+        "rollout": None if kind == "cross" else packed(rollout(found)),
+        "caution": CAUTION,
+    }
+
+
+def layer(model: nn.Module, reading: Read, kind: str, number: int) -> Data:
+    """One layer, [H, T, S] in float16: what the page asks for when a thumbnail is opened."""
+    return {"layer": number, "weights": packed(weights(model, reading.batch, kind, [number])[0])}
+
+
+def whole(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
+    """The overview with every layer in it, for a page that stands alone."""
+    found = overview(model, reading, kind)
+    every = weights(model, reading.batch, found["kind"])
+    return found | {"details": [{"layer": i, "weights": packed(one)} for i, one in enumerate(every)]}
+
+
+def names(reading: Read, kind: str) -> tuple[list[str], list[str]]:
+    """Names of the rows (who looks) and of the columns (at whom). Rows of cross-attention are the tokens that are
+    guessed there."""
+    if kind == "cross":
+        return reading.guessed, reading.source
+    tokens = reading.source if kind == "encoder" and reading.source else reading.tokens
+    return tokens, tokens
+
+
+def _of_stack(stack: Stack) -> Iterator[tuple[str, Layer]]:
+    """(name within its block, layer) of every attention of a stack, in the order in which blocks run."""
+    runs: dict[int, int] = {}
+    for number in stack.order:
+        for name, part in stack.blocks[number].named_modules():
+            if hasattr(part, "recorder"):
+                yield name, Layer(part, runs.get(number, 0))
+        runs[number] = runs.get(number, 0) + 1

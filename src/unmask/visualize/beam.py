@@ -1,0 +1,97 @@
+"""Beam: the tree of a search, every hypothesis that was kept and every one that was dropped; the next token's odds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from unmask.errors import UnmaskError
+from unmask.generate import Search, Trace, generate
+from unmask.models.sequence import Writer
+from unmask.types import Batch
+from unmask.visualize.numbers import Data
+
+Names = Callable[[Sequence[int]], list[str]]
+"""Ids to the names of their tokens."""
+
+
+def tree(model: Writer, source: Sequence[int], search: Search, *, end: int, names: Names) -> Data:
+    """The nodes of a search for one source, first tokens first, and the answers, best first.
+
+    source  ids that the model reads, special ones included
+    end     id of the token that ends a text
+    names   names of tokens
+
+    A node is {"id", "parent": an id or None, "step", "token", "said": log-probability of the token, "total": of the
+    whole hypothesis, "score": the total through the length penalty, "fate": "kept", "finished" or "dropped", "group"}.
+    "best" lists the ids of the best answer, from its first token on. Raises UnmaskError as `generate` does.
+    """
+    trace = Trace()
+    answers = generate(model, _batch(model, source), search, end=end, trace=trace)[0]
+    nodes = trace.nodes(0)
+    labels = names([node.token for node in nodes])
+    found = [
+        {
+            "id": place,
+            "parent": node.parent,
+            "step": node.step,
+            "token": label,
+            "said": node.log_probability,
+            "total": node.total,
+            "score": node.score,
+            "fate": node.fate,
+            "group": node.group,
+        }
+        for place, (node, label) in enumerate(zip(nodes, labels, strict=True))
+    ]
+    texts = [names(answer.tokens) for answer in answers]
+    return {
+        "view": "beam",
+        "formula": search.formula,
+        "width": search.beam_size,
+        "nodes": found,
+        "best": _path(found, answers[0].score),
+        "answers": [
+            {"tokens": tokens, "score": answer.score, "finished": answer.finished}
+            for tokens, answer in zip(texts, answers, strict=True)
+        ],
+    }
+
+
+@torch.no_grad()
+def following(model: Writer, beginning: Sequence[int], *, top: int, never: Sequence[int], names: Names) -> Data:
+    """The `top` likeliest tokens after a beginning, with their probabilities, and what the others have in sum.
+
+    never  ids that are not offered; their probability counts among the others
+    """
+    if top < 1:
+        raise UnmaskError(f"At least one token must be asked for, not {top}.")
+    state = model.begin(_batch(model, beginning))
+    share_V = model.next(state.first, state)[0].float().softmax(-1)
+    offered_V = share_V.clone()
+    offered_V[list(never)] = 0.0
+    best = offered_V.topk(min(top, len(offered_V)))
+    tokens, shares = best.indices.tolist(), best.values.tolist()
+    rows = [
+        {"id": i, "token": name, "probability": p} for i, name, p in zip(tokens, names(tokens), shares, strict=True)
+    ]
+    return {"candidates": rows, "others": max(0.0, 1.0 - sum(shares))}
+
+
+def _batch(model: Writer, ids: Sequence[int]) -> Batch:
+    if not len(ids):
+        raise UnmaskError("There is nothing to read: give a text.")
+    device = getattr(model, "device", "cpu")
+    return Batch(torch.tensor([list(ids)], dtype=torch.long, device=device))
+
+
+def _path(nodes: Sequence[Data], score: float) -> list[int]:
+    """Ids from the first token to the finished node that has this score."""
+    ends = [node for node in nodes if node["fate"] == "finished"]
+    place = min(ends, key=lambda node: abs(node["score"] - score))["id"] if ends else None
+    path: list[int] = []
+    while place is not None:
+        path.append(place)
+        place = nodes[place]["parent"]
+    return path[::-1]

@@ -1,0 +1,83 @@
+"""Complexity: self-attention, recurrent and convolutional layers, by formula and by the clock of this machine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.nn import Attention, CentredConvolution, Recurrent
+from unmask.visualize.numbers import Data
+
+KERNEL = 3
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
+ENOUGH = 0.5  # seconds of a forward, after which no longer sequence is tried
+
+
+def formulas(n: int, k: int = KERNEL) -> dict[str, Data]:
+    """Operations of a layer, steps that must follow one another, and the longest path between two places: the rows of
+    table 1 of Vaswani et al. 2017, with numbers for sequences of n tokens."""
+    return {
+        "self-attention": {"operations": "n² · d", "sequential": "1", "path": "1", "steps": 1, "distance": 1},
+        "recurrent": {"operations": "n · d²", "sequential": "n", "path": "n", "steps": n, "distance": n - 1 or 1},
+        "convolution": {
+            "operations": "k · n · d²",
+            "sequential": "1",
+            "path": "n / k, or log_k n where dilated",
+            "steps": 1,
+            "distance": max(1, math.ceil((n - 1) / (k // 2))),
+        },
+    }
+
+
+@torch.no_grad()
+def complexity(lengths: Sequence[int] = LENGTHS, dim: int = 128, *, repeats: int = 3) -> Data:
+    """Seconds of one layer's forward over one sequence of each length on this machine, the median of `repeats`.
+
+    A kind of layer that took more than ENOUGH seconds is not tried at longer lengths: its seconds are None there.
+    Raises UnmaskError for lengths that do not grow from at least 1 to at most 8,192.
+    """
+    if not lengths or list(lengths) != sorted({*lengths}) or lengths[0] < 1 or lengths[-1] > 8_192:
+        raise UnmaskError("Give growing lengths from 1 to 8,192.")
+    if dim % 8 or not 8 <= dim <= 1_024 or repeats < 1:
+        raise UnmaskError(f"The width must be a multiple of 8 up to 1,024, not {dim}, and repeats at least 1.")
+    layers = _layers(dim)
+    generator = torch.Generator().manual_seed(0)
+    seconds: dict[str, list[float | None]] = {name: [] for name in layers}
+    for n in lengths:
+        x_1ND = torch.randn(1, n, dim, generator=generator)
+        for name, layer in layers.items():
+            last = seconds[name][-1] if seconds[name] else 0.0
+            seconds[name].append(None if last is None or last > ENOUGH else _median(layer, x_1ND, repeats))
+    return {
+        "view": "complexity",
+        "lengths": list(lengths),
+        "dim": dim,
+        "threads": torch.get_num_threads(),
+        "seconds": seconds,
+        "formulas": formulas(lengths[-1]),
+    }
+
+
+def _layers(dim: int) -> dict[str, Callable[[Tensor], object]]:
+    parts: dict[str, nn.Module] = {
+        "self-attention": Attention(dim, dim // 8 if dim < 64 else dim // 64).eval(),
+        "recurrent": Recurrent("lstm", dim, dim).eval(),
+        "convolution": CentredConvolution(dim, dim, KERNEL).eval(),
+    }
+    return dict(parts)
+
+
+def _median(layer: Callable[[Tensor], object], x_1ND: Tensor, repeats: int) -> float:
+    layer(x_1ND)  # the first call makes room
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        layer(x_1ND)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)

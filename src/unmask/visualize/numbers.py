@@ -1,0 +1,41 @@
+"""Numbers for a page: arrays as base64 inside JSON, matrices made small enough for a thumbnail."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+Data = dict[str, Any]
+"""Plain JSON values: what every view is made from."""
+
+
+def packed(values: np.ndarray, kind: Literal["float16", "uint8"] = "float16") -> Data:
+    """An array as {"kind", "shape", "data": base64 of its little-endian bytes}.
+
+    float16 keeps three digits of a number. uint8 is for shares from 0 to 1: a byte stands for byte / 255.
+    """
+    if kind == "uint8":
+        flat = np.rint(np.clip(values, 0.0, 1.0) * 255).astype(np.uint8)
+    else:
+        flat = np.clip(values, -65_504, 65_504).astype("<f2")
+    return {"kind": kind, "shape": list(flat.shape), "data": base64.b64encode(flat.tobytes()).decode()}
+
+
+def unpacked(value: Data) -> np.ndarray:
+    """The array that `packed` was given, as exactly as its kind keeps it, in float32."""
+    raw = base64.b64decode(value["data"])
+    if value["kind"] == "uint8":
+        return (np.frombuffer(raw, np.uint8).astype(np.float32) / 255).reshape(value["shape"])
+    return np.frombuffer(raw, "<f2").astype(np.float32).reshape(value["shape"])
+
+
+def thumbnail(values: np.ndarray, side: int = 48) -> np.ndarray:
+    """[..., T, S] -> [..., t, s] with t, s <= side: the largest value of each tile, so that no strong cell is lost."""
+    for axis in (-1, -2):
+        size = values.shape[axis]
+        width = math.ceil(size / side)
+        values = np.maximum.reduceat(values, np.arange(0, size, width), axis=axis)
+    return values

@@ -1,0 +1,51 @@
+"""Positions as a picture: the vectors that stand for places, and how alike two places are.
+
+Shapes: P places, D width, H heads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from unmask.errors import UnmaskError
+from unmask.nn import Embedding, Learned, Sinusoidal
+from unmask.visualize.numbers import Data, packed
+
+MOST = 512  # places that are shown
+
+
+def sinusoidal(length: int = 64, dim: int = 128) -> Data:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) the cosine (Vaswani et al. 2017, section 3.5)."""
+    if not (2 <= length <= MOST and 2 <= dim <= 1_024):
+        raise UnmaskError(f"Show 2 to {MOST} places of 2 to 1,024 features, not {length} of {dim}.")
+    table_PD = Sinusoidal(dim).embed(torch.zeros(1, length, dim))[0].numpy()
+    return _data(table_PD, "sinusoidal", "computed, never trained: each pair of features turns at its own speed")
+
+
+def of_model(model: torch.nn.Module) -> Data:
+    """The places that a model adds to its tokens. Raises UnmaskError for a model whose tokens know places otherwise
+    (by turning, by distance, by reading in order)."""
+    embeddings = [part for part in model.modules() if isinstance(part, Embedding)]
+    for embedding in embeddings:
+        scheme = embedding.position
+        if isinstance(scheme, Learned):
+            table_PD = scheme.table.weight[scheme.offset :][:MOST].detach().float().cpu().numpy()
+            return _data(table_PD, "learned", "a vector for each place, learned as the words are")
+        if isinstance(scheme, Sinusoidal):
+            table_PD = scheme.embed(torch.zeros(1, 64, scheme.dim))[0].numpy()
+            return _data(table_PD, "sinusoidal", "computed, never trained")
+    raise UnmaskError("This model adds no vectors of places to its tokens: it knows order in another way.")
+
+
+def _data(table_PD: np.ndarray, kind: str, note: str) -> Data:
+    lengths = np.linalg.norm(table_PD, axis=1, keepdims=True)
+    unit_PD = table_PD / np.where(lengths > 0, lengths, 1)
+    return {
+        "view": "positions",
+        "kind": kind,
+        "note": note,
+        "table": packed(table_PD),
+        "largest": float(np.abs(table_PD).max()),
+        "similarity": packed(unit_PD @ unit_PD.T),
+    }

@@ -1,0 +1,95 @@
+"""Reading: texts as the batch that a model reads, with names for its tokens; a twin of a model to look into."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from unmask.data.pairing import collate_pairs
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.types import Batch
+
+LONGEST = 512  # tokens, where a model knows no end
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a model reads, one row of it.
+
+    batch    [1, T]; of an encoder–decoder with its source [1, S]
+    tokens   names of the T tokens
+    guessed  names of the tokens that are guessed at the T places, of an encoder–decoder
+    source   names of the S tokens of the source
+    words    [T] word that a token belongs to, numbered over the whole row; -1 for special tokens
+    """
+
+    batch: Batch
+    tokens: list[str]
+    guessed: list[str]
+    source: list[str]
+    words: list[int]
+
+
+def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None) -> Read:
+    """A text, or a pair, with its special tokens. A literal [MASK] is the mask.
+
+    Raises UnmaskError for a text without a token, and one that is longer than the model can take.
+    """
+    encodings = [tokenizer.encode(part) for part in (text, pair) if part is not None]
+    if not len(encodings[0]):
+        raise UnmaskError("There is nothing to read: give a text.")
+    tokens, segments = tokenizer.join(encodings[0].ids, encodings[1].ids if pair is not None else None)
+    longest = model.positions or LONGEST
+    if len(tokens) > longest:
+        raise UnmaskError(f"The text has {len(tokens)} tokens, and the model takes {longest}; shorten it.")
+    batch = Batch(torch.from_numpy(tokens)[None], segments=torch.from_numpy(segments)[None])
+    return Read(batch.to(model.device), tokenizer.pieces(tokens), [], [], _words(tokenizer, encodings))
+
+
+def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str) -> Read:
+    """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
+
+    Raises UnmaskError for an empty text.
+    """
+    ids, written = tokenizer.encode(source), tokenizer.target.encode(target)
+    if not len(ids):
+        raise UnmaskError("There is nothing to read: give a text.")
+    if max(len(ids), len(written)) >= LONGEST:
+        raise UnmaskError(f"A text of {max(len(ids), len(written))} tokens is too long to look into; shorten it.")
+    batch = collate_pairs([ids], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
+    pieces = shown(tokenizer.target.pieces(written))
+    device = next(model.parameters()).device
+    return Read(batch.to(device), ["<s>", *pieces], [*pieces, "</s>"], [*shown(tokenizer.pieces(ids)), "</s>"], [])
+
+
+def shown(pieces: Sequence[str]) -> list[str]:
+    """Pieces as they are shown: spaces are seen."""
+    return [piece.replace("▁", "·").replace(" ", "·") for piece in pieces]
+
+
+def twin(model: AnyModel) -> AnyModel:
+    """The same parameters in modules of their own, so that looking into it disturbs nobody who uses the model."""
+    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    return copy.deepcopy(model, shared).eval()
+
+
+def _words(tokenizer: Tokenizer, encodings: Sequence[Encoding]) -> list[int]:
+    """The word of each token of the joined row: special tokens are those that joining adds to runs of numbers."""
+    numbered, first = [], 0
+    for encoding in encodings:
+        words = encoding.words.astype(np.int64)
+        numbered.append(np.where(words < 0, -1, -(words + first) - 2))  # below -1, where no id lies
+        first += int(words.max(initial=-1)) + 1
+    joined, _ = tokenizer.join(numbered[0], numbered[1] if len(numbered) > 1 else None)
+    return [-int(i) - 2 if i < -1 else -1 for i in joined]

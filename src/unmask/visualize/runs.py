@@ -1,0 +1,105 @@
+"""Runs: the curves of running and finished runs, what differs between their configurations, what they guessed when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask.config import flatten, read_json
+from unmask.errors import UnmaskError
+from unmask.train.metrics import read as read_lines
+from unmask.visualize.numbers import Data
+
+LIVELY = 300.0  # seconds without a new line, after which a run without an end counts as stopped
+MOST = 400  # points of a curve
+NOT_CURVES = {"step", "seconds", "split", "skipped"}
+
+
+def find(folder: Path | str, depth: int = 3) -> list[Path]:
+    """Folders of runs below a folder, newest first; those that belong to a run (its seeds, checkpoints) are not runs
+    of their own. Raises UnmaskError where the folder does not exist."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no folder {folder}.")
+    found: list[Path] = []
+
+    def walk(place: Path, left: int) -> None:
+        if (place / "metrics.jsonl").is_file():
+            found.append(place)
+        elif left:
+            for below in sorted(p for p in place.iterdir() if p.is_dir() and not p.is_symlink()):
+                if not below.name.startswith("."):
+                    walk(below, left - 1)
+
+    walk(folder, depth)
+    return sorted(found, key=lambda place: -(place / "metrics.jsonl").stat().st_mtime)
+
+
+def run(folder: Path | str, now: float | None = None) -> Data:
+    """One run: {"name", "recipe", "state": "running", "finished" or "stopped", "step", "seconds", "curves": {metric:
+    {split: [[step, value], …]}}, "config": {dotted name: value}, "samples": [{"step", "samples"}]}.
+
+    Curves of more than MOST points are thinned; the last point stays. Raises UnmaskError where there is no run.
+    """
+    folder = Path(folder)
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
+    rows = read_lines(path)
+    facts = _facts(folder)
+    quiet = (time.time() if now is None else now) - path.stat().st_mtime
+    ended = (folder / "run.json").exists() or (folder / "results.json").exists()
+    last = rows[-1] if rows else {}
+    return {
+        "name": folder.name,
+        "folder": str(folder),
+        "recipe": str(facts.get("recipe") or ""),
+        "state": "finished" if ended else "running" if quiet < LIVELY else "stopped",
+        "step": last.get("step", 0),
+        "seconds": last.get("seconds", 0.0),
+        "curves": curves(rows),
+        "config": flatten(facts.get("config", {})),
+        "samples": _thin(read_lines(folder / "samples.jsonl"), 8),
+    }
+
+
+def compare(folders: Sequence[Path | str]) -> Data:
+    """Several runs side by side, and the fields in which their configurations differ."""
+    if not folders:
+        raise UnmaskError("Say which runs: there is none to show.")
+    found = [run(folder) for folder in folders]
+    return {"view": "runs", "runs": found, "differences": differences([one["config"] for one in found])}
+
+
+def differences(configs: Sequence[Mapping[str, Any]]) -> list[Data]:
+    """The fields that are not alike in all configs: {"field", "values": of each config, None where it lacks it}."""
+    fields = dict.fromkeys(name for config in configs for name in config)
+    rows = [{"field": name, "values": [config.get(name) for config in configs]} for name in fields]
+    return [row for row in rows if any(value != row["values"][0] for value in row["values"][1:])]
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[float]]]]:
+    """metric -> split -> [[step, value], …] in the order of the file; a value that is no number is left out."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name not in NOT_CURVES and isinstance(value, int | float) and not isinstance(value, bool):
+                split = str(row.get("split", "train"))
+                found.setdefault(name, {}).setdefault(split, []).append([row.get("step", 0), value])
+    return {name: {split: _thin(points, MOST) for split, points in lines.items()} for name, lines in found.items()}
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """run.json of a run, from its newest checkpoint where the run has not ended."""
+    places = [folder / "run.json", *sorted((folder / "checkpoints").glob("step-*/run.json"), reverse=True)]
+    found = next((place for place in places if place.exists()), None)
+    return read_json(found) if found else {}
+
+
+def _thin(items: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of them, spread evenly, the first and the last included."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

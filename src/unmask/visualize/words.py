@@ -1,0 +1,241 @@
+"""Words in space: projections, nearest neighbours, analogies, one word in several sentences.
+
+Shapes: V words, N points, D width, L layers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError, unknown
+from unmask.models.model import Model
+from unmask.nn import Stack, Token
+from unmask.visualize.numbers import Data
+from unmask.visualize.reading import read, twin
+
+METHODS = {
+    "pca": "PCA: the two directions in which the vectors differ most; distances far apart can be trusted",
+    "tsne": "t-SNE (van der Maaten & Hinton 2008): neighbours stay neighbours; sizes of groups and the distances "
+    "between them mean little",
+    "umap": "UMAP (McInnes et al. 2018): neighbours stay neighbours; distances between groups mean little",
+}
+MOST = 2_000  # points of a projection
+SPELLINGS = 20_000  # most frequent words among which a like spelling is looked for
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Words and a vector for each: the token table of a model, or word vectors.
+
+    words   V different words
+    matrix  [V, D] float32
+    """
+
+    words: Sequence[str]
+    matrix: np.ndarray
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def unit(self) -> np.ndarray:
+        """[V, D] at length 1; a vector of zeros stays as it is."""
+        return _unit(self.matrix)
+
+    def place(self, word: str) -> int:
+        """Row of a word, as it is or in small letters. Raises UnmaskError where there is none."""
+        found = self.index.get(word, self.index.get(word.lower()))
+        if found is None:
+            near = difflib.get_close_matches(word.lower(), self.words[:SPELLINGS], n=1, cutoff=0.75)
+            hint = f"; did you mean '{near[0]}'?" if near else "."
+            raise UnmaskError(f"There is no vector for '{word}' among {len(self.words):,} words{hint}")
+        return found
+
+    def nearest(self, plus: Sequence[str], minus: Sequence[str] = (), top: int = 10) -> list[Data]:
+        """The words nearest to the sum of the unit vectors of `plus` less those of `minus`, by cosine; words that were
+        asked with are left out. king − man + woman is plus=["king", "woman"], minus=["man"] (Mikolov et al. 2013)."""
+        if not plus and not minus:
+            raise UnmaskError("Nearest to what? Name at least one word.")
+        added, taken = [self.place(word) for word in plus], [self.place(word) for word in minus]
+        query_D = self.unit[added].sum(0) - self.unit[taken].sum(0)
+        cosine_V = self.unit @ (query_D / (np.linalg.norm(query_D) or 1))
+        cosine_V[added + taken] = -np.inf
+        count = min(max(top, 1), len(self.words) - len({*added, *taken}))
+        return [{"word": self.words[i], "cosine": float(cosine_V[i])} for i in np.argsort(-cosine_V)[:count].tolist()]
+
+    def some(self, rows: Sequence[int]) -> Vectors:
+        """Those of some rows, in this order."""
+        return Vectors([self.words[i] for i in rows], self.matrix[list(rows)])
+
+
+def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
+    """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
+    their frequency; pieces that continue a word, special tokens and unused entries are left out."""
+    table = model.embedding.token
+    if not isinstance(table, Token):
+        raise UnmaskError("This model has no table of word vectors: it spells its words.")
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    rows = [
+        i
+        for i, piece in enumerate(pieces)
+        if i not in tokenizer.specials and not tokenizer.continuation[i] and any(c.isalpha() for c in piece)
+        and not piece.startswith("[")
+    ]  # fmt: skip
+    with torch.no_grad():
+        matrix = table(torch.tensor(rows, device=model.device)).float().cpu().numpy()
+    words: dict[str, int] = {}
+    for row, i in enumerate(rows):
+        words.setdefault(pieces[i].removeprefix("Ġ"), row)
+    return Vectors(list(words), matrix[list(words.values())])
+
+
+def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[np.ndarray, list[float]]:
+    """([N, 2] places in the plane, shares of the variance that they show: of PCA two, else none).
+
+    Raises UnmaskError for fewer than three points, more than MOST, an unknown method, and UMAP that is not installed.
+    """
+    N = len(matrix)
+    if method not in METHODS:
+        raise unknown("projection", method, METHODS)
+    if not 3 <= N <= MOST:
+        raise UnmaskError(f"A projection takes 3 to {MOST:,} points, not {N:,}.")
+    if method == "pca":
+        return _pca(matrix)
+    if method == "tsne":
+        from sklearn.manifold import TSNE
+
+        found = TSNE(perplexity=min(30.0, (N - 1) / 3), init="pca", random_state=seed).fit_transform(matrix)
+        return found.astype(np.float32), []
+    try:
+        from umap import UMAP
+    except ImportError:
+        raise UnmaskError("UMAP is not installed; run: pip install umap-learn, or take pca or tsne.") from None
+    found = UMAP(n_neighbors=min(15, N - 1), metric="cosine", random_state=seed).fit_transform(matrix)
+    return np.asarray(found, np.float32), []
+
+
+def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", count: int = 300, seed: int = 0) -> Data:
+    """Points of the projector: with `words`, each of them and its nearest neighbours, else the first `count` words."""
+    if words:
+        around = max(2, count // len(words) - 1)
+        rows = [vectors.place(word) for word in words]
+        for word in words:
+            rows += [vectors.index[near["word"]] for near in vectors.nearest([word], top=around)]
+        rows = list(dict.fromkeys(rows))
+    else:
+        rows = list(range(min(count, len(vectors.words))))
+    some = vectors.some(rows)
+    places_N2, shares = projected(some.unit, method, seed)
+    asked = {vectors.words[vectors.place(word)] for word in words}
+    return {
+        "view": "words",
+        "method": method,
+        "methods": METHODS,
+        "shares": shares,
+        "points": [
+            {"word": word, "x": float(x), "y": float(y), "asked": word in asked}
+            for word, (x, y) in zip(some.words, places_N2, strict=True)
+        ],
+        "total": len(vectors.words),
+    }
+
+
+def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequence[str], layer: int = -1) -> Data:
+    """One word as it stands in several sentences: where its hidden states lie, and the cosines between them.
+
+    layer  0 is what goes into the first block, 1 … L what its blocks say; -1 is the last
+
+    A word of several pieces is the mean of them. "spread" is 1 less the mean cosine between occurrences: 0 where a
+    word has one vector whatever stands around it (1 - the self-similarity of Ethayarajh 2019). Raises UnmaskError for
+    fewer than two sentences with the word; those without are listed under "without".
+    """
+    found: list[np.ndarray] = []
+    within: list[Data] = []
+    without: list[str] = []
+    wanted = tokenizer.encode(word, special=False).ids
+    for sentence in sentences:
+        reading = read(model, tokenizer, sentence)
+        states = _states(model, reading.batch)
+        if not -len(states) <= layer < len(states):
+            raise UnmaskError(f"There is no layer {layer}: the model has {len(states) - 1}, and 0 stands before them.")
+        ids = reading.batch.tokens[0].cpu().numpy()
+        begin = _find(ids, wanted)
+        if begin is None:
+            without.append(sentence)
+            continue
+        found.append(states[layer][begin : begin + len(wanted)].mean(0))
+        within.append({"sentence": sentence, "tokens": reading.tokens, "begin": begin, "end": begin + len(wanted)})
+    if len(found) < 2:
+        raise UnmaskError(f"'{word}' stands in {len(found)} of the sentences; give two or more that have it.")
+    matrix = np.stack(found)
+    unit = _unit(matrix)
+    cosine = unit @ unit.T
+    others = cosine[~np.eye(len(cosine), dtype=bool)]
+    places = projected(matrix)[0] if len(matrix) > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
+    for one, (x, y) in zip(within, places.tolist(), strict=True):
+        one |= {"x": x, "y": y}
+    return {
+        "word": word,
+        "layer": layer % len(states),
+        "layers": len(states) - 1,
+        "occurrences": within,
+        "without": without,
+        "cosines": cosine.tolist(),
+        "spread": float(1 - others.mean()),
+    }
+
+
+@torch.no_grad()
+def _states(model: Model, batch: object) -> list[np.ndarray]:
+    """What goes into the first block and what each block says, [T, D] each."""
+    other = twin(model)
+    states: list[Tensor] = []
+    if not isinstance(other.stack, Stack):
+        raise UnmaskError("Hidden states of layers are those of a Transformer; this model is none.")
+    first = other.stack.blocks[other.stack.order[0]]
+
+    def before(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        if not states:
+            states.append(given[0])
+
+    def after(_: nn.Module, __: object, said: Tensor) -> None:
+        states.append(said)
+
+    first.register_forward_pre_hook(before)
+    for block in other.stack.blocks:
+        block.register_forward_hook(after)
+    other(batch)
+    return [state[0].float().cpu().numpy() for state in states]
+
+
+def _find(ids: np.ndarray, wanted: np.ndarray) -> int | None:
+    n = len(wanted)
+    places = range(len(ids) - n + 1) if n else ()
+    return next((i for i in places if np.array_equal(ids[i : i + n], wanted)), None)
+
+
+def _pca(matrix: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """Onto the first two right singular vectors of the centred matrix; signs are fixed, so that it never flips."""
+    centred = (matrix - matrix.mean(0)).astype(np.float64)
+    left, sizes, right = np.linalg.svd(centred, full_matrices=False)
+    signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(1)])
+    places = (left * sizes * signs)[:, :2]
+    if places.shape[1] < 2:  # vectors of one number
+        places = np.pad(places, ((0, 0), (0, 1)))
+    variance = sizes**2
+    return places.astype(np.float32), (variance[:2] / (variance.sum() or 1.0)).tolist()
+
+
+def _unit(matrix: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: np.ndarray = matrix / np.where(lengths > 0, lengths, 1)
+    return unit
