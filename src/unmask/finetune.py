@@ -24,7 +24,9 @@ from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
 from unmask.models.bert import Bert
 from unmask.models.model import Model
+from unmask.objectives import Objective
 from unmask.tasks import Encoded, Task, pair_classes
+from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.tagging import check_segments
 from unmask.train import distributed
@@ -63,6 +65,8 @@ class FineTuning(Config):
     seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
                   3 where there are fewer than 10,000 training rows, else 1
     from_scratch  keep the tokenizer and the sizes of `model` but none of its weights, for comparison
+    language_model  weight of the loss of the next token beside that of the task, for models that read from left to
+                  right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
     """
 
     model: Path | None = None
@@ -75,6 +79,7 @@ class FineTuning(Config):
     seed: int = 0
     seeds: int | None = None
     from_scratch: bool = False
+    language_model: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class Prepared:
     config    with what depends on the rows and the model filled in
     encoded   split -> its rows as tokens; the training rows as they are at hand, whole or in part
     baseline  split -> metrics of the task's plain reference
-    aim       what is minimised where there is a teacher; None: the task alone
+    aim       what is minimised where there is a teacher, or the next token beside; None: the task alone
     """
 
     config: FineTuning
@@ -147,7 +152,7 @@ class Prepared:
     tokenizer: Tokenizer
     encoded: Mapping[str, Encoded]
     baseline: dict[str, dict[str, float]]
-    aim: Distilled | None = None
+    aim: Distilled | WithLanguageModel | None = None
 
 
 def prepare(config: FineTuning, say: Speaker) -> Prepared:
@@ -158,7 +163,8 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = build(config.task, sets, config.options, say, held_out=held_out)
-    loaded = _load(config, task, config.seed)
+    aim: Distilled | WithLanguageModel | None = _beside(config, task)
+    loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
@@ -168,9 +174,10 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         say(rows.notice and f"{name}: {rows.notice}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
-    aim = _taught(config.distillation, task, tokenizer)
+    aim = aim or _taught(config.distillation, task, tokenizer)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])
+    if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")
     check_segments(loaded.model, sets["train"].rows)
     if config.task == "embedding" and not isinstance(loaded.model.config, Bert):
@@ -179,6 +186,15 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
             "one: start from a BERT."
         )
     return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
+
+
+def _beside(config: FineTuning, task: Task) -> WithLanguageModel | None:
+    """The task with the next token beside it, where that is asked for."""
+    if not config.language_model:
+        return None
+    if config.distillation.teacher is not None:
+        raise UnmaskError("A teacher and a language model cannot both stand beside the task: leave one of them out.")
+    return WithLanguageModel(task, config.language_model)
 
 
 def _taught(config: Distillation, task: Task, tokenizer: Tokenizer) -> Distilled | None:
@@ -257,7 +273,7 @@ def run_seed(
     folder = out / "seeds" / str(seed)
     for restarted in (False, True):
         drawn = seed + ANEW * restarted
-        model = _load(config, task, drawn).model
+        model = _load(config, prepared.aim or task, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
@@ -310,12 +326,13 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     return config.replace(seeds=seeds)
 
 
-def _load(config: FineTuning, task: Task, seed: int) -> huggingface.Loaded:
+def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
+    """The model with the heads that `aim` needs. Raises UnmaskError where it has none for the next token."""
     assert config.model is not None
-    loaded = huggingface.load(config.model, heads=task.heads, seed=seed)
+    loaded = huggingface.load(config.model, heads=aim.heads, seed=seed)
     tokenizer = loaded.require_tokenizer(config.model)
     if config.from_scratch:
-        fresh = loaded.model.config.build(heads=task.heads, seed=seed)
+        fresh = loaded.model.config.build(heads=aim.heads, seed=seed)
         return huggingface.Loaded(fresh, tokenizer, (), loaded.new, loaded.dropped)
     return loaded
 

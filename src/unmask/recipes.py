@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, electra, recurrent
+from unmask.models import albert, electra, gpt, recurrent
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert
 from unmask.models.electra import Electra
+from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.pretrain import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
@@ -75,6 +76,47 @@ def electra_small() -> Pretraining:
     """12 layers of 256 (14 M parameters), rows of 128 tokens, batch 128, learning rate 5e-4: as published."""
     config = _published(_electra("small").replace(length=128), _REPLACED)
     return config.replace(rows={"batch": 128, "first": None, "micro_batch": 32}, training={"optimizer": {"lr": 5e-4}})
+
+
+def gpt_tiny() -> Pretraining:
+    """A language model as GPT (Radford et al. 2018): 2 layers of 128, minutes on a laptop."""
+    return _causal(Gpt().replace(**gpt.SIZES["tiny"]), lr=3e-3, precision="fp32")
+
+
+def gpt_mini() -> Pretraining:
+    """GPT of 4 layers of 256: minutes to hours on a CPU."""
+    return _causal(Gpt().replace(**gpt.SIZES["mini"]), lr=1e-3)
+
+
+def gpt2_tiny() -> Pretraining:
+    """GPT-2 (Radford et al. 2019), with its norms before the sub-layers: 2 layers of 128, minutes on a laptop."""
+    return _causal(Gpt2().replace(**gpt.SIZES["tiny"]), lr=3e-3, precision="fp32")
+
+
+def gpt2_mini() -> Pretraining:
+    """GPT-2 of 4 layers of 256: minutes to hours on a CPU."""
+    return _causal(Gpt2().replace(**gpt.SIZES["mini"]), lr=1e-3)
+
+
+def gpt2() -> Pretraining:
+    """12 layers of 768 (124 M parameters), batch 512, rows of 1,024 tokens: as published, at the rate of GPT.
+
+    Radford et al. 2019, section 2.3, publish neither a rate nor a number of steps: the rate, its warm-up and its cosine
+    are those of Radford et al. 2018, section 4.1.
+    """
+    return Pretraining(
+        model=Gpt2(),
+        objectives=Objectives(written="next", sentences="none"),
+        rows=Rows(batch=512, micro_batch=8, workers=4),
+        training=Training(
+            steps=500_000,
+            optimizer=Optimizer(lr=2.5e-4),
+            schedule=Schedule(warmup=2_000, shape="cosine"),
+            log_every=100,
+            evaluate_every=10_000,
+            save_every=10_000,
+        ),
+    )
 
 
 def rnn_lm() -> Pretraining:
@@ -151,6 +193,23 @@ def _small(model: Bert, objectives: Objectives, lr: float, precision: Literal["a
         model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
         objectives=objectives,
         rows=Rows(batch=32, first=32, first_share=0.6),
+        training=Training(
+            minutes=30.0,
+            precision=precision,
+            optimizer=Optimizer(lr=lr),
+            schedule=Schedule(warmup=0.06),
+        ),
+    )
+
+
+def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+    """Short runs on little text, from the same scale of activations as the small BERTs, and without dropout."""
+    std = round(0.02 * (768 / model.dim) ** 0.5, 3)
+    rates = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
+    return Pretraining(
+        model=model.replace(length=128, std=std, **rates),
+        objectives=Objectives(written="next", sentences="none"),
+        rows=Rows(batch=32),
         training=Training(
             minutes=30.0,
             precision=precision,

@@ -20,7 +20,7 @@ def add_verbs(verbs: Any) -> None:
         "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
         fields=True,
     )
-    sub.add_argument("--model", help="folder of a language model, such as `unmask pretrain lstm-lm` makes")
+    sub.add_argument("--model", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes")
     sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
     sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")

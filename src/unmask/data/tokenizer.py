@@ -135,14 +135,15 @@ class Tokenizer:
         except BaseException as error:  # a panic of the library underneath is no Exception
             raise UnmaskError(f"{path} cannot be used: {error}") from None
 
-    def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:
+    def save(self, folder: Path | str, *, length: int | None = None, segments: bool = True) -> list[str]:
         """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt; returns their names.
 
-        `length` is the greatest number of tokens that the model takes, noted for readers of the folder.
+        Noted for readers of the folder: the greatest number of tokens that the model takes, `length`, and whether it
+        reads `segments`.
         """
         folder = Path(folder)
         contents = {"tokenizer.json": self.raw.to_str(pretty=True)}
-        contents["tokenizer_config.json"] = json.dumps(self._config(length), indent=2, ensure_ascii=False) + "\n"
+        contents["tokenizer_config.json"] = json.dumps(self._config(length, segments), indent=2, ensure_ascii=False) + "\n"
         pieces = self.pieces(range(self.size))
         if self._facts["model"]["type"] == "WordPiece" and not any("\n" in piece or not piece for piece in pieces):
             contents["vocab.txt"] = "".join(f"{piece}\n" for piece in pieces)
@@ -283,14 +284,14 @@ class Tokenizer:
         flags[list(self.specials)] = True
         return flags
 
-    def _config(self, length: int | None) -> dict[str, Any]:
+    def _config(self, length: int | None, segments: bool) -> dict[str, Any]:
         """What tokenizer_config.json must say for `transformers` to give the same ids."""
         config: dict[str, Any] = {"model_max_length": length} if length is not None else {}
         config |= {f"{role}_token": name for role, name in self._names.items()}
         if self._spaced:
             config |= {"bos_token": self._names["cls"], "eos_token": self._names["sep"]}
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
-        pairs = any(self._templates[1].inside)
+        pairs = segments and any(self._templates[1].inside)
         config["model_input_names"] = inputs if pairs else [inputs[0], inputs[2]]
         normalizer = self._facts["normalizer"] or {}
         if not self._is_bert:

@@ -101,7 +101,7 @@ def save(
     for name, content in sentences.items():
         write_text(folder / name, content)
     if tokenizer is not None:
-        tokenizer.save(folder, length=model.positions)
+        tokenizer.save(folder, length=model.positions, segments=getattr(model.config, "segments", 2) > 1)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names + list(sentences))
     for name, other in model.beside.items():

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.huggingface import Loaded
-from unmask.models.recurrent import RecurrentModel
+from unmask.models.model import Model
+from unmask.models.sequence import Writer
 
 LONGEST = 100  # tokens that are written, where nobody says how many
 
@@ -49,6 +50,20 @@ class Continuation:
         return asdict(self)
 
 
+class WritingModel(Model, Writer):
+    """A model that reads from left to right and has learned to say the next token."""
+
+
+def language_model(loaded: Loaded) -> WritingModel:
+    """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
+    if not isinstance(loaded.model, Writer) or "next" not in loaded.model.heads:
+        raise UnmaskError(
+            "This model has no head that says the next token: take one of a language model, such as `unmask pretrain "
+            "gpt-tiny` or `lstm-lm` makes."
+        )
+    return cast(WritingModel, loaded.model)
+
+
 class Continuer:
     """Goes on with texts: `Continuer("lm")(["the film"])`.
 
@@ -60,12 +75,7 @@ class Continuer:
 
     def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
-        if not isinstance(loaded.model, RecurrentModel) or "next" not in loaded.model.heads:
-            raise UnmaskError(
-                "This model has no head that says the next token: take one of a language model, such as `unmask "
-                "pretrain lstm-lm` makes."
-            )
-        self.model: RecurrentModel = loaded.model
+        self.model: WritingModel = language_model(loaded)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         how = sampling() if how is None else how
         never = (self.tokenizer.specials - {self.tokenizer.sep}) | set(how.blocking.forbidden)
