@@ -51,7 +51,7 @@ class Display:
 def test_words_of_a_topic_come_together(network, output, threads, monkeypatch):
     monkeypatch.setattr(training, "JOB", 200)
     vectors = train(topics(), SMALL.replace(network=network, output=output), threads=threads).vectors
-    cosines = vectors.unit @ vectors.unit.T
+    cosines = vectors.unit() @ vectors.unit().T
     topic = np.array([word[0] for word in vectors.words])
     same = (topic[:, None] == topic) & ~np.eye(16, dtype=bool)
     assert cosines[same].mean() > cosines[topic[:, None] != topic].mean() + 0.3

@@ -14,7 +14,7 @@ from unmask.errors import UnmaskError
 from unmask.metrics.scores import of_scores
 from unmask.word_vectors.vectors import WordVectors
 
-QUESTIONS = 256  # that are answered at a time
+QUESTIONS = 64  # that are answered at a time
 FREQUENT = 300_000  # words that take part in analogies, as is usual
 
 
@@ -86,7 +86,7 @@ def agreement(vectors: WordVectors, path: str | Path, *, most: int = FREQUENT) -
         pairs += 1
         first, second = folded.index.get(a), folded.index.get(b)
         if first is not None and second is not None:
-            cosines.append(float(vectors.unit[first] @ vectors.unit[second]))
+            cosines.append(float(folded.unit_VD[first] @ folded.unit_VD[second]))
             scores.append(score)
     if not pairs:
         raise UnmaskError(f"{path} holds no pairs.")
@@ -98,7 +98,7 @@ class _Folded:
     """Vectors by words in small letters, of the first word that is written so."""
 
     def __init__(self, vectors: WordVectors, most: int) -> None:
-        self.unit_VD = vectors.unit[:most]
+        self.unit_VD = vectors.unit(slice(most))
         self.index: dict[str, int] = {}
         self.fold = np.array([self.index.setdefault(_fold(w), i) for i, w in enumerate(vectors.words[:most])], np.int64)
 

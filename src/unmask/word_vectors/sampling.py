@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 
 import numpy as np
 
@@ -65,14 +66,14 @@ def huffman_tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
         parent[left[1]] = parent[right[1]] = node
         side[left[1]] = 1.0
         heapq.heappush(heap, (left[0] + right[0], node))
-    rows: list[int] = []
-    labels: list[float] = []
+    above, turn = parent.tolist(), side.tolist()
+    rows, labels = array("i"), array("f")
     offsets = np.zeros(size + 1, np.int64)
     for word in range(size):
         path, at = [], word
         while at != 2 * size - 2:
-            path.append((parent[at] - size, side[at]))
-            at = parent[at]
+            path.append((above[at] - size, turn[at]))
+            at = above[at]
         rows.extend(node for node, _ in reversed(path))
         labels.extend(label for _, label in reversed(path))
         offsets[word + 1] = len(rows)

@@ -104,7 +104,7 @@ def _learn(
         np.int64
     )
     cuts = _cuts(corpus.ends, len(corpus.ids))
-    jobs = itertools.count()
+    longest, jobs = sampling.longest(output), itertools.count()
     total = config.epochs * (len(cuts) - 1)
     progress = _Progress(total, config, corpus, display)
 
@@ -115,12 +115,14 @@ def _learn(
             ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
             state = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
-            ids = np.asarray(corpus.ids[begin:end])
-            run(ids, ends, keep_V, inputs_VD, outputs_RD, output, sampling.longest(output), config.window, alpha, state)
+            ids = np.array(corpus.ids[begin:end])  # a copy: what may not be written is another type to the compiler
+            run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, state)
             progress.done(alpha)
 
     nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    run(*nothing, keep_V, inputs_VD, outputs_RD, output, 1, config.window, config.alpha, 0)  # compiled before the clock
+    run(
+        *nothing, keep_V, inputs_VD, outputs_RD, output, longest, config.window, config.alpha, 0
+    )  # compiled before the clock
     progress.start()
     with ThreadPoolExecutor(threads) as pool:
         workers = [pool.submit(work) for _ in range(threads)]

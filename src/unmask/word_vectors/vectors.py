@@ -67,11 +67,15 @@ class WordVectors:
         return int(self.matrix.shape[1])
 
     @cached_property
-    def unit(self) -> np.ndarray:
-        """[V, D] the vectors at length 1; one of zeros stays as it is."""
-        lengths_V1 = np.linalg.norm(self.matrix, axis=1, keepdims=True)
-        unit_VD: np.ndarray = self.matrix / np.where(lengths_V1 > 0, lengths_V1, 1)
-        return unit_VD
+    def lengths(self) -> np.ndarray:
+        """[V] the length of each vector; 1 for one of zeros, which so stays as it is wherever it is divided by this."""
+        lengths_V = np.sqrt(np.einsum("vd,vd->v", self.matrix, self.matrix))
+        return np.where(lengths_V > 0, lengths_V, np.float32(1))
+
+    def unit(self, rows: slice | list[int] = slice(None)) -> np.ndarray:
+        """[N, D] the vectors of some rows, or of all, at length 1."""
+        unit_ND: np.ndarray = self.matrix[rows] / self.lengths[rows, None]
+        return unit_ND
 
     # -- questions
 
@@ -88,8 +92,8 @@ class WordVectors:
             raise UnmaskError("Nearest to what? Name at least one word.")
         if top < 1:
             raise UnmaskError(f"The number of words to find must be at least 1, not {top}.")
-        query_D = self.unit[added].sum(0) - self.unit[taken].sum(0)
-        scores_V = self.unit @ (query_D / (np.linalg.norm(query_D) or 1))
+        query_D = self.unit(added).sum(0) - self.unit(taken).sum(0)
+        scores_V = self.matrix @ (query_D / (np.linalg.norm(query_D) or 1)) / self.lengths
         scores_V[added + taken] = -np.inf
         best = largest(scores_V, min(top, len(self) - len({*added, *taken})))
         return [(self.words[i], float(scores_V[i])) for i in best]
@@ -100,14 +104,15 @@ class WordVectors:
 
     def similarity(self, a: Word, b: Word) -> float:
         """Cosine of two words."""
-        return float(self.unit[self.place(a)] @ self.unit[self.place(b)])
+        a_D, b_D = self.unit([self.place(a), self.place(b)])
+        return float(a_D @ b_D)
 
     def odd_one_out(self, words: Sequence[Word]) -> str:
         """The word whose vector is the furthest from the mean of all of them."""
         places = [self.place(word) for word in words]
         if len(set(places)) < 2:
             raise UnmaskError("Which of them does not match? Name at least two different words.")
-        unit_ND = self.unit[places]
+        unit_ND = self.unit(places)
         return self.words[places[int(np.argmin(unit_ND @ unit_ND.mean(0)))]]
 
     def place(self, word: Word) -> int:
