@@ -57,7 +57,7 @@ def load_head(folder: Path, model: Model) -> SoftmaxPairs | None:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
             labels = tuple(json.loads((file.metadata() or {})["labels"]))
-        head = Classifier(3 * model.config.dim, len(labels))  # type: ignore[attr-defined]
+        head = Classifier(3 * model.config.width, len(labels))
         head.output.load_state_dict(tensors)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         what = " ".join(str(error).split())
