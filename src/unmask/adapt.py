@@ -21,6 +21,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
 from unmask.heldout import WORDS
+from unmask.models.mobilebert import WideHead
 from unmask.models.model import Model, ModelConfig
 from unmask.models.recurrent import ProjectedHead
 from unmask.nn import LanguageModelHead, TiedHead, Token
@@ -239,6 +240,9 @@ def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
         owner = head.tied if isinstance(head, ProjectedHead) else head
         if isinstance(owner, LanguageModelHead | TiedHead) and owner.bias is not None:
             owner.bias = larger(owner.bias)
+        if isinstance(owner, WideHead):
+            owner.rest.weight = larger(owner.rest.weight)
+            owner.rest.num_embeddings = owner.rest.weight.shape[0]
     model.config = model.config.replace(vocabulary=token.num_embeddings)
 
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 from unmask.errors import UnmaskError, unknown
 from unmask.models import albert, electra, gpt, recurrent
 from unmask.models.albert import Albert
-from unmask.models.bert import SIZES, Bert
+from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.pretrain import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
@@ -119,6 +120,23 @@ def gpt2() -> Pretraining:
     )
 
 
+def mobilebert() -> Pretraining:
+    """24 layers of 512 in bottlenecks of 128 (25 M parameters), from scratch, where the paper has a teacher."""
+    return _published(MobileBert(), _NEXT)
+
+
+def roberta_tiny() -> Pretraining:
+    """RoBERTa of bert-tiny's size: hidden words alone, and no row that is short on purpose."""
+    return _small(_roberta("tiny"), _FULL, lr=3e-3, precision="fp32")
+
+
+def roberta_base() -> Pretraining:
+    """12 layers of 768, batch 8,192 of 512 tokens, learning rate 6e-4: as published."""
+    config = _published(_roberta("base"), _FULL)
+    training = {"steps": 500_000, "schedule": {"warmup": 24_000}, "optimizer": _ADAM_ROBERTA}
+    return config.replace(rows={"batch": 8_192, "first": None}, training=training)
+
+
 def rnn_lm() -> Pretraining:
     """A language model, each token from those before it: a vanilla RNN, for comparison."""
     return _recurrent("tiny", lr=1e-3, cell="rnn")
@@ -178,8 +196,14 @@ def _electra(size: str) -> Electra:
     return Electra().replace(**electra.SIZES[size])
 
 
+def _roberta(size: str) -> Roberta:
+    return Roberta().replace(**SIZES[size])
+
+
 _NEXT = Objectives(sentences="next")
+_FULL = Objectives(sentences="none", short=0.0)
 _REPLACED = Objectives(sentences="none", replaced=True)
+_ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9
 
 
 def _small(model: Bert, objectives: Objectives, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:

@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
+from unmask.huggingface.layout import fold
 from unmask.models import albert
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.electra import Electra
+from unmask.models.mobilebert import MobileBert
 from unmask.models.model import POOLED
 from unmask.nn import attention, dropout
 from unmask.types import Batch
@@ -33,9 +35,14 @@ SMALL = {
 OF_FAMILY = {
     "Albert": {"embedding_size": 16},
     "Electra": {"embedding_size": 16},
+    "MobileBert": {"embedding_size": 16, "intra_bottleneck_size": 12, "num_feedforward_networks": 3},
 }
 HEADS = ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-OTHER = {"Albert": ("AlbertForPreTraining", "AlbertModel"), "Electra": ("ElectraForPreTraining", "ElectraModel")}
+OTHER = {
+    "Albert": ("AlbertForPreTraining", "AlbertModel"),
+    "Electra": ("ElectraForPreTraining", "ElectraModel"),
+    "MobileBert": ("MobileBertForPreTraining", "MobileBertForNextSentencePrediction", "MobileBertModel"),
+}
 CLASSES = [f"{family}For{head}" for family in OTHER for head in HEADS] + [c for names in OTHER.values() for c in names]
 OURS_ALONE = ("position_initializer", "generator_size")
 LOGITS = {
@@ -48,7 +55,7 @@ LOGITS = {
 def reference(name: str, **changes: object) -> nn.Module:
     """A tiny random reference model whose weights are large enough for a mistake to show; padding is a zero vector."""
     family = name.partition("For")[0].removesuffix("Model")
-    labels = 2 if name.endswith(("QuestionAnswering", "PreTraining")) else 3
+    labels = 2 if name.endswith(("QuestionAnswering", "PreTraining", "SentencePrediction")) else 3
     config = getattr(transformers, f"{family}Config")(**SMALL, **OF_FAMILY[family], num_labels=labels, **changes)
     torch.manual_seed(0)
     model = getattr(transformers, name)._from_config(config, attn_implementation="eager").eval()
@@ -168,6 +175,7 @@ def test_losses_and_gradients_are_theirs_wherever_something_is_dropped(
     largest = max(g.abs().max() for g in gradients.values())
     names = huggingface.names(ours)
     mine = {names[key]: parameter.grad for key, parameter in ours.named_parameters()}
+    mine = fold(huggingface.TABLES[theirs.config.model_type], mine)  # some lie transposed there
     assert set(gradients) == set(mine)
     for key, gradient in gradients.items():
         rows = slice(1 if key.endswith("word_embeddings.weight") else 0, None)  # of padding nobody learns
@@ -197,14 +205,19 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("page", "theirs"), [(Albert(), transformers.AlbertConfig()), (Electra(), transformers.ElectraConfig())]
+    ("page", "theirs"),
+    [
+        (Albert(), transformers.AlbertConfig()),
+        (Electra(), transformers.ElectraConfig()),
+        (MobileBert(), transformers.MobileBertConfig()),
+    ],
 )
 def test_fields_are_the_published_ones(page: Bert, theirs: transformers.PreTrainedConfig) -> None:
     table = huggingface.TABLES[theirs.model_type]
     published = theirs.to_dict()
     sizes = {"dim", "layers", "heads", "hidden"}  # theirs are those of another size
     for their_name, ours in table.fields.items():
-        if their_name not in OURS_ALONE and (ours not in sizes or isinstance(page, Electra)):
+        if their_name not in OURS_ALONE and (ours not in sizes or not isinstance(page, Albert)):
             assert published[their_name] == getattr(page, ours), their_name
     for name, value in table.fixed.items():
         assert published.get(name, value) == value, name
@@ -224,6 +237,35 @@ def test_albert_has_as_many_parameters_as_published(size: str, published: int) -
     theirs = {"hidden_size": config.dim, "num_hidden_layers": config.layers, "intermediate_size": config.hidden}
     assert own == their_count(transformers.AlbertConfig(**theirs, num_attention_heads=config.heads))
     assert abs(own / 1e6 - published) < 0.06 * published
+
+
+def test_published_mobilebert_has_no_pooler_and_keeps_to_that(tmp_path: Path) -> None:
+    """Its config.json says classifier_activation = false: heads read the first token as it is."""
+    theirs = reference("MobileBertForSequenceClassification", classifier_activation=False)
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = huggingface.load(tmp_path / "theirs")
+    assert loaded.model.pooler is None
+    batch, inputs, places = ragged()
+    huggingface.save(tmp_path / "ours", loaded.model, labels=loaded.labels)
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
+    with torch.no_grad():
+        found = answers_of(loaded.model, batch, places)["classification"]
+        torch.testing.assert_close(found, theirs(**inputs).logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found, again(**inputs).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_mobilebert_has_as_many_parameters_as_published() -> None:
+    with torch.device("meta"):
+        own = MobileBert().build({}, seed=None, pooler=True).parameters_total
+    assert own == their_count(transformers.MobileBertConfig())
+    assert abs(own / 1e6 - 25.3) < 1.0  # the paper says 25.3 million
+
+
+@pytest.mark.parametrize(("field", "value"), [("trigram_input", False), ("normalization_type", "layer_norm")])
+def test_other_mobileberts_are_refused(field: str, value: object, tmp_path: Path) -> None:
+    reference("MobileBertModel", **{field: value}).save_pretrained(tmp_path)
+    with pytest.raises(UnmaskError, match=field):
+        huggingface.load(tmp_path)
 
 
 @pytest.mark.parametrize(

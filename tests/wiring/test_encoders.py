@@ -1,4 +1,4 @@
-"""ALBERT and ELECTRA end to end: pre-trained, resumed, opened elsewhere, fine-tuned, asked; no page needs code here."""
+"""ALBERT, ELECTRA, MobileBERT and RoBERTa end to end: pre-trained, resumed, opened elsewhere, fine-tuned, asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import transformers
 from finetune_toy import fields, reviews, write_sets
 from torch import Tensor, nn
 
-from unmask import huggingface, recipes
+from unmask import adapt, huggingface, recipes
 from unmask.data import corpus
 from unmask.data.collate import pack, pad
 from unmask.data.text import TextDocument
@@ -26,9 +26,14 @@ from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-RECIPES = ("albert-tiny", "electra-tiny")
+RECIPES = ("albert-tiny", "electra-tiny", "mobilebert", "roberta-tiny")
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}
-OF_RECIPE: dict[str, dict[str, object]] = {"albert-tiny": {"factor": 16}, "electra-tiny": {"factor": 16}}
+OF_RECIPE: dict[str, dict[str, object]] = {
+    "albert-tiny": {"factor": 16},
+    "electra-tiny": {"factor": 16},
+    "mobilebert": {"factor": 16, "bottleneck": 16, "feedforwards": 3},
+    "roberta-tiny": {},
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def config(recipe: str, **changes: object) -> Pretraining:
     small = recipes.find(recipe).replace(
         model={**SMALL, **OF_RECIPE[recipe]},
         training={**training, "evaluate_every": 10},
-        rows={"batch": 8, "heldout": 16, "first": None},
+        rows={"batch": 8, "heldout": 16, "first": None, "workers": 0},
     )
     return small.override(changes)
 
@@ -85,24 +90,24 @@ def test_losses_and_parameters_are_the_golden_ones(trained: Pretrain) -> None:
 
 def test_every_term_has_its_curve(trained: Pretrain) -> None:
     page = write_report(trained.out).read_text()
-    names = {"mlm": "Masked words", "sop": "Sentence order", "rtd": "Replaced tokens"}
+    names = {"mlm": "Masked words", "nsp": "Next sentence", "sop": "Sentence order", "rtd": "Replaced tokens"}
     assert all(f"{names[term]}: loss" in page for term in trained.objective.weights)
 
 
 def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
-    settings = config(trained.recipe, save_every=5, dropout=0.1, workers=0)
+    settings = config(trained.recipe, steps=8, save_every=4, evaluate_every=4, dropout=0.1, workers=0)
     whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
     whole.run()
     step = part.trainer._one_step
 
-    def stop_after_ten(batches: object, interrupt: object) -> bool:
+    def stop_after_four(batches: object, interrupt: object) -> bool:
         done = step(batches, interrupt)
-        if part.trainer.step == 10:
+        if part.trainer.step == 4:
             part.trainer.stop("the test")
         return done
 
-    part.trainer._one_step = stop_after_ten
-    assert part.run().step == 10
+    part.trainer._one_step = stop_after_four
+    assert part.run().step == 4
     again = Pretrain(settings, [folder], tmp_path / "part", resume=True)
     again.run()
     for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
@@ -115,7 +120,7 @@ def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_
 
 
 def test_the_folder_opens_in_transformers_with_the_same_numbers(trained: Pretrain) -> None:
-    theirs = transformers.AutoModelForPreTraining.from_pretrained(trained.out).eval()
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(trained.out).eval()  # RoBERTa's is its MaskedLM
     model = huggingface.load(trained.out).model
     tokens = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -178,12 +183,42 @@ def test_the_folder_is_fine_tuned_and_answers(trained: Pretrain, rows: Path, tmp
     assert right == result.seeds[0]["dev"]["accuracy"]
 
 
+def test_a_mobilebert_learns_from_a_teacher(folder: Path, rows: Path, tmp_path: Path) -> None:
+    for recipe in ("roberta-tiny", "mobilebert"):
+        Pretrain(config(recipe, steps=1), [folder], tmp_path / recipe).run()
+    values = {**fields(tmp_path / "roberta-tiny", rows), "seeds": 1, "epochs": 1}
+    finetune(FineTuning().override(values), tmp_path / "teacher")
+    taught = {
+        "model": tmp_path / "mobilebert",
+        "distillation.teacher": tmp_path / "teacher",
+        "distillation.hidden": 1.0,
+    }
+    result = finetune(FineTuning().override({**values, **taught}), tmp_path / "student")
+    assert set(huggingface.load(tmp_path / "student").model.heads) == {"classification"}
+    assert 0 <= result.seeds[0]["dev"]["accuracy"] <= 1
+    metrics = next(tmp_path.glob("student/**/metrics.jsonl"))
+    assert {"loss/soft", "loss/hidden", "loss/classification"} <= read_metrics(metrics, "train")[-1].keys()
+
+
+def test_a_vocabulary_of_a_mobilebert_grows_with_both_halves_of_its_output(trained: Pretrain, tmp_path: Path) -> None:
+    if "mlm" not in trained.model.heads:
+        return
+    found = adapt.extend(trained.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
+    loaded = huggingface.load(tmp_path / "more").model
+    batch = Batch(torch.tensor([[2, 9, 4, 3]]))
+    before = huggingface.load(trained.out).model
+    with torch.no_grad():
+        logits, old = (m.answer("mlm", m(batch), torch.tensor([2])) for m in (loaded, before))
+    assert logits.shape[1] == old.shape[1] + len(found.pieces)
+    torch.testing.assert_close(logits[:, : old.shape[1]], old)
+
+
 # ------------------------------------------------------------------------------------------------ ELECTRA
 
 
 @pytest.fixture(scope="module")
 def electra(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pretrain:
-    run = Pretrain(config("electra-tiny"), [folder], tmp_path_factory.mktemp("electra") / "run")
+    run = Pretrain(config("electra-tiny", steps=4), [folder], tmp_path_factory.mktemp("electra") / "run")
     run.run()
     return run
 

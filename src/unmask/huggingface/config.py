@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, electra, gpt, recurrent
+from unmask.models import albert, bert, electra, gpt, mobilebert, recurrent
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
@@ -28,6 +28,7 @@ TABLES: dict[str, Table[ModelConfig]] = {
         bert.ROBERTA,
         albert.HUGGINGFACE,
         electra.HUGGINGFACE,
+        mobilebert.HUGGINGFACE,
         gpt.GPT,
         gpt.GPT2,
         recurrent.HUGGINGFACE,

@@ -73,16 +73,28 @@ def rename(key: str, rules: Names, side: int) -> str | None:
     """The name of a parameter on the other side of the rules; side 0 is ours, 1 theirs."""
     for rule in rules:
         source, goal = rule[side], rule[1 - side]
-        before, hole, after = source.partition("{}")
-        number = ""
-        if hole:
-            number = key.removeprefix(before).split(".")[0]
-            if not (key.startswith(before) and number.isdigit()):
-                continue
-        name = before + number + after
-        if key == name or key.startswith(name + "."):
-            return goal.replace("{}", number) + key[len(name) :]
+        rest, numbers = _read(key, source)
+        if rest is not None and (not rest or rest.startswith(".")):
+            for number in numbers:
+                goal = goal.replace("{}", number, 1)
+            return goal + rest
     return None
+
+
+def _read(key: str, source: str) -> tuple[str | None, list[str]]:
+    """What a key has behind the name `source`, and the numbers that stand for its holes; None where it has another."""
+    first, *others = source.split("{}")
+    if not key.startswith(first):
+        return None, []
+    rest, numbers = key[len(first) :], []
+    for part in others:
+        number = rest.split(".")[0]
+        rest = rest[len(number) :]
+        if not (number.isdigit() and rest.startswith(part)):
+            return None, []
+        numbers.append(number)
+        rest = rest[len(part) :]
+    return rest, numbers
 
 
 def parts_of(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:

@@ -6,6 +6,7 @@ from unmask.models.causal import CausalModel
 from unmask.models.convs2s import ConvS2S
 from unmask.models.electra import Discriminator, Electra
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
@@ -22,6 +23,7 @@ __all__ = [
     "EncoderDecoder",
     "Gpt",
     "Gpt2",
+    "MobileBert",
     "Model",
     "RecurrentNetwork",
     "Roberta",

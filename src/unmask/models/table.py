@@ -11,7 +11,8 @@ from unmask.config import Config
 Page = TypeVar("Page", bound=Config, covariant=True)
 
 Names = tuple[tuple[str, str], ...]
-"""(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for a layer's number."""
+"""(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for the
+number of a layer, or of a part in it."""
 
 
 @dataclass(frozen=True)

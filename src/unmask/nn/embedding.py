@@ -30,14 +30,17 @@ class Token(nn.Embedding):
 
 
 class Segment(nn.Embedding):
-    """One vector a segment: which sentence of a pair a token belongs to (BERT, section 3)."""
+    """One vector a segment: which sentence of a pair a token belongs to (BERT, section 3). A table of one, as RoBERTa
+    has, tells none apart: all tokens are in it, whatever a tokenizer says."""
 
     def __init__(self, segments: int, dim: int):
         super().__init__(segments, dim)
 
     def forward(self, segments_BT: Tensor | None) -> Tensor:
         """[B, T] int64 -> [B, T, D]; None, every token in segment 0 -> [D]."""
-        return self.weight[0] if segments_BT is None else _look_up(self, segments_BT, "Segment")
+        if segments_BT is None or self.num_embeddings == 1:
+            return self.weight[0]
+        return _look_up(self, segments_BT, "Segment")
 
 
 class Embedding(nn.Module):

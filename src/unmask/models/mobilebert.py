@@ -1,0 +1,259 @@
+"""MobileBERT: deep and narrow, a bottleneck around every block, no layer normalisation (Sun et al., 2020).
+
+Shapes: B rows, T tokens of a row, M places, D width between blocks, E width of a token vector, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.models.bert import ACTIVATIONS, CRF, FIELDS, FIXED, Bert, architectures
+from unmask.models.table import Table
+from unmask.nn import (
+    Attention,
+    Bias,
+    Embedding,
+    FeedForward,
+    LanguageModelHead,
+    Pooler,
+    Residual,
+    Segment,
+    Stack,
+    Token,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MobileBert(Bert):
+    """The numbers that make a MobileBERT; the defaults are the published ones.
+
+    factor        E, width of the token vectors, of which each token reads three: the next, its own and the last
+    bottleneck    width inside a block
+    feedforwards  feed-forward networks of a block, one after the other
+    pooled        whether a head that answers for a sequence reads its first token through a layer of its own; the
+                  published weights have none
+    """
+
+    dim: int = 512
+    layers: int = 24
+    heads: int = 4
+    hidden: int = 512
+    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "relu"
+    dropout: float = 0.0
+    factor: int = 128
+    bottleneck: int = 128
+    feedforwards: int = 4
+    pooled: bool = True
+
+    def embedding(self) -> Embedding:
+        """Three neighbouring token vectors, brought to D, + segment + position (section 3.1, "Embedding
+        Factorization")."""
+        return TrigramEmbedding(
+            Token(self.vocabulary, self.factor, padding=self.padding),
+            padding=self.padding,
+            transform=nn.Linear(3 * self.factor, self.dim),
+            segment=Segment(self.segments, self.dim),
+            position=self.position(self.dim),
+            norm=NoNorm(self.dim),
+            dropout=self.dropout,
+        )
+
+    def stack(self) -> Stack:
+        """Blocks that hand on D numbers and work with fewer; what comes out of one is added to what went in."""
+        narrow = [self.narrow() for _ in range(self.layers)]
+        return Stack([Residual(f, after=NoNorm(self.dim), dropout=self.dropout) for f in narrow])
+
+    def narrow(self) -> Bottleneck:
+        """What is inside a block (section 3.1 to 3.3)."""
+        narrow, activation = self.bottleneck, ACTIVATIONS[self.activation]
+        feedforwards = [
+            Residual(FeedForward(narrow, self.hidden, activation), after=NoNorm(narrow))
+            for _ in range(self.feedforwards)
+        ]
+        attention = Attention(narrow, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
+        return Bottleneck(self.dim, narrow, attention, feedforwards)
+
+    def pooler(self) -> Pooler | None:
+        return Pooler(self.dim) if self.pooled else None
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """As BERT's, but for the vocabulary, whose vectors are narrower than the hidden states."""
+        if name == "mlm":
+            return WideHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
+        return super().head(name, outputs, token)
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        super().initialise(module, seed)
+        for part in module.modules():
+            if isinstance(part, NoNorm):
+                nn.init.ones_(part.weight)
+                nn.init.zeros_(part.bias)
+
+
+class NoNorm(nn.Module):
+    """weight * x + bias, where others normalise: no mean and no variance to wait for (section 3.4)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return x_BTD * self.weight + self.bias
+
+
+class TrigramEmbedding(Embedding):
+    """norm(transform(next, own and last token vector) + segment + position): a convolution of three over the tokens.
+
+    Beyond the ends of a sequence there is nothing, whatever the row goes on with, be it padding or another sequence;
+    `transformers` reads the vector of the padding token there, which is zero unless a folder says otherwise.
+    """
+
+    def __init__(self, token: Token, *, padding: int, transform: nn.Linear, **parts: Any):
+        super().__init__(token, **parts)
+        self.transform, self.padding = transform, padding
+
+    def forward(
+        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> Tensor:
+        """[B, T] int64 -> [B, T, D]; a sequence begins where its positions do."""
+        assert self.segment is not None
+        x_BTE = self.token(tokens_BT) * tokens_BT.ne(self.padding)[..., None]
+        x_BTD = self.transform(neighbours(x_BTE, None if positions_BT is None else positions_BT == 0))
+        return self.dropout(self.norm(self.position.embed(x_BTD + self.segment(segments_BT), positions_BT)))
+
+
+def neighbours(x_BTE: Tensor, begins_BT: Tensor | None = None) -> Tensor:
+    """[B, T, 3 E]: of each token the next one, itself and the last one; zero beyond its sequence.
+
+    begins_BT  bool, where a sequence begins; None: one in each row
+    """
+    next_BTE, last_BTE = F.pad(x_BTE[:, 1:], (0, 0, 0, 1)), F.pad(x_BTE[:, :-1], (0, 0, 1, 0))
+    if begins_BT is not None:
+        last_BTE = last_BTE.masked_fill(begins_BT[..., None], 0.0)
+        next_BTE = next_BTE.masked_fill(F.pad(begins_BT[:, 1:], (0, 1))[..., None], 0.0)
+    return torch.cat([next_BTE, x_BTE, last_BTE], -1)
+
+
+class Bottleneck(nn.Module):
+    """leave(feedforwards(norm(enter(x) + attention(look(x), look(x), x)))): narrow between two linear maps.
+
+    Queries and keys are made of one narrow view of x that they share, values of x as it is (section 3.1).
+
+    dim, narrow   widths outside and inside
+    attention     over `narrow` numbers, with values of `dim`
+    feedforwards  each a Residual
+    """
+
+    def __init__(self, dim: int, narrow: int, attention: Attention, feedforwards: list[Residual]):
+        super().__init__()
+        self.enter = nn.Sequential(nn.Linear(dim, narrow), NoNorm(narrow))
+        self.look = nn.Sequential(nn.Linear(dim, narrow), NoNorm(narrow))
+        self.attention, self.norm = attention, NoNorm(narrow)
+        self.stacked, self.last = nn.ModuleList(feedforwards[:-1]), feedforwards[-1]
+        self.leave = nn.Linear(narrow, dim)
+
+    def forward(
+        self, x_BTD: Tensor, *, bias: Bias | None = None, positions_BT: Tensor | None = None, **_: Any
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        seen = self.look(x_BTD)
+        h = self.norm(self.enter(x_BTD) + self.attention(seen, seen, x_BTD, bias=bias, positions_BT=positions_BT))
+        for feedforward in self.stacked:
+            h = feedforward(h)
+        out_BTD: Tensor = self.leave(self.last(h))
+        return out_BTD
+
+
+class WideHead(LanguageModelHead):
+    """norm(activation(dense(x))) against every token vector, with the D - E numbers that it is too narrow by beside it.
+
+    rest  [V, D - E], which belong to the output alone
+    """
+
+    def __init__(self, token: Token, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
+        super().__init__(token, dim, activation=activation, eps=eps)
+        self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
+        self.rest = nn.Embedding(token.num_embeddings, dim - token.embedding_dim)
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        weight_VD = torch.cat([self.token.weight, self.rest.weight], -1)
+        return F.linear(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
+
+
+_BLOCK, _THEIRS = "stack.blocks.{}.f.", "mobilebert.encoder.layer.{}."
+_FEEDFORWARD = (("f.up", "intermediate.dense"), ("f.down", "output.dense"), ("after", "output.LayerNorm"))
+
+HUGGINGFACE = Table(
+    model_type="mobilebert",
+    config=MobileBert,
+    prefix="mobilebert.",
+    fields={
+        **FIELDS,
+        "embedding_size": "factor",
+        "true_hidden_size": "bottleneck",
+        "intra_bottleneck_size": "bottleneck",
+        "num_feedforward_networks": "feedforwards",
+        "classifier_activation": "pooled",
+    },
+    fixed={
+        **FIXED,
+        "normalization_type": "no_norm",
+        "trigram_input": True,
+        "use_bottleneck": True,
+        "use_bottleneck_attention": False,
+        "key_query_shared_bottleneck": True,
+    },
+    trunk=(
+        ("embedding.token", "mobilebert.embeddings.word_embeddings"),
+        ("embedding.segment", "mobilebert.embeddings.token_type_embeddings"),
+        ("embedding.position.table", "mobilebert.embeddings.position_embeddings"),
+        ("embedding.transform", "mobilebert.embeddings.embedding_transformation"),
+        ("embedding.norm", "mobilebert.embeddings.LayerNorm"),
+        (_BLOCK + "enter.0", _THEIRS + "bottleneck.input.dense"),
+        (_BLOCK + "enter.1", _THEIRS + "bottleneck.input.LayerNorm"),
+        (_BLOCK + "look.0", _THEIRS + "bottleneck.attention.dense"),
+        (_BLOCK + "look.1", _THEIRS + "bottleneck.attention.LayerNorm"),
+        (_BLOCK + "attention.query", _THEIRS + "attention.self.query"),
+        (_BLOCK + "attention.key", _THEIRS + "attention.self.key"),
+        (_BLOCK + "attention.value", _THEIRS + "attention.self.value"),
+        (_BLOCK + "attention.output", _THEIRS + "attention.output.dense"),
+        (_BLOCK + "norm", _THEIRS + "attention.output.LayerNorm"),
+        *((_BLOCK + "stacked.{}." + ours, _THEIRS + "ffn.{}." + theirs) for ours, theirs in _FEEDFORWARD),
+        *((_BLOCK + "last." + ours, _THEIRS + theirs) for ours, theirs in _FEEDFORWARD),
+        (_BLOCK + "leave", _THEIRS + "output.bottleneck.dense"),
+        ("stack.blocks.{}.after", _THEIRS + "output.bottleneck.LayerNorm"),
+    ),
+    pooler=(("pooler.dense", "mobilebert.pooler.dense"),),
+    heads={
+        "mlm": (
+            ("heads.mlm.dense", "cls.predictions.transform.dense"),
+            ("heads.mlm.norm", "cls.predictions.transform.LayerNorm"),
+            ("heads.mlm.rest", "cls.predictions.dense"),
+            ("heads.mlm.bias", "cls.predictions.bias"),
+        ),
+        **{h: ((f"heads.{h}.output", "cls.seq_relationship"),) for h in ("nsp", "sop")},
+        **{h: ((f"heads.{h}.output", "classifier"),) for h in ("classification", "multilabel", "regression", "choice")},
+        "tagging": (("heads.tagging.output", "classifier"),),
+        "crf": CRF,
+        "span": (("heads.span.output", "qa_outputs"),),
+        "pairs": (("heads.pairs.output", "pairs.output"),),
+    },
+    architectures=architectures(
+        "MobileBert",
+        ("ForPreTraining", frozenset({"mlm", "nsp"})),
+        ("ForNextSentencePrediction", frozenset({"nsp"})),
+    ),
+    copies={
+        "cls.predictions.decoder.weight": "mobilebert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    transposed=("cls.predictions.dense",),
+)
