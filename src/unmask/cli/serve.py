@@ -1,0 +1,92 @@
+"""The verb that answers over HTTP, and shows a page."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_verb, answering_options, print_fields
+from unmask.errors import UnmaskError
+
+RUNS = Path("runs")
+
+
+def add_verbs(verbs: Any) -> None:
+    sub = add_verb(
+        verbs,
+        "serve",
+        _serve,
+        "Answer over HTTP: a JSON API and a page; --fields lists its limits.",
+        fields=True,
+    )
+    sub.add_argument(
+        "--model", nargs="+", metavar="[NAME=]FOLDER", help="model folders; without any, the newest run in runs/"
+    )
+    sub.add_argument("--host", default="127.0.0.1", help="address to answer at (default: %(default)s, this machine)")
+    sub.add_argument("--port", type=int, default=8000, help="0 is any that is free (default: %(default)s)")
+    sub.add_argument("--api-key-file", metavar="FILE", help="keys, one a line, of which every request must bring one")
+    sub.add_argument(
+        "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="pages elsewhere that may read the answers"
+    )
+    sub.add_argument(
+        "--allow-host", nargs="+", default=(), metavar="NAME", help="further names by which requests may call the host"
+    )
+    sub.add_argument("--loaded", type=int, default=4, help="models in memory at a time (default: %(default)s)")
+    sub.add_argument("--top", type=int, default=5, help="answers for each hidden word (default: %(default)s)")
+    answering_options(sub)
+    sub.add_argument("--fields", action="store_true", help="list the limits that --NAME VALUE can set, and stop")
+
+
+def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    if not all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn")):
+        raise UnmaskError("The service needs starlette and uvicorn: run pip install 'unmask[serve]'.")
+    from unmask.serve.http.settings import Settings
+
+    settings = Settings().override(overrides)
+    if options.fields:
+        print_fields(settings)
+        return
+    from unmask.serve.http.app import build
+    from unmask.serve.http.pool import Pool
+    from unmask.serve.http.server import run
+
+    access = _access(options)
+    folders = options.model or [_newest()]
+    pool = Pool(folders, loaded=options.loaded, device=options.device, precision=options.precision, top=options.top)
+    pool.get()  # a folder that cannot be read is told now, and the first request need not wait
+    run(build(pool, settings, access), options.host, options.port, lambda address: _begun(address, pool))
+
+
+def _access(options: argparse.Namespace) -> Any:
+    """Who may ask; a warning where that is everybody in the network."""
+    from unmask.serve.http.settings import LOOPBACK, Access, is_loopback, read_keys
+
+    keys = read_keys(Path(options.api_key_file)) if options.api_key_file else ()
+    local = is_loopback(options.host)
+    if not local and not keys:
+        print(
+            f"unmask: Whoever reaches {options.host} may use these models; ask for a key with --api-key-file FILE.",
+            file=sys.stderr,
+        )
+    named = tuple(name.lower() for name in options.allow_host)
+    hosts = (*LOOPBACK, options.host.lower(), *named) if local else named
+    return Access(keys, tuple(options.allow_origin), hosts)
+
+
+def _begun(address: str, pool: Any) -> None:
+    print(f"{', '.join(pool.names())} at {address} (Ctrl-C ends)", flush=True)
+
+
+def _newest() -> Path:
+    """The folder of the run under runs/ that was written last."""
+    folders = {place.parent for place in RUNS.glob("**/model.safetensors") if "checkpoints" not in place.parts}
+    # What lies inside a model's folder is a part of it.
+    found = [folder for folder in folders if (folder / "config.json").is_file() and folder.parent not in folders]
+    if not found:
+        raise UnmaskError(f"There is no model in {RUNS}/: say which with --model FOLDER.")
+    newest = max(found, key=lambda folder: (folder / "model.safetensors").stat().st_mtime)
+    print(f"The newest run is {newest}.", file=sys.stderr)
+    return newest

@@ -1,0 +1,201 @@
+"""The application: routes of the JSON API, of the views and of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.staticfiles import StaticFiles
+
+import unmask
+from unmask.errors import UnmaskError
+from unmask.serve.http import forms, openapi, prometheus, verbs
+from unmask.serve.http.forms import Schema
+from unmask.serve.http.guard import Guard, refused
+from unmask.serve.http.pool import Pool
+from unmask.serve.http.service import MUCH, Service
+from unmask.serve.http.settings import Access, Settings
+from unmask.serve.http.verbs import Body
+from unmask.serve.http.wire import Refusal, read_json, reply, too_busy
+
+PAGE = Path(unmask.__file__).parent / "page"
+ANSWERED = ("fill-mask", "next-sentence", "classification", "multilabel", "regression", "tagging", "span", "choice")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def build(pool: Pool, settings: Settings | None = None, access: Access | None = None) -> Starlette:
+    """The service of a pool as an ASGI application; `app.state.service` is what it counts and when it ends."""
+    service = Service(pool, settings or Settings())
+    access = access or Access()
+    api = Api(service)
+    routes: list[BaseRoute] = [
+        Route(operation.path, api.endpoint(operation.path), methods=[operation.method.upper()])
+        for operation in openapi.OPERATIONS
+    ]
+    routes += _views(pool)
+    middleware = [Middleware(Guard, service=service, access=access, public=_files(PAGE))]
+    if access.origins:
+        headers = ["authorization", "content-type"]
+        cors = Middleware(
+            CORSMiddleware, allow_origins=access.origins, allow_methods=["GET", "POST"], allow_headers=headers
+        )
+        middleware.insert(0, cors)
+    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UnmaskError, Refusal), _refuse)
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    if PAGE.is_dir():
+        app.router.default = StaticFiles(directory=PAGE, html=True)  # a mount would hide that a method is wrong
+    app.state.service = service
+    return app
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return refused(request, error)
+
+
+def _views(pool: Pool) -> Sequence[BaseRoute]:
+    """The routes of the page's views."""
+    try:
+        views = importlib.import_module("unmask.serve.views")
+    except ModuleNotFoundError:
+        return ()
+    found: Sequence[BaseRoute] = views.routes(pool)
+    return found
+
+
+def _files(folder: Path) -> frozenset[str]:
+    """Paths of the page, which a browser reads before it can send a key."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return frozenset({"/", *(f"/{name}" for name in files)}) if folder.is_dir() else frozenset()
+
+
+class Api:
+    """The endpoints; `service` is what they share."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.document = openapi.document(openapi.OPERATIONS, unmask.__version__)
+
+    def endpoint(self, path: str) -> Endpoint:
+        """The method that answers at a path, in the time that there is."""
+        answer: Endpoint = getattr(self, path.strip("/").removesuffix(".json").replace("/", "_"))
+        seconds = self.service.settings.seconds
+
+        async def limited(request: Request) -> Response:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await answer(request)
+            except TimeoutError:
+                raise too_busy(503, f"The answer took longer than {seconds:g} seconds.", 5) from None
+
+        return limited
+
+    # -- asking
+
+    async def predict(self, request: Request) -> Response:
+        body = await _body(request, forms.PREDICT)
+        served = await self.service.model(body.get("model"), *ANSWERED)
+        _, found = await self.service.answer(request, served, verbs.predict, body)
+        return await _written(request, {"model": served.name, "answers": found})
+
+    async def translate(self, request: Request) -> Response:
+        body = await _body(request, forms.TRANSLATE)
+        served = await self.service.model(body.get("model"), "translation")
+        _, found = await self.service.answer(request, served, verbs.translate, body)
+        return await _written(request, {"model": served.name, "answers": found})
+
+    async def generate(self, request: Request) -> Response:
+        body = await _body(request, forms.GENERATE)
+        served = await self.service.model(body.get("model"), "generation")
+        _, found = await self.service.answer(request, served, verbs.generate, body)
+        return await _written(request, {"model": served.name, "answers": found})
+
+    async def embed(self, request: Request) -> Response:
+        body = await read_json(request)
+        foreign = isinstance(body, dict) and "inputs" in body
+        forms.check(body, forms.EMBED_INFERENCE if foreign else forms.EMBED)
+        served = await self.service.model(body.get("model"), "embedding")
+        ask, found = await self.service.answer(request, served, verbs.embed, body)
+        vectors = [answer["embedding"] for answer in found]
+        if foreign:
+            return await _written(request, verbs.units(vectors) if body.get("normalize", True) else vectors)
+        cut = [i for i, answer in enumerate(found) if answer.get("cut")]
+        return await _written(request, {"model": served.name, "embeddings": vectors, "tokens": ask.read, "cut": cut})
+
+    async def v1_embeddings(self, request: Request) -> Response:
+        body = await _body(request, forms.EMBEDDINGS)
+        served = await self.service.model(body.get("model"), "embedding")
+        ask, found = await self.service.answer(request, served, verbs.embed, body)
+        shown = _base64 if body.get("encoding_format") == "base64" else list
+        data = [
+            {"object": "embedding", "index": i, "embedding": shown(answer["embedding"])}
+            for i, answer in enumerate(found)
+        ]
+        usage = {"prompt_tokens": ask.read, "total_tokens": ask.read}
+        return await _written(request, {"object": "list", "data": data, "model": served.name, "usage": usage})
+
+    async def tokenize(self, request: Request) -> Response:
+        body = await _body(request, forms.TOKENIZE)
+        served = await self.service.model(body.get("model"))
+        tokens = await self.service.prepare(request, verbs.tokenize, served, body)
+        return await _written(request, {"model": served.name, "tokens": tokens})
+
+    # -- looking
+
+    async def models(self, request: Request) -> Response:
+        pool, loaded = self.service.pool, self.service.pool.loaded()
+        found = [{"name": name, "kind": pool.kinds[name], "loaded": name in loaded} for name in pool.names()]
+        return reply({"models": found})
+
+    async def v1_models(self, request: Request) -> Response:
+        names = self.service.pool.names()
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "unmask"} for name in names]
+        return reply({"object": "list", "data": data})
+
+    async def health(self, request: Request) -> Response:
+        return reply({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        if self.service.ready:
+            return reply({"status": "ready"})
+        raise too_busy(503, "The service is ending." if self.service.ends_at else "No model is read yet.", 1)
+
+    async def metrics(self, request: Request) -> Response:
+        text = self.service.metrics.text(self.service.gauges())
+        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
+
+    async def openapi(self, request: Request) -> Response:
+        return reply(self.document)
+
+
+async def _body(request: Request, schema: Schema) -> Body:
+    """The JSON of a request that has this form. Raises Refusal."""
+    body = await read_json(request)
+    forms.check(body, schema)
+    assert isinstance(body, dict)
+    return body
+
+
+async def _written(request: Request, value: Any) -> Response:
+    """The answer, written in a thread where it may be long."""
+    try:
+        if len(await request.body()) < MUCH:
+            return reply(value)
+        return await asyncio.to_thread(reply, value)
+    except ValueError:
+        raise Refusal(500, "The model answered with numbers that are not finite: its weights are damaged.") from None
+
+
+def _base64(vector: list[float]) -> str:
+    return base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode("ascii")

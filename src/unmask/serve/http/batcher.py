@@ -1,0 +1,180 @@
+"""Batcher: requests that wait for a model are answered together, in the one thread that runs it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from unmask.errors import UnmaskError
+
+SMOOTH = 0.2  # share of the newest batch in the speed that is expected of the next
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one request wants of a model.
+
+    items  that are asked about; there is an answer for each
+    work   items -> answers, in order
+    key    requests of the same key may share a batch: the work of one is that of the others
+    read   tokens of the items
+    cost   the same, and those that may be written
+    """
+
+    items: Sequence[Any]
+    work: Callable[[list[Any]], list[Any]]
+    key: Hashable
+    read: int
+    cost: int
+
+
+@dataclass(eq=False)
+class Job:
+    """A request in the queue, and its answers to come."""
+
+    ask: Ask
+    future: Future[list[Any]] = field(default_factory=Future)
+
+
+class Full(Exception):
+    """The queue has no room; `seconds` says when to ask again."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = max(1, math.ceil(seconds))
+
+
+class Observer(Protocol):
+    """Who is told of every batch."""
+
+    def batch(self, requests: int, read: int, seconds: float) -> None: ...
+
+
+class Batcher:
+    """A queue and a thread: what waits is answered in batches of one key, the oldest request first.
+
+    tokens    of a batch (`Ask.cost`); a request is never torn apart, so one alone may have more
+    wait      seconds that the oldest request of a batch waits for others, unless the batch is full before
+    room      tokens that may wait
+    patience  seconds that may pass, by the speed so far, until a request is answered
+    """
+
+    def __init__(self, *, tokens: int, wait: float, room: int, patience: float, observer: Observer) -> None:
+        self.tokens, self.wait, self.room, self.patience = tokens, wait, room, patience
+        self.observer = observer
+        self.speed = 0.0  # tokens a second, of late; 0 before the first batch
+        self._waiting: deque[Job] = deque()
+        self._running = 0  # tokens of the batch that is being answered
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="unmask-batcher", daemon=True)
+        self._thread.start()
+
+    def submit(self, ask: Ask) -> Future[list[Any]]:
+        """The answers to come. Cancelling them takes the request out of the queue. Raises Full."""
+        job = Job(ask)
+        with self._changed:
+            waiting = self.waiting
+            seconds = (waiting + self._running) / self.speed if self.speed else 0.0
+            if waiting and (waiting + ask.cost > self.room or seconds > self.patience):
+                raise Full(seconds / 2)
+            self._waiting.append(job)
+            self._changed.notify_all()
+        job.future.add_done_callback(lambda _: self._forget(job))
+        return job.future
+
+    @property
+    def waiting(self) -> int:
+        """Tokens in the queue."""
+        with self._changed:
+            return sum(job.ask.cost for job in self._waiting)
+
+    @property
+    def requests(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        """End the thread once the queue is empty."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _forget(self, job: Job) -> None:
+        """A request that was cancelled leaves the queue at once, and its room is free."""
+        with self._changed:
+            if job.future.cancelled() and job in self._waiting:
+                self._waiting.remove(job)
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        while (jobs := self._gather()) is not None:
+            if jobs:
+                self._running = sum(job.ask.cost for job in jobs)
+                begin = time.perf_counter()
+                self._answer(jobs)
+                seconds = time.perf_counter() - begin
+                self._measure(self._running / max(seconds, 1e-9))
+                self.observer.batch(len(jobs), sum(job.ask.read for job in jobs), seconds)
+                self._running = 0
+            del jobs  # with them the thread would keep a model that the pool lets go
+
+    def _gather(self) -> list[Job] | None:
+        """The next batch, taken out of the queue, without what was cancelled meanwhile; None when the thread ends."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            deadline = time.monotonic() + self.wait
+            while self._waiting and not self._full() and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            chosen = self._chosen()
+            for job in chosen:
+                self._waiting.remove(job)
+        return [job for job in chosen if job.future.set_running_or_notify_cancel()]
+
+    def _chosen(self) -> list[Job]:
+        """The oldest request, and those of its key that fit beside it."""
+        chosen: list[Job] = []
+        cost = 0
+        for job in self._waiting:
+            if not chosen or (job.ask.key == chosen[0].ask.key and cost + job.ask.cost <= self.tokens):
+                chosen.append(job)
+                cost += job.ask.cost
+        return chosen
+
+    def _full(self) -> bool:
+        """Whether waiting longer adds nothing to the next batch."""
+        oldest = self._waiting[0].ask
+        return sum(job.ask.cost for job in self._waiting if job.ask.key == oldest.key) >= self.tokens
+
+    def _answer(self, jobs: list[Job]) -> None:
+        """Answer together; where that fails, each by itself, so that nobody suffers from what another asked."""
+        try:
+            found = jobs[0].ask.work([item for job in jobs for item in job.ask.items])
+        except Exception as error:
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._answer([job])
+                return
+            if not isinstance(error, UnmaskError):
+                logging.getLogger(__name__).exception("A batch could not be answered.")
+            jobs[0].future.set_exception(error)
+            return
+        begin = 0
+        for job in jobs:
+            end = begin + len(job.ask.items)
+            job.future.set_result(found[begin:end])
+            begin = end
+
+    def _measure(self, speed: float) -> None:
+        self.speed = speed if not self.speed else (1 - SMOOTH) * self.speed + SMOOTH * speed

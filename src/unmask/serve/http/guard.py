@@ -1,0 +1,165 @@
+"""Guard: what every request passes: who asks, how much, how long; every refusal is one sentence of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import time
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from unmask.errors import UnmaskError
+from unmask.serve.http.service import Gone, Service
+from unmask.serve.http.settings import Access
+from unmask.serve.http.wire import Refusal, refusal, too_busy
+
+OPEN = frozenset({"/health", "/ready"})  # without a key, and while the service ends
+WATCHED = OPEN | {"/metrics"}
+HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+SENTENCES = {404: "There is no {path} here; /openapi.json lists what there is.", 405: "{path} does not take {method}."}
+
+
+class Guard:
+    """Middleware: refuses what must not pass, turns errors into sentences, adds headers, counts.
+
+    app     what answers              public  whether a path may be read without a key
+    """
+
+    def __init__(self, app: ASGIApp, *, service: Service, access: Access, public: frozenset[str]) -> None:
+        self.app, self.service, self.access, self.public = app, service, access, public | OPEN
+        self.keys = [_digest(key.encode()) for key in access.keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._pass(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begin = time.perf_counter()
+        sender = _Sender(send, self.service.ends_at is not None)
+        self.service.open += 1
+        try:
+            self._check(scope)
+            await self.app(scope, self._limited(scope, receive), sender)
+        except (Gone, ClientDisconnect):
+            sender.status = 499  # what others log for it; nobody reads it
+        except Exception as error:
+            if sender.status:
+                raise  # half an answer cannot be taken back
+            await refused(Request(scope), error)(scope, receive, sender)
+        finally:
+            self.service.open -= 1
+            route = getattr(scope.get("route"), "path", "") or "other"
+            self.service.metrics.requests.add(1, route, str(sender.status))
+            self.service.metrics.seconds.observe(time.perf_counter() - begin, route)
+
+    def _check(self, scope: Scope) -> None:
+        """Raises Refusal for a request that must not pass."""
+        headers, path, settings = Headers(scope=scope), scope["path"], self.service.settings
+        if self.access.hosts and _host(headers.get("host", "")) not in self.access.hosts:
+            raise Refusal(400, "The Host header names another service than this one.")
+        if self.keys and path not in self.public and not self._knows(headers.get("authorization", "")):
+            raise Refusal(401, "A key is needed, in the header Authorization: Bearer KEY.", www_authenticate="Bearer")
+        if self.service.ends_at is not None and path not in WATCHED:
+            raise too_busy(503, "The service is ending and takes no new requests.", 5)
+        if self.service.open > settings.requests and path not in WATCHED:
+            raise too_busy(429, f"{settings.requests} requests are open already; ask again in a second.", 1)
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > settings.payload:
+            raise _too_large(settings.payload)
+
+    def _knows(self, authorization: str) -> bool:
+        """Whether the header has one of the keys; all are compared, each in constant time."""
+        scheme, _, key = authorization.partition(" ")
+        given = _digest(key.strip().encode("utf-8", "surrogateescape"))
+        return sum(hmac.compare_digest(given, known) for known in self.keys) > 0 and scheme.lower() == "bearer"
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """`receive`, for a body of so many bytes in so many seconds."""
+        settings = self.service.settings
+        until = time.monotonic() + settings.body_seconds
+        size, whole = 0, False
+
+        async def limited() -> Message:
+            nonlocal size, whole
+            try:
+                async with asyncio.timeout(None if whole else max(0.0, until - time.monotonic())):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(
+                    408, f"The body did not arrive within {settings.body_seconds:g} seconds.", connection="close"
+                ) from None
+            size += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if size > settings.payload:
+                raise _too_large(settings.payload)
+            return message
+
+        return limited
+
+
+class _Sender:
+    """`send` with the headers of every answer; remembers the status."""
+
+    def __init__(self, send: Send, last: bool) -> None:
+        self.send, self.last, self.status = send, last, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if headers.get("content-type", "").startswith("application/json"):
+                headers.setdefault("cache-control", "no-store")
+            if self.last:
+                headers["connection"] = "close"
+        await self.send(message)
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """An error as an answer: its status and one sentence. What nobody foresaw is logged."""
+    path = request.url.path
+    if isinstance(error, Refusal):
+        return refusal(path, error.status, error.sentence, error.headers)
+    if isinstance(error, UnmaskError):
+        return refusal(path, 422, str(error))
+    if isinstance(error, HTTPException):
+        sentence = SENTENCES.get(error.status_code, str(error.detail))
+        sentence = sentence.format(path=path, method=request.method)
+        return refusal(path, error.status_code, sentence, error.headers)
+    logging.getLogger(__name__).error("%s %s failed.", request.method, path, exc_info=error)
+    return refusal(path, 500, "The service failed at this request; its log says more.")
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(413, f"The body of a request may have {most:,} bytes; send several requests.", connection="close")
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port."""
+    try:
+        return (urlsplit(f"//{header}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

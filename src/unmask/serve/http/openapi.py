@@ -1,0 +1,197 @@
+"""The OpenAPI document of the service, from its table of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unmask.serve.http import forms
+from unmask.serve.http.forms import Schema
+
+NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NAME: Schema = {"type": "string", "description": "the model that answered"}
+LISTS: Schema = {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}
+
+MEANINGS = {
+    400: "no valid JSON, no UTF-8, nested too deep, or a Host header that is not ours",
+    401: "no key, or not one of the service",
+    404: "no such model or path",
+    405: "another method is wanted",
+    408: "the body did not arrive in time",
+    413: "more bytes, texts or tokens than a request may have",
+    415: "not application/json in UTF-8",
+    422: "JSON, but not what may be asked of this model; the sentence says why",
+    429: "too much waits; Retry-After says when to ask again",
+    500: "a defect of the service, which it has logged",
+    503: "the service ends, the model cannot be read, or the answer took too long",
+}
+ASKING = (400, 401, 404, 405, 408, 413, 415, 422, 429, 500, 503)
+READING = (401, 405, 429, 503)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One path with its method: what goes in, what comes out, how it may be refused.
+
+    kind  media type of the answer
+    """
+
+    path: str
+    method: str
+    summary: str
+    answer: Schema
+    body: Schema | None = None
+    refusals: tuple[int, ...] = READING
+    kind: str = "application/json"
+
+
+def answers(items: Schema, **more: Schema) -> Schema:
+    """The answers of a model, one for each text, and which model it was."""
+    return forms.form(["model", "answers"], model=NAME, answers={"type": "array", "items": items}, **more)
+
+
+def listing(item: Schema, **more: Schema) -> Schema:
+    """A list as OpenAI writes it."""
+    data: Schema = {"type": "array", "items": item}
+    return forms.form(["object", "data", *more], object={"enum": ["list"]}, data=data, **more)
+
+
+_EMBEDDING: Schema = {
+    "type": "object",
+    "properties": {
+        "object": {"enum": ["embedding"]},
+        "index": COUNT,
+        "embedding": {"anyOf": [NUMBERS, {"type": "string"}]},
+    },
+    "required": ["object", "index", "embedding"],
+}
+_TRANSLATED: Schema = {
+    "type": "object",
+    "properties": {
+        "source": forms.TEXT,
+        "translations": {"type": "array", "items": {"type": "object"}},
+        "cut": {"type": "boolean", "description": "the end of the source was not read"},
+        "unknown": {"type": "integer", "description": "pieces that the vocabulary lacks"},
+    },
+    "required": ["source", "translations"],
+}
+_MODEL: Schema = forms.form(
+    ["name", "kind", "loaded"],
+    name={"type": "string"},
+    kind={"type": "string", "description": "what it does: classification, embedding, translation, fill-mask, …"},
+    loaded={"type": "boolean", "description": "whether it is in memory; else it is read when it is asked for"},
+)
+_STATE: Schema = forms.form(["status"], status={"type": "string"})
+
+OPERATIONS = (
+    Operation(
+        "/predict",
+        "post",
+        "Answer texts: hidden words, labels, scores, tags, spans, choices, vectors, by what the model is for",
+        answers({"type": "object"}),
+        forms.PREDICT,
+        ASKING,
+    ),
+    Operation(
+        "/embed",
+        "post",
+        "Vectors of texts; also in the form of text-embeddings-inference",
+        {
+            "anyOf": [
+                forms.form(
+                    ["model", "embeddings", "tokens", "cut"],
+                    model=NAME,
+                    embeddings={"type": "array", "items": NUMBERS},
+                    tokens={"type": "integer", "description": "that were read"},
+                    cut={"type": "array", "items": COUNT, "description": "numbers, from 0, of texts that were cut"},
+                ),
+                {"type": "array", "items": NUMBERS},
+            ]
+        },
+        {"anyOf": [forms.EMBED, forms.EMBED_INFERENCE]},
+        ASKING,
+    ),
+    Operation(
+        "/v1/embeddings",
+        "post",
+        "Vectors of texts, as OpenAI's clients ask for them",
+        listing(
+            _EMBEDDING,
+            model=NAME,
+            usage=forms.form(["prompt_tokens", "total_tokens"], prompt_tokens=COUNT, total_tokens=COUNT),
+        ),
+        forms.EMBEDDINGS,
+        ASKING,
+    ),
+    Operation("/translate", "post", "Translations of texts", answers(_TRANSLATED), forms.TRANSLATE, ASKING),
+    Operation(
+        "/generate",
+        "post",
+        "Texts that go on from beginnings, by a language model; samples unless 'search' is given",
+        answers({"type": "array", "items": {"type": "object"}}),
+        forms.GENERATE,
+        ASKING,
+    ),
+    Operation(
+        "/tokenize",
+        "post",
+        "The tokens of texts, with their places",
+        forms.form(["model", "tokens"], model=NAME, tokens=LISTS),
+        forms.TOKENIZE,
+        ASKING,
+    ),
+    Operation(
+        "/models",
+        "get",
+        "The models and what they are for",
+        forms.form(["models"], models={"type": "array", "items": _MODEL}),
+    ),
+    Operation("/v1/models", "get", "The models, as OpenAI's clients list them", listing({"type": "object"})),
+    Operation("/health", "get", "Whether the process lives", _STATE, refusals=()),
+    Operation("/ready", "get", "Whether it takes requests", _STATE, refusals=(503,)),
+    Operation("/metrics", "get", "Counts for Prometheus", {"type": "string"}, refusals=(401,), kind="text/plain"),
+    Operation("/openapi.json", "get", "This document", {"type": "object"}),
+)
+
+
+def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of some operations."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = _described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "unmask", "version": version, "description": "Answers of models, as JSON."},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": {
+                "Refusal": forms.form(["error"], error={"anyOf": [{"type": "string"}, {"type": "object"}]}),
+            },
+        },
+        "security": [{}, {"key": []}],
+    }
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    refusals = {
+        str(status): {"description": MEANINGS[status], "content": _content({"$ref": "#/components/schemas/Refusal"})}
+        for status in operation.refusals
+    }
+    found: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": operation.method + operation.path.removesuffix(".json").replace("/", "_"),
+        "responses": {
+            "200": {"description": "the answer", "content": _content(operation.answer, operation.kind)},
+            **refusals,
+        },
+    }
+    if operation.body is not None:
+        found["requestBody"] = {"required": True, "content": _content(operation.body)}
+    return found
+
+
+def _content(schema: Mapping[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {kind: {"schema": schema}}

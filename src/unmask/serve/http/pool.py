@@ -1,0 +1,179 @@
+"""Pool: model folders by name, read when they are first asked for; the one that rested longest makes room."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask import huggingface
+from unmask.config import read_json
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError, unknown
+from unmask.huggingface.config import TABLES
+from unmask.huggingface.writer import holds_writer
+from unmask.nn.packed import Precision, placed
+from unmask.serve.continuation import Continuer
+from unmask.serve.predictor import Predictor
+from unmask.serve.translator import Translator
+from unmask.tasks import ANSWERING
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A folder in memory, as what fits it: exactly one of predictor, translator and continuer is not None.
+
+    kind  "translation", "generation", "fill-mask", "next-sentence", or the task: "classification", "embedding", …
+    """
+
+    name: str
+    folder: Path
+    kind: str
+    predictor: Predictor | None = None
+    translator: Translator | None = None
+    continuer: Continuer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer | Subwords:
+        found = self.predictor or self.translator or self.continuer
+        assert found is not None
+        return found.tokenizer
+
+
+class Pool:
+    """Models by name; safe to use from several threads.
+
+    folders    "FOLDER", named by its last part, or "NAME=FOLDER"; the first is the one that is meant where nobody
+               says which
+    loaded     models that are in memory at a time
+    device     where they run
+    precision  "bf16": products in bfloat16, for models that translate
+
+    Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path | str],
+        *,
+        loaded: int = 4,
+        device: str = "cpu",
+        precision: Precision = "fp32",
+        top: int = 5,
+    ) -> None:
+        if not folders or loaded < 1:
+            raise UnmaskError("The service needs at least one model, and room for one in memory.")
+        named = [_named(folder) for folder in folders]
+        for name, count in Counter(name for name, _ in named).items():
+            if count > 1:
+                raise UnmaskError(f"{count} folders are called '{name}'; give them names: --model NAME=FOLDER.")
+        self.folders: dict[str, Path] = dict(named)
+        self.kinds: dict[str, str] = {name: kind_of(folder) for name, folder in named}
+        self.most, self.device, self.precision, self.top = loaded, device, precision, top
+        self.ready = False  # whether any model was read so far
+        self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
+        self._lock = threading.Lock()  # of _loaded
+        self._reading = {name: threading.Lock() for name in self.folders}
+
+    def names(self) -> list[str]:
+        """All names, in the order in which the folders were given."""
+        return list(self.folders)
+
+    def name(self, name: str | None = None, *kinds: str) -> str:
+        """The name, or where it is None that of the first model of these kinds, or of any if there is none.
+
+        Raises UnmaskError for a name that no model has.
+        """
+        if name is None:
+            return next((one for one, kind in self.kinds.items() if kind in kinds), self.names()[0])
+        if name not in self.folders:
+            raise unknown("model", name, self.folders)
+        return name
+
+    def loaded(self) -> list[str]:
+        """Names of the models in memory."""
+        with self._lock:
+            return list(self._loaded)
+
+    def peek(self, name: str) -> Served | None:
+        """The model, if it is in memory; it then counts as asked for."""
+        with self._lock:
+            if name in self._loaded:
+                self._loaded.move_to_end(name)
+            return self._loaded.get(name)
+
+    def get(self, name: str | None = None) -> Served:
+        """The model, read now if it is not in memory. Raises UnmaskError for an unknown name, or a damaged folder."""
+        name = self.name(name)
+        with self._reading[name]:  # who comes meanwhile waits here, and finds it read
+            served = self.peek(name)
+            if served is None:
+                self._make_room()
+                served = self._read(name)
+                with self._lock:
+                    self._loaded[name] = served
+                self._make_room(0)
+        self.ready = True
+        return served
+
+    def _make_room(self, more: int = 1) -> None:
+        """Let go of those that rested longest, until `more` can be read. Who still works with one keeps it as long."""
+        with self._lock:
+            while len(self._loaded) > self.most - more:
+                self._loaded.popitem(last=False)
+
+    def _read(self, name: str) -> Served:
+        folder = self.folders[name]
+        if holds_writer(folder):
+            translator = Translator(folder, device=self.device, precision=self.precision)
+            return Served(name, folder, "translation", translator=translator)
+        loaded = huggingface.load(folder)
+        placed(loaded.model, self.device)
+        if "next" in loaded.model.heads:
+            return Served(name, folder, "generation", continuer=Continuer(loaded))
+        predictor = Predictor(loaded, top=self.top)
+        return Served(name, folder, predictor.kind or _pretrained(loaded.model.heads), predictor=predictor)
+
+
+def kind_of(folder: Path) -> str:
+    """What the model of a folder does, by its files alone. Raises UnmaskError for a folder that holds none."""
+    if not (folder / "config.json").is_file():
+        raise UnmaskError(
+            f"There is no model folder {folder}."
+            if not folder.is_dir()
+            else f"{folder} is not a model folder: it has no config.json."
+        )
+    if holds_writer(folder):
+        return "translation"
+    heads = _heads(read_json(folder / "config.json"))
+    if "next" in heads:
+        return "generation"
+    if (folder / "modules.json").is_file() and not heads & set(ANSWERING):
+        return "embedding"
+    return next((head for head in ANSWERING if head in heads), _pretrained(heads))
+
+
+def _heads(values: Mapping[str, Any]) -> frozenset[str]:
+    """The heads that a config.json speaks of."""
+    said = values.get("unmask_heads")
+    if isinstance(said, list):
+        return frozenset(map(str, said))
+    table = TABLES.get(str(values.get("model_type")))
+    names = values.get("architectures")
+    first = str(names[0]) if isinstance(names, list) and names else ""
+    return table.architectures.get(first, frozenset()) if table else frozenset()
+
+
+def _pretrained(heads: Any) -> str:
+    return "next-sentence" if {"nsp", "sop"} & set(heads) and "mlm" not in heads else "fill-mask"
+
+
+def _named(folder: Path | str) -> tuple[str, Path]:
+    name, equals, path = str(folder).partition("=")
+    if equals and name and path and not Path(folder).is_dir():
+        return name, Path(path)
+    return Path(folder).resolve().name, Path(folder)

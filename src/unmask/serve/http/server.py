@@ -1,0 +1,77 @@
+"""The server: an application at an address, until a signal asks it to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from unmask.errors import UnmaskError
+from unmask.serve.http.service import Service
+
+
+class Server(uvicorn.Server):
+    """At the first SIGTERM or Ctrl-C, finishes what is open and refuses what is new with 503, then ends; at the
+    second, ends at once."""
+
+    def __init__(self, app: Starlette, *, begun: Callable[[], None] = lambda: None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=1,  # by then nothing is open, or its time is up
+            )
+        )
+        self.service: Service = app.state.service
+        self.begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self.begun()
+
+    async def on_tick(self, counter: int) -> bool:
+        self.should_exit = self.should_exit or self.service.ended
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.ends_at is not None:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        self.service.end()
+
+
+def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> None:
+    """Serve until a signal; `begun` is told the address once it answers. Raises UnmaskError where it is taken."""
+    bound = bind(host, port)
+    server = Server(app, begun=lambda: begun(address(bound)))
+    asyncio.run(server.serve(sockets=[bound]))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 is any that is free. Raises UnmaskError where it cannot be had."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(place[:2], family=family, backlog=2_048)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnmaskError(
+            f"{host}, port {port}, cannot be served: {reason}; choose others with --host, --port."
+        ) from None
+
+
+def address(bound: socket.socket) -> str:
+    """The address of a socket, as a browser takes it."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

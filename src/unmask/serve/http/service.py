@@ -1,0 +1,141 @@
+"""Service: what endpoints share: the models, a batcher for each, what is counted, and whether it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from unmask.errors import UnmaskError
+from unmask.serve.http.batcher import Ask, Batcher, Full
+from unmask.serve.http.pool import Pool, Served
+from unmask.serve.http.prometheus import Metrics
+from unmask.serve.http.settings import Settings
+from unmask.serve.http.verbs import Body, Verb
+from unmask.serve.http.wire import Refusal, too_busy
+
+T = TypeVar("T")
+MUCH = 20_000  # bytes of a body; turning more into tokens, or answers into JSON, would hold up the event loop
+
+
+class Service:
+    """One for each application; its methods are called in the event loop."""
+
+    def __init__(self, pool: Pool, settings: Settings) -> None:
+        self.pool, self.settings = pool, settings
+        self.metrics = Metrics()
+        self.open = 0  # requests that are being answered
+        self.ends_at: float | None = None  # when the service is to end at the latest; None while it goes on
+        self._batchers: weakref.WeakKeyDictionary[Served, Batcher] = weakref.WeakKeyDictionary()
+        self._reading: dict[str, asyncio.Task[Served]] = {}
+
+    # -- one request
+
+    async def model(self, name: str | None, *kinds: str) -> Served:
+        """The model of this name, else the first of these kinds; read in a thread, once for all who ask for it."""
+        try:
+            name = self.pool.name(name, *kinds)
+        except UnmaskError as error:
+            raise Refusal(404, str(error)) from None
+        served = self.pool.peek(name)
+        if served is not None:
+            return served
+        if name not in self._reading:
+            task = asyncio.create_task(asyncio.to_thread(self.pool.get, name))
+            self._reading[name] = task
+            task.add_done_callback(lambda _: self._reading.pop(name, None))
+        try:
+            return await asyncio.shield(self._reading[name])
+        except UnmaskError as error:
+            raise too_busy(503, f"The model {name} cannot be read: {error}", 60) from None
+
+    async def answer(self, request: Request, served: Served, verb: Verb, body: Body) -> tuple[Ask, list[Any]]:
+        """What is asked, and its answers: made together with those to others, and given up when the client goes.
+
+        Raises UnmaskError for what the model cannot be asked, and Refusal 429 where too much waits.
+        """
+        ask = await self.prepare(request, verb, served, body)
+        try:
+            future = asyncio.wrap_future(self._batcher(served).submit(ask))
+        except Full as full:
+            sentence = f"Too much waits for {served.name} already; ask again in {full.seconds} seconds."
+            raise too_busy(429, sentence, full.seconds) from None
+        gone = asyncio.create_task(_disconnected(request))
+        try:
+            either: list[asyncio.Future[Any]] = [future, gone]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise Gone
+            return ask, future.result()
+        finally:
+            future.cancel()
+            gone.cancel()
+
+    async def prepare(
+        self, request: Request, work: Callable[[Served, Body, Settings], T], served: Served, body: Body
+    ) -> T:
+        """work(served, body, settings), in a thread where there is much text."""
+        if len(await request.body()) < MUCH:
+            return work(served, body, self.settings)
+        return await asyncio.to_thread(work, served, body, self.settings)
+
+    def _batcher(self, served: Served) -> Batcher:
+        batcher = self._batchers.get(served)
+        if batcher is None:
+            batcher = Batcher(
+                tokens=self.settings.batch_tokens,
+                wait=self.settings.wait / 1_000,
+                room=self.settings.queue_tokens,
+                patience=self.settings.seconds / 2,
+                observer=self.metrics.of(served.name),
+            )
+            self._batchers[served] = batcher
+            weakref.finalize(served, batcher.close)  # when the pool and all requests have let go of the model
+        return batcher
+
+    # -- the whole
+
+    @property
+    def ready(self) -> bool:
+        return self.pool.ready and self.ends_at is None
+
+    def end(self) -> None:
+        """Finish what is open and begin nothing more. Callable from a signal handler."""
+        self.ends_at = time.monotonic() + self.settings.drain_seconds
+
+    @property
+    def ended(self) -> bool:
+        """Whether the service is to end, and nothing is open any more or the time is up."""
+        return self.ends_at is not None and (not self.open or time.monotonic() > self.ends_at)
+
+    def gauges(self) -> Mapping[str, tuple[str, Mapping[str, float]]]:
+        """What holds now, for `Metrics.text`."""
+        batchers = {served.name: batcher for served, batcher in list(self._batchers.items())}
+        return {
+            "unmask_open_requests": ("Requests that are being answered.", {"": self.open}),
+            "unmask_queue_requests": (
+                "Requests that wait for a model.",
+                {name: one.requests for name, one in batchers.items()},
+            ),
+            "unmask_queue_tokens": (
+                "Tokens that wait for a model.",
+                {name: one.waiting for name, one in batchers.items()},
+            ),
+            "unmask_model_loaded": (
+                "Whether the model is in memory.",
+                {name: float(name in self.pool.loaded()) for name in self.pool.names()},
+            ),
+        }
+
+
+class Gone(Exception):
+    """The client went away before its answer was there."""
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,96 @@
+"""Settings of the service: how much it takes at once, and who may ask."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Config):
+    """What the service takes at once; each limit is answered with a status and one sentence.
+
+    payload        bytes of a request (413)
+    texts          of a request (413)
+    tokens         of a request (413), read, and for models that write also those that may be written
+    written        tokens that a model may be asked to write for a text
+    batch_tokens   that are answered together; a request is never torn apart, so one alone may have more
+    wait           milliseconds that a request waits for others to share its batch
+    queue_tokens   of the requests of a model that wait (429)
+    requests       that are open at a time (429)
+    seconds        from the request to its answer (503); where the queue would take half of it, 429 at once
+    body_seconds   in which a request must have arrived (408)
+    drain_seconds  that open requests get after SIGTERM
+    """
+
+    payload: int = 4_194_304
+    texts: int = 2_048
+    tokens: int = 131_072
+    written: int = 512
+    batch_tokens: int = 16_384
+    wait: float = 3.0
+    queue_tokens: int = 524_288
+    requests: int = 512
+    seconds: float = 60.0
+    body_seconds: float = 20.0
+    drain_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_dict().items():
+            if value < (0 if name == "wait" else 1):
+                raise UnmaskError(f"The setting {name} of the service must be at least 1, not {value}.")
+        if self.wait > 1_000:
+            raise UnmaskError(f"Requests must not wait {self.wait:g} milliseconds for others; choose 2 to 5.")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask.
+
+    keys     of which a request must bring one (`Authorization: Bearer KEY`); none: whoever reaches the address may
+    origins  of pages elsewhere that may read answers, as `https://example.org`
+    hosts    names that the Host header may have, so that no page elsewhere can pass for this one by a name of its own
+             that leads here (DNS rebinding); none: any
+    """
+
+    keys: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            scheme, _, rest = origin.partition("://")
+            if scheme not in ("http", "https") or not rest or "/" in rest or "*" in rest:
+                raise UnmaskError(f"'{origin}' is not the origin of a page; give it as https://example.org.")
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """The API keys of a file, one a line. Raises UnmaskError where it has none, or one that no header can carry."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        raise UnmaskError(f"There is no file {path}.") from None
+    except UnicodeDecodeError:
+        raise UnmaskError(f"{path} must hold keys of plain ASCII characters, one a line.") from None
+    keys = tuple(line.strip() for line in lines if line.strip())
+    if not keys:
+        raise UnmaskError(f"{path} holds no key; write one into it, such as: openssl rand -hex 32 > {path}.")
+    for number, key in enumerate(keys, 1):
+        if not key.isprintable() or " " in key:
+            raise UnmaskError(f"Key {number} of {path} has a space or a character that cannot be printed.")
+    return keys

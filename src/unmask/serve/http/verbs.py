@@ -1,0 +1,204 @@
+"""What may be asked of a model: predict, embed, translate, generate, as work for its batcher; tokenize, at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from unmask.data.rows import Choices, Row
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.generate import Sampling, Search
+from unmask.serve.continuation import Continuer, sampling, searching
+from unmask.serve.http.batcher import Ask
+from unmask.serve.http.pool import Served
+from unmask.serve.http.settings import Settings
+from unmask.serve.http.wire import Refusal
+from unmask.serve.inputs import as_row
+from unmask.serve.translator import Translator
+from unmask.tasks import Embedding
+
+Body = Mapping[str, Any]
+Verb = Callable[[Served, Body, Settings], Ask]
+
+
+def predict(served: Served, body: Body, settings: Settings) -> Ask:
+    """Answers as `Predictor` gives them to `texts`, one for each. Raises UnmaskError for what it cannot be asked."""
+    if served.predictor is None:
+        raise _unfit(served, "answers of this kind")
+    texts = body["texts"]
+    rows = _rows(texts if isinstance(texts, list) else [texts], served.predictor.kind, settings)
+    assert isinstance(served.tokenizer, Tokenizer)
+    read = sum(map(len, served.tokenizer.ids([text for row in rows for text in _texts_of(row)])))
+    return Ask(rows, served.predictor.answer, "predict", read, _within(read, settings))
+
+
+def embed(served: Served, body: Body, settings: Settings) -> Ask:
+    """{"embedding", "tokens", maybe "cut"} for each text.
+
+    Raises UnmaskError for a model that is no sentence encoder, and Refusal 413 for a text that is too long where
+    `truncate` is false.
+    """
+    predictor = served.predictor
+    if predictor is None or not isinstance(predictor.task, Embedding):
+        raise _unfit(served, "vectors of texts")
+    name = next(name for name in ("texts", "inputs", "input") if name in body)
+    texts = _listed(body[name], settings)
+    rows = _rows(texts, predictor.kind, settings)
+    tokenizer = predictor.tokenizer
+    frame = len(tokenizer.join(np.empty(0, np.int64))[0])
+    lengths = [len(ids) + frame for ids in tokenizer.ids(texts)]
+    if body.get("truncate") is False and max(lengths) > predictor.length:
+        number = next(i for i, length in enumerate(lengths, 1) if length > predictor.length)
+        raise Refusal(
+            413, f"Text {number} has {lengths[number - 1]:,} tokens, and {served.name} takes {predictor.length:,}."
+        )
+    _check_width(body.get("dimensions"), served)
+    read = sum(min(length, predictor.length) for length in lengths)
+    return Ask(rows, predictor.answer, "predict", read, _within(sum(lengths), settings))
+
+
+def translate(served: Served, body: Body, settings: Settings) -> Ask:
+    """Answers as `Translator.stream` gives them, as dictionaries."""
+    if served.translator is None:
+        raise _unfit(served, "translations")
+    translator = copy.copy(served.translator)  # the same model, searched in another way
+    translator.search = _how(translator.search, body.get("search", {}), settings)
+    texts = _listed(body["texts"], settings)
+    read = sum(len(translator.tokenizer.encode(text)) for text in texts)
+    # A translation is about as long as its source; what a beam tries is computed for each of its hypotheses.
+    cost = _within(read * (1 + _width(translator.search)), settings)
+    return Ask(texts, partial(_translated, translator), _key("translate", translator.search), read, cost)
+
+
+def generate(served: Served, body: Body, settings: Settings) -> Ask:
+    """For each beginning its continuations, as `Continuer` gives them, as dictionaries.
+
+    Requests that sample are answered alone, so that a seed gives the same texts whoever else asks.
+    """
+    if served.continuer is None:
+        raise _unfit(served, "texts that go on")
+    if "search" in body and "sampling" in body:
+        raise UnmaskError("A text is searched or sampled: give 'search' or 'sampling', not both.")
+    usual = searching() if "search" in body else sampling()
+    how = _how(usual, body.get("search", body.get("sampling", {})), settings)
+    continuer = copy.copy(served.continuer)  # the same model, written with in another way
+    continuer.how = how.replace(blocking={"forbidden": continuer.how.blocking.forbidden})
+    texts = _listed(body["texts"], settings)
+    read = sum(map(len, continuer.tokenizer.ids(texts)))
+    cost = _within(read + how.limits.max_length * _width(how) * len(texts), settings)
+    return Ask(texts, partial(_continued, continuer), _key("generate", continuer.how), read, cost)
+
+
+def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[str, Any]]]:
+    """[{"id", "token", and of WordPiece "begin", "end" in characters of the text}] of each text, without the special
+    tokens that a model puts around it."""
+    texts = _listed(body["texts"], settings)
+    tokenizer = served.tokenizer
+    if isinstance(tokenizer, Tokenizer):
+        special = served.kind in ("fill-mask", "next-sentence")  # where [MASK] in a text is one
+        found = [tokenizer.encode(text, special=special) for text in texts]
+        _within(sum(len(one.ids) for one in found), settings)
+        return [
+            [
+                {"id": int(i), "token": piece, "begin": int(begin), "end": int(end)}
+                for i, piece, (begin, end) in zip(one.ids, tokenizer.pieces(one.ids), one.offsets, strict=True)
+            ]
+            for one in found
+        ]
+    ids = [tokenizer.encode(text).tolist() for text in texts]
+    _within(sum(map(len, ids)), settings)
+    return [[{"id": i, "token": piece} for i, piece in zip(own, tokenizer.pieces(own), strict=True)] for own in ids]
+
+
+# ------------------------------------------------------------------------------------------------ parts
+
+
+def _rows(texts: Sequence[Any], kind: str, settings: Settings) -> list[Row]:
+    _few(len(texts), settings)
+    return [as_row(text, number, kind) for number, text in enumerate(texts, 1)]
+
+
+def _listed(texts: str | list[str], settings: Settings) -> list[str]:
+    found = [texts] if isinstance(texts, str) else texts
+    _few(len(found), settings)
+    return found
+
+
+def _few(count: int, settings: Settings) -> None:
+    if count > settings.texts:
+        raise Refusal(413, f"A request may have {settings.texts:,} texts, not {count:,}; send several requests.")
+
+
+def _within(tokens: int, settings: Settings) -> int:
+    """The tokens. Raises Refusal 413 where they are more than a request may cost."""
+    if tokens > settings.tokens:
+        raise Refusal(
+            413,
+            f"The request comes to {tokens:,} tokens, read and written, and may have {settings.tokens:,}; "
+            "send several requests.",
+        )
+    return max(tokens, 1)
+
+
+def _texts_of(row: Row) -> list[str]:
+    """What the model reads of a row, as often as it reads it."""
+    texts = [row.text or " ".join(row.words), *([row.pair] if row.pair is not None else [])]
+    return [*texts * len(row.choices), *row.choices] if isinstance(row, Choices) else texts
+
+
+def _how(usual: Search | Sampling, fields: Mapping[str, Any], settings: Settings) -> Any:
+    """A search, or a way to sample, with some fields changed; what it writes has at most `settings.written` tokens.
+
+    Raises UnmaskError where more are asked for, and for fields that do not go together.
+    """
+    asked = fields.get("max_length", 1)
+    if asked > settings.written:
+        raise UnmaskError(f"The service writes at most {settings.written} tokens a text; choose a lower max_length.")
+    most = min(usual.limits.max_length, settings.written)
+    least = min(usual.limits.min_length, int(fields.get("max_length", most)) - 1)
+    return usual.override({"min_length": least, "max_length": most, **fields})
+
+
+def _width(how: Search | Sampling) -> int:
+    """Hypotheses that are computed for each text."""
+    return how.samples if isinstance(how, Sampling) else how.beam_size
+
+
+def _key(verb: str, how: Search | Sampling) -> Any:
+    """What may share a batch: the same search. Samples are drawn alone, so that a seed says what they are."""
+    return (verb, how) if isinstance(how, Search) else object()
+
+
+def _translated(translator: Translator, texts: list[str]) -> list[dict[str, Any]]:
+    return [answer.to_dict() for answer in translator.stream(texts)]
+
+
+def _continued(continuer: Continuer, texts: list[str]) -> list[list[dict[str, Any]]]:
+    return [[one.to_dict() for one in some] for some in continuer.stream(texts)]
+
+
+def _check_width(asked: int | None, served: Served) -> None:
+    """Raises UnmaskError for another number of dimensions than the model has."""
+    assert served.predictor is not None
+    width = served.predictor.model.config.dim  # type: ignore[attr-defined]
+    if asked is not None and asked != width:
+        raise UnmaskError(f"The vectors of {served.name} have {width} numbers, not {asked}; leave 'dimensions' out.")
+
+
+def _unfit(served: Served, wanted: str) -> UnmaskError:
+    return UnmaskError(
+        f"The model {served.name} is one for {served.kind} and gives no {wanted}; /models lists which does what."
+    )
+
+
+def units(vectors: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Vectors scaled to length 1; one of length 0 stays."""
+    found = np.array(vectors, np.float32)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    units_ND: list[list[float]] = (found / np.maximum(lengths, 1e-12)).tolist()
+    return units_ND
