@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb, answering_options
+from unmask.cli.parser import add_verb, answering_options, text_options
 from unmask.errors import UnmaskError
 
 _NO_ANSWER = (
@@ -19,11 +19,23 @@ _NO_ANSWER = (
 
 
 def add_verbs(verbs: Any) -> None:
-    sub = add_verb(verbs, "evaluate", _evaluate, "Score a fine-tuned model on labelled rows.", fields=True)
+    sub = add_verb(
+        verbs, "evaluate", _evaluate, "Score a model on labelled rows, on translations, or on text.", fields=True
+    )
     sub.add_argument("--model", required=True)
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", help="labelled rows")
     what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
+    what.add_argument(
+        "--text", nargs="+", metavar="FILE", help="how likely text is to a language model: its perplexity"
+    )
+    text_options(sub)
+    sub.add_argument("--window", type=int, help="with --text: tokens read at once (default: what the model takes)")
+    sub.add_argument("--stride", type=int, help="with --text: tokens by which a window goes on (default: half of it)")
+    sub.add_argument("--shots", type=int, metavar="K", help="with --data: ask a language model, after K examples")
+    sub.add_argument(
+        "--examples", metavar="FILE", help="with --shots: labelled rows to show (default: those of --data)"
+    )
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
@@ -61,10 +73,34 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             raise UnmaskError("--no-answer is for questions about a context, not for translations.")
         translation.evaluate(options, overrides)
         return
+    if options.text:
+        _evaluate_text(options, overrides)
+        return
     from unmask.finetune import Rows, evaluate, render_evaluation
 
-    scores = evaluate(options.model, options.data, Rows().override(overrides), no_answer=options.no_answer)
+    if options.shots is not None:
+        from unmask.in_context import InContext, evaluate_in_context
+
+        how = InContext().override({**overrides, "shots": options.shots})
+        scores = evaluate_in_context(options.model, options.data, how, examples=options.examples)
+    else:
+        scores = evaluate(options.model, options.data, Rows().override(overrides), no_answer=options.no_answer)
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+
+
+def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask import huggingface
+    from unmask.data import text
+    from unmask.serve.likelihood import Scorer
+
+    for name in overrides:
+        raise UnmaskError(f"--{name} means nothing with --text, which takes --per, --column, --window and --stride.")
+    loaded = huggingface.load(options.model)
+    loaded.model.to(options.device)
+    scorer = Scorer(loaded, window=options.window, stride=options.stride)
+    documents = text.documents(options.text, per=options.per, column=options.column)
+    found = scorer.perplexity(document.text for document in documents)
+    print(json.dumps(found.to_dict(), indent=2) if options.json else found.render())
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
