@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from unmask.data.rows import Question, Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, Rows, family_of, read
+from unmask.models.model import Model
 from unmask.tasks import Embedding, QuestionAnswering, Regression, Task, doubting, pair_classes, task_of
 
 Scores = dict[str, Any]
+Ready = Callable[[Model], Model]
 
 MOST_POSITIONS = 512  # of a row to be scored, where the model could take more
 
@@ -30,6 +32,7 @@ def evaluate(
     *,
     length: int | None = None,
     no_answer: float | None = None,
+    ready: Ready | None = None,
 ) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
 
@@ -39,6 +42,7 @@ def evaluate(
     length  longest sequence; None: that of `rows`, or of the run which made the folder, or what the model takes
     no_answer  threshold of question answering: nothing is answered where no answer is likelier by more than this
                (`Found.doubt`); None: as the folder says
+    ready   the folder's model -> what answers in its place: on another device, in another precision; None: itself
 
     Returns `metrics`, `baseline` (what the task's plain `reference` gets on these rows), `classes` (label -> precision,
     recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
@@ -52,13 +56,14 @@ def evaluate(
     loaded = huggingface.load(folder)
     if not Path(data).exists():
         raise UnmaskError(f"There is no file {data}.")
+    model = loaded.model if ready is None else ready(loaded.model)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
     run = _run(Path(folder))
     rows = _as_the_run(rows or Rows(), run, Path(data))
     found = _read(Path(data), _family(task, run), rows)
     if isinstance(task, Embedding):
-        task = pair_classes.for_rows(task, Path(folder), loaded.model, found)
+        task = pair_classes.for_rows(task, Path(folder), model, found)
     notes: list[str] = []
     if no_answer is not None:
         task = doubting(task, no_answer)
@@ -69,11 +74,11 @@ def evaluate(
         dataset.scores(found)
     elif task.labels:
         found = name_labels(found, task.labels, str(folder))
-    positions = min(loaded.model.positions or MOST_POSITIONS, MOST_POSITIONS)
+    positions = min(model.positions or MOST_POSITIONS, MOST_POSITIONS)
     longest = length or rows.length or getattr(task, "length", None) or positions
     encoded = task.encode(found, tokenizer, min(longest, positions))
-    answers = task.answer_all(loaded.model, encoded, tokenizer.pad)
-    scores = task.judge(loaded.model, answers, found)
+    answers = task.answer_all(model, encoded, tokenizer.pad)
+    scores = task.judge(model, answers, found)
     if _ALWAYS in notes:
         notes.append(_advice(scores))
     return {

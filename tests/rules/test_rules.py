@@ -26,7 +26,7 @@ WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "tran
 WIRING |= {"search", "curve", "survey", "leaderboard", "translation", "heldout", "word_vectors", "in_context"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
-EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page"}
+EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors"},
@@ -43,6 +43,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "tasks": ANSWERING | {"metrics", "data"},
     "page": GROUND,
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},
+    "onnx": ANSWERING,
     "serve": ANSWERING | {"generate", "tasks", "data", "metrics", "visualize", "page"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
     "cli": EVERYTHING | WIRING,
@@ -73,6 +74,7 @@ TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial po
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
 INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_")
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
+HEAVY |= {"onnx", "onnxruntime", "onnxscript"}
 FOREIGN = {"transformers", "sentence_transformers", "peft"}
 
 
