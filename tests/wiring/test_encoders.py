@@ -119,6 +119,14 @@ def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_
     assert one == two
 
 
+def test_a_batch_without_a_pair_of_sentences_teaches_the_words(folder: Path, tmp_path: Path) -> None:
+    run = Pretrain(config("albert-tiny", tokens=8, steps=2), [folder], tmp_path / "run")
+    micro, _ = next(run.batches(None))
+    assert all("sop" not in batch.targets for batch in micro)
+    run.run()
+    assert all("loss/sop" not in row for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train"))
+
+
 def test_the_folder_opens_in_transformers_with_the_same_numbers(trained: Pretrain) -> None:
     theirs = transformers.AutoModelForPreTraining.from_pretrained(trained.out).eval()  # RoBERTa's is its MaskedLM
     model = huggingface.load(trained.out).model
