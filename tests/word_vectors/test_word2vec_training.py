@@ -12,6 +12,7 @@ import pytest
 from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, train, training
+from unmask.word_vectors.sampling import keep_probabilities
 
 pytest.importorskip("numba", reason="training needs numba")
 
@@ -67,6 +68,20 @@ def test_one_thread_repeats_itself():
     assert (train(topics(), config.replace(seed=1), threads=1).vectors.matrix != first.vectors.matrix).any()
 
 
+def test_the_seed_decides_on_what_is_drawn_too(monkeypatch):
+    same = np.full((16, 16), 0.01, np.float32)
+    monkeypatch.setattr(training, "_initial", lambda words, rows, config: (same.copy(), same.copy()))
+    first, other = (train(topics(), SMALL.replace(epochs=1, seed=seed), threads=1) for seed in (0, 1))
+    assert (first.vectors.matrix != other.vectors.matrix).any()
+
+
+def test_frequent_words_are_skipped():
+    found = train(topics(), SMALL.replace(words={"subsample": 0.01}), threads=1)
+    expected = (keep_probabilities(found.vectors.counts, 0.01) * found.vectors.counts).sum() * SMALL.epochs
+    assert found.facts["words_trained"] == pytest.approx(expected, rel=0.02)
+    assert train(topics(50), SMALL, threads=1).facts["words_trained"] == 50 * 8 * SMALL.epochs
+
+
 def test_no_pass_is_the_beginning():
     """Before anything is learned inputs are within 1 / 2D; a rate of next to nothing leaves them there."""
     found = train(topics(50), SMALL.replace(alpha=1e-12, min_alpha=0.0, epochs=1), threads=1)
@@ -103,9 +118,9 @@ def test_the_rate_falls_and_every_word_counts(monkeypatch):
 
 
 def eager(done):
-    def show_all(self, alpha):
+    def show_all(self, alpha, left):
         self.shown = 0.0
-        done(self, alpha)
+        done(self, alpha, left)
 
     return show_all
 

@@ -120,6 +120,15 @@ def test_many_different_words_stay_within_the_limit(room, monkeypatch):
     assert corpus.join_phrases(found, room(), 1e9, 1).frequent(room(), 2).words == ["often", "also"]
 
 
+def test_words_that_were_forgotten_join_no_phrase(room, monkeypatch):
+    monkeypatch.setattr(corpus, "GATHERED", 100)
+    rare = [[f"rare{i}", "often"] for i in range(510) for _ in range(2)]
+    joined = corpus.join_phrases(corpus.number(rare, room(), limit=50), room(), 0.1, 1)
+    assert any(word.startswith("rare") and word.endswith("_often") for word in joined.words)
+    assert "_often" not in joined.words
+    assert all(count == 0 for word, count in zip(joined.words, joined.counts, strict=True) if not word)
+
+
 def test_forgotten_pairs_bound_the_memory(room, monkeypatch):
     monkeypatch.setattr(corpus, "PAIRS", 20)
     monkeypatch.setattr(corpus, "CHUNK", 64)

@@ -40,6 +40,8 @@ def test_the_nearest_are_those_of_the_reference(vectors, oracle, positive, negat
     found, wanted = vectors.most_similar(positive, negative, 5), oracle.most_similar(positive, negative, topn=5)
     assert [word for word, _ in found] == [word for word, _ in wanted]
     np.testing.assert_allclose([s for _, s in found], [s for _, s in wanted], atol=1e-5)
+    everything = [word for word, _ in vectors.most_similar(positive, negative, 99)]
+    assert sorted(everything) == sorted(set(WORDS) - {*positive, *negative})
 
 
 def test_other_answers_are_those_of_the_reference(vectors, oracle):
@@ -57,6 +59,11 @@ def test_vectors_are_looked_up_by_word_or_number():
     assert 3 not in vectors
     assert vectors.most_similar(7) == [("12", 0.0)]
     assert len(vectors) == vectors.dim == 2
+
+
+def test_words_that_were_subtracted_are_no_answer():
+    vectors = WordVectors(["a", "b", "c"], np.array([[1, 0], [0.9, 0.1], [-1, 0]]))
+    assert [word for word, _ in vectors.most_similar(["a", "a"], ["b"])] == ["c"]
 
 
 def test_a_vector_of_zeros_is_like_nothing():

@@ -34,7 +34,8 @@ class Trained:
 
     vectors  the input vectors, which are what people mean by word vectors
     outputs  [R, D] the output vectors: of words, or of the inner nodes of the tree
-    facts    words read, different words, words a second, share of the training that was done, signal that stopped it
+    facts    words read, of these trained on, different ones; words a second; the share of the training that was done,
+             and the signal that stopped it, or None
     """
 
     vectors: WordVectors
@@ -116,8 +117,8 @@ def _learn(
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
             state = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
             ids = np.array(corpus.ids[begin:end])  # a copy: what may not be written is another type to the compiler
-            run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, state)
-            progress.done(alpha)
+            left = run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, state)
+            progress.done(alpha, left)
 
     nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
     run(
@@ -158,17 +159,18 @@ class _Progress:
 
     def __init__(self, total: int, config: Word2Vec, corpus: Corpus, display: Any) -> None:
         self.total, self.words, self.display = total, config.epochs * corpus.read, display
-        self.jobs, self.lock, self.shown = 0, threading.Lock(), 0.0
+        self.jobs, self.trained, self.lock, self.shown = 0, 0, threading.Lock(), 0.0
 
     def start(self) -> None:
         self.began = time.perf_counter()
         if self.display is not None:
             self.display.start(0, self.total)
 
-    def done(self, alpha: float) -> None:
-        """A job is done."""
+    def done(self, alpha: float, left: int) -> None:
+        """A job is done, of which so many words were left by the subsampling."""
         with self.lock:
             self.jobs += 1
+            self.trained += left
             now = time.perf_counter()
             if self.display is not None and (now - self.shown > 0.2 or self.jobs == self.total):
                 self.shown = now
@@ -188,6 +190,7 @@ class _Progress:
         share = self.jobs / self.total
         return {
             "words_read": self.words,
+            "words_trained": self.trained,
             "share_done": share,
             "seconds": self.seconds,
             "words_per_second": self.words * share / self.seconds,
