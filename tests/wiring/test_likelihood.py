@@ -137,6 +137,12 @@ def test_the_command_line_says_how_likely_a_file_is(gpt2, tmp_path, capsys):
     assert found["nll"] == pytest.approx(expected.nll)
     main(["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "text.txt"), "--per", "file"])
     assert "1 documents" in capsys.readouterr().out
+    (tmp_path / "wrapped.txt").write_text("The film\nwas good.   A plot.")
+    wrapped = ["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "wrapped.txt"), "--json"]
+    for more, text in (([], "The film\nwas good.   A plot."), (["--as-corpus"], "The film was good. A plot.")):
+        main([*wrapped, *more])
+        expected = Scorer(gpt2).perplexity([text])
+        assert json.loads(capsys.readouterr().out) == pytest.approx(expected.to_dict())
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "text.txt"), "--label", "x"])
     assert "--label" in capsys.readouterr().err

@@ -32,6 +32,11 @@ def add_verbs(verbs: Any) -> None:
     text_options(sub)
     sub.add_argument("--window", type=int, help="with --text: tokens read at once (default: what the model takes)")
     sub.add_argument("--stride", type=int, help="with --text: tokens by which a window goes on (default: half of it)")
+    sub.add_argument(
+        "--as-corpus",
+        action="store_true",
+        help="with --text: sentences behind one another with one space, as `unmask corpus build` writes them",
+    )
     sub.add_argument("--shots", type=int, metavar="K", help="with --data: ask a language model, after K examples")
     sub.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows to show (default: those of --data)"
@@ -94,12 +99,13 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
     from unmask.serve.likelihood import Scorer
 
     for name in overrides:
-        raise UnmaskError(f"--{name} means nothing with --text, which takes --per, --column, --window and --stride.")
+        raise UnmaskError(f"--{name} means nothing with --text, but --per, --column, --window and --stride do.")
     loaded = huggingface.load(options.model)
     loaded.model.to(options.device)
     scorer = Scorer(loaded, window=options.window, stride=options.stride)
     documents = text.documents(options.text, per=options.per, column=options.column)
-    found = scorer.perplexity(document.text for document in documents)
+    texts = (" ".join(text.sentences(one.text)) if options.as_corpus else one.text for one in documents)
+    found = scorer.perplexity(texts)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found.render())
 
 
