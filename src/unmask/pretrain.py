@@ -4,147 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as with_values
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from unmask import heldout, huggingface, samples
 from unmask.adapt import Origin
-from unmask.config import Config
 from unmask.data.corpus import Corpus
 from unmask.data.stream import Stream, fixed
-from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import write_text
-from unmask.models.bert import Bert
-from unmask.models.electra import Electra
-from unmask.models.model import Model, ModelConfig
-from unmask.objectives import (
-    CausalLM,
-    Joint,
-    MaskedLM,
-    NextSentence,
-    Objective,
-    ReplacedToken,
-    SentenceOrder,
-    SequenceAutoencoder,
-)
+from unmask.models.model import Model
+from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.train import distributed
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.train.trainer import Display, Result, Trainer
 from unmask.types import Batch
 
-
-@dataclass(frozen=True, kw_only=True)
-class Objectives(Config):
-    """What is learned.
-
-    masked       guess hidden words (MLM)
-    sentences    "next": does B follow A (NSP); "order": are they swapped (SOP); "none": single runs of sentences;
-                 "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
-    written      in place of all that: "next": guess every token from those before it (a causal language model);
-                 "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
-    replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
-    rate         share of the tokens to guess
-    whole_words  hide all pieces of a word together
-    short        share of the sequences, or pairs, that aim at a random shorter length
-    """
-
-    masked: bool = True
-    sentences: Literal["next", "order", "none", "auto"] = "next"
-    written: Literal["next", "again", "none"] = "none"
-    replaced: bool = False
-    rate: float = 0.15
-    whole_words: bool = False
-    short: float = 0.1
-
-    def build(self, tokenizer: Tokenizer) -> Objective:
-        """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
-        if self.written == "next":
-            return CausalLM(tokenizer.cls, tokenizer.sep)
-        if self.written == "again":
-            return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
-        parts: list[Objective] = []
-        if self.sentences == "next":
-            parts.append(NextSentence(tokenizer.join, short=self.short))
-        elif self.sentences == "order":
-            parts.append(SentenceOrder(tokenizer.join, short=self.short))
-        if self.masked:
-            masked = MaskedLM(
-                mask=tokenizer.require_mask(),
-                specials=tokenizer.specials,
-                vocabulary=tokenizer.size,
-                rate=self.rate,
-                join=tokenizer.join,
-                continuation=tokenizer.continuation if self.whole_words else None,
-                short=self.short,
-                becomes=(1.0, 0.0) if self.replaced else (0.8, 0.1),
-            )
-            parts.append(ReplacedToken(masked) if self.replaced else masked)
-        if not parts:
-            raise UnmaskError(
-                "There is nothing to learn: set --masked true, --sentences next or order, or --written next."
-            )
-        if self.replaced and (len(parts) > 1 or not self.masked):
-            raise UnmaskError(
-                "Replaced tokens are learned alone, from hidden words: set --sentences none --masked true."
-            )
-        return parts[0] if len(parts) == 1 else Joint(*parts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows(Config):
-    """How text becomes batches.
-
-    tokens       of a row; None is as many as the model has positions
-    first        tokens of a row at the start of a run, with as many more rows; None begins with `tokens`. Short rows
-                 teach sooner which words go together (Devlin et al. 2018, A.2: 128 for 90 % of the steps, then 512)
-    first_share  share of the steps that have the rows of `first`
-    batch        rows of one optimiser step, over all processes
-    micro_batch  rows of one forward pass of a process; None is all of them. Smaller needs less memory, same result.
-    alpha        several corpora are mixed with weights n^alpha of their sizes (0.5 as in XLS-R; 1 as they are)
-    heldout      rows of held-out text that evaluations use
-    workers      processes that prepare data beside the training; 0 prepares it in a thread
-    """
-
-    tokens: int | None = None
-    first: int | None = None
-    first_share: float = 0.9
-    batch: int = 32
-    micro_batch: int | None = None
-    alpha: float = 0.5
-    heldout: int = 128
-    workers: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pretraining(Config):
-    """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
-
-    start  a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to that);
-           None for fresh weights
-    """
-
-    model: ModelConfig = field(default_factory=Bert)
-    objectives: Objectives = field(default_factory=Objectives)
-    rows: Rows = field(default_factory=Rows)
-    training: Training = field(default_factory=Training)
-    start: str | None = None
-
-    def starting_from(self, folder: Path | str) -> Self:
-        """The same run from the weights, and with the sizes and the dropout, of a model folder."""
-        model = huggingface.load(folder).model
-        config = with_values(self, model=model.config, start=str(folder))
-        if "next" in model.heads and config.objectives.written == "none":
-            config = config.replace(objectives={"written": "next"})
-        if "rtd" in model.heads:
-            config = config.replace(objectives={"replaced": True})
-        return config
+__all__ = ["Objectives", "Pretrain", "Pretraining", "Rows"]
 
 
 class Pretrain:
@@ -172,7 +52,7 @@ class Pretrain:
         self.corpora = [Corpus(folder) for folder in corpora]
         self.tokenizer = self.corpora[0].tokenizer
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
-        config = _settled(config, self.corpora, self.origin)
+        config = settled(config, self.corpora, self.origin)
         learned, documents = config.objectives, sum(c.split("train").documents for c in self.corpora)
         if learned.sentences == "next" and learned.written == "none" and documents < 2:
             raise UnmaskError(
@@ -182,7 +62,7 @@ class Pretrain:
         self.objective = config.objectives.build(self.tokenizer)
         self.config = config
         self.model, notice = self._build()
-        self.tokens = _tokens(self.config)
+        self.tokens = tokens_of(self.config)
         self.micro_batch = _micro_batch(self.config.rows)
         self.heldout = self._heldout()
         self.prompts = self._prompts(prompts)
@@ -345,41 +225,6 @@ class Pretrain:
             counts += split.unigrams()
             counts[self.tokenizer.sep] += split.documents * writes
         return np.log(counts / counts.sum())
-
-
-def _settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
-    """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
-    sentences = config.objectives.sentences
-    if origin is not None:
-        origin.check(corpora)
-        config = with_values(config, model=origin.settle(config.model))
-        config = config.replace(objectives={"sentences": origin.sentences if sentences == "auto" else sentences})
-    else:
-        tokenizer = corpora[0].tokenizer
-        config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
-        config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
-    if config.objectives.replaced and not isinstance(config.model, Electra):
-        raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
-    tokens = _tokens(config)
-    if config.model.length is not None and tokens > config.model.length:
-        raise UnmaskError(
-            f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions; "
-            f"set --rows.tokens {config.model.length} or less, or --length {tokens}."
-        )
-    first = config.rows.first
-    if first is not None and (first > tokens or first < 8 or tokens % first):
-        raise UnmaskError(f"Rows begin with {first} tokens, which must be at least 8 and divide {tokens} evenly.")
-    if tokens < 8:
-        raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
-    return config
-
-
-def _tokens(config: Pretraining) -> int:
-    """Tokens of a row. Raises UnmaskError where nothing says how many."""
-    tokens = config.rows.tokens or config.model.length
-    if tokens is None:
-        raise UnmaskError("This model has no longest sequence; say how long the rows are: --rows.tokens 128.")
-    return tokens
 
 
 def _micro_batch(rows: Rows) -> int:

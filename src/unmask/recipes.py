@@ -18,7 +18,7 @@ from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
-from unmask.pretrain import Objectives, Pretraining, Rows
+from unmask.pretraining import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 

@@ -22,7 +22,7 @@ LINES, ARGUMENTS = 400, 10
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
-WIRING |= {"families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
+WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {"search", "curve", "survey", "leaderboard", "translation", "heldout", "word_vectors", "in_context"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
