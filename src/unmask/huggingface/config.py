@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, electra, gpt, mobilebert, recurrent
+from unmask.models import albert, bert, electra, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
@@ -32,6 +32,7 @@ TABLES: dict[str, Table[ModelConfig]] = {
         gpt.GPT,
         gpt.GPT2,
         recurrent.HUGGINGFACE,
+        transformer_xl.HUGGINGFACE,
     )
 }
 

@@ -12,6 +12,7 @@ from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.sequence import EncoderDecoder, State, Writer
 from unmask.models.transformer import Transformer
+from unmask.models.transformer_xl import TransformerXl
 
 __all__ = [
     "Albert",
@@ -30,5 +31,6 @@ __all__ = [
     "Seq2Seq",
     "State",
     "Transformer",
+    "TransformerXl",
     "Writer",
 ]
