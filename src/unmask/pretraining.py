@@ -42,6 +42,7 @@ class Objectives(Config):
     replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
+    span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
     short        share of the sequences, or pairs, that aim at a random shorter length
     """
 
@@ -51,6 +52,7 @@ class Objectives(Config):
     replaced: bool = False
     rate: float = 0.15
     whole_words: bool = False
+    span: int = 1
     short: float = 0.1
 
     def build(self, tokenizer: Tokenizer) -> Objective:
@@ -72,6 +74,7 @@ class Objectives(Config):
                 rate=self.rate,
                 join=tokenizer.join,
                 continuation=tokenizer.continuation if self.whole_words else None,
+                span=self.span,
                 short=self.short,
                 becomes=(1.0, 0.0) if self.replaced else (0.8, 0.1),
             )

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.data.collate import pack
+from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.objectives import Joint, MaskedLM, NextSentence, SentenceOrder
-from unmask.objectives.language_modeling import runs
+from unmask.objectives.language_modeling import runs, spans
 from unmask.types import Batch, Document, Example
 
 CLS, SEP, MASK, VOCABULARY = 2, 3, 4, 500
@@ -104,6 +105,44 @@ def test_whole_words_are_hidden_together_at_the_same_rate():
     follows[:, 1] = False  # after [CLS] a word begins whatever the piece
     assert (chosen[:, 1:] == chosen[:, :-1])[follows[:, 1:]].all()
     assert abs(float(chosen.sum()) / (3_000 * 59) - 0.15) < 0.005
+
+
+def test_spans_are_hidden_together_at_the_same_rate_and_end_at_special_tokens():
+    rng = np.random.default_rng(3)
+    tokens = torch.from_numpy(rng.integers(5, VOCABULARY, size=(2_000, 122)))
+    tokens[:, 0] = tokens[:, 61] = CLS
+    batch = masked(span=10).corrupt(Batch(tokens), rng)
+    chosen = np.zeros(tokens.numel() + 1, dtype=int)
+    chosen[batch.targets["mlm"].places] = 1
+    edges = np.diff(chosen, prepend=0)
+    lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
+    assert abs(chosen.sum() / (2_000 * 120) - 0.15) < 0.005
+    assert not chosen[:-1].reshape(2_000, 122)[:, [0, 61]].any()
+    alone = masked().corrupt(Batch(tokens), np.random.default_rng(4)).targets["mlm"].places
+    assert lengths.mean() > 3.0 > 2.0 > len(alone) / (np.diff(alone) != 1).sum()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=10), st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_spans_cover_every_word_once_and_are_no_longer_than_they_may_be(lengths, longest, seed):
+    stretch = np.repeat(np.arange(1, len(lengths) + 1), lengths)
+    begins = spans(stretch, longest, np.random.default_rng(seed))
+    sizes = np.diff(begins, append=len(stretch))
+    assert begins[0] == 0
+    assert (sizes <= longest).all()
+    assert set(np.flatnonzero(np.diff(stretch, prepend=0))) <= set(begins.tolist())
+
+
+def test_lengths_of_spans_are_those_of_spanbert():
+    begins = spans(np.ones(200_000, dtype=int), 10, np.random.default_rng(0))
+    sizes = np.diff(begins)
+    share = np.array([0.2 * 0.8 ** (n - 1) for n in range(1, 10)] + [0.8**9])
+    np.testing.assert_allclose(np.bincount(sizes, minlength=11)[1:] / len(sizes), share, atol=0.01)
+
+
+def test_a_span_of_nothing_is_refused():
+    with pytest.raises(UnmaskError, match="at least 1"):
+        masked(span=0)
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 25))

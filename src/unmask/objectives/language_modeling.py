@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import torch
 
+from unmask.errors import UnmaskError
 from unmask.objectives.objective import Join, Objective
 from unmask.types import Batch, Document, Example, Target
 
@@ -21,6 +22,7 @@ class MaskedLM(Objective):
     mask, specials, vocabulary  ids of the tokenizer
     join          frames a run of ids with special tokens; needed only where this objective samples the text itself
     continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
+    span          above 1, runs of up to so many tokens, or words, are chosen together: see `spans`
     short         share of the sequences that aim at a random shorter length; it counts only together with `join`
     becomes       shares of the chosen tokens that become [MASK], and that become a random token; the others stay
     """
@@ -36,10 +38,13 @@ class MaskedLM(Objective):
         rate: float = 0.15,
         join: Join | None = None,
         continuation: np.ndarray | None = None,
+        span: int = 1,
         short: float = 0.0,
         becomes: tuple[float, float] = (0.8, 0.1),
     ) -> None:
-        self.heads, self.becomes = {self.name: 0}, becomes
+        if span < 1:
+            raise UnmaskError(f"The longest run of words to hide must be at least 1, not {span}.")
+        self.heads, self.becomes, self.span = {self.name: 0}, becomes, span
         self.mask, self.rate, self.join, self.continuation, self.short = mask, rate, join, continuation, short
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True
@@ -89,12 +94,15 @@ class MaskedLM(Objective):
         if not len(candidates):
             return candidates
         owner = sequence[candidates]
-        # A unit is what is hidden together: a token, or a whole word.
+        # A unit is what is hidden together: a token, a whole word, or some of them in a row.
         opens = np.ones(len(candidates), dtype=bool)
         if self.continuation is not None:
             follows = (np.diff(candidates, prepend=-2) == 1) & (np.diff(owner, prepend=-1) == 0)
             opens = ~(self.continuation[tokens[candidates]] & follows)
         first = np.flatnonzero(opens)
+        if self.span > 1:
+            breaks = (np.diff(owner, prepend=-1) != 0) | (np.diff(candidates, prepend=-2) != 1)
+            first = first[spans(np.cumsum(breaks)[first], self.span, rng)]
         size = np.diff(first, append=len(candidates))
         owner_of_unit = owner[first]
         # Shuffle the units within each sequence, then take them until the budget of the sequence is spent.
@@ -109,6 +117,22 @@ class MaskedLM(Objective):
         chosen = np.zeros(len(first), dtype=bool)
         chosen[order] = spent + rng.random(len(first)) * ordered_size < budget
         return candidates[np.repeat(chosen, size)]
+
+
+def spans(stretch: np.ndarray, longest: int, rng: np.random.Generator) -> np.ndarray:
+    """[spans] Which of some words begin a span, where every stretch of text is cut into spans of random lengths.
+
+    Lengths are geometric with p = 0.2 and at most `longest` (SpanBERT, Joshi et al. 2020, section 3.1, with 10: 3.8
+    words on average). The paper draws spans until enough is hidden; here a stretch falls into spans, of which some are
+    chosen, so that none overlap, and the last one ends where it does.
+
+    stretch  [words] number of the stretch that each word belongs to, ascending; special tokens lie between two
+    """
+    lengths = np.minimum(rng.geometric(0.2, len(stretch)), longest)
+    ends = np.cumsum(lengths)
+    begins = np.diff(stretch, prepend=-1) != 0
+    begins[ends[ends < len(stretch)]] = True
+    return np.flatnonzero(begins)
 
 
 def runs(
