@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, data, export, generation, serve, training, translation, words
+from unmask.cli import answering, data, export, generation, serve, show, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -52,6 +52,7 @@ def parser() -> Parser:
     translation.add_answering(verbs)
     generation.add_verbs(verbs)
     words.add_verbs(verbs)
+    show.add_verbs(verbs)
     export.add_verbs(verbs)
     serve.add_verbs(verbs)
     training.add_report(verbs)

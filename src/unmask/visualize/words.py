@@ -124,7 +124,8 @@ def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[n
 
 
 def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", count: int = 300, seed: int = 0) -> Data:
-    """Points of the projector: with `words`, each of them and its nearest neighbours, else the first `count` words."""
+    """Points of the projector: with `words`, each of them and its nearest neighbours, else the first `count` words
+    of three letters or more."""
     if words:
         around = max(2, count // len(words) - 1)
         rows = [vectors.place(word) for word in words]
@@ -132,7 +133,8 @@ def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", c
             rows += [vectors.index[near["word"]] for near in vectors.nearest([word], top=around)]
         rows = list(dict.fromkeys(rows))
     else:
-        rows = list(range(min(count, len(vectors.words))))
+        long = [i for i, word in enumerate(vectors.words) if len(word) > 2]  # letters and syllables say little
+        rows = (long if len(long) > 2 else list(range(len(vectors.words))))[:count]
     some = vectors.some(rows)
     places_N2, shares = projected(some.unit, method, seed)
     asked = {vectors.words[vectors.place(word)] for word in words}

@@ -1,0 +1,203 @@
+"""The verb `show`: a view of a model, its words, its search or its runs, as one file that opens anywhere."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_group, add_verb
+from unmask.errors import UnmaskError
+
+ANIMAL = "The animal didn't cross the street because it was too tired"
+Data = dict[str, Any]
+
+
+def add_verbs(verbs: Any) -> None:
+    group = add_group(
+        verbs, "show", "Write what is inside as a page of its own: attention, beam, embeddings, masking …"
+    )
+    sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
+    _model(sub)
+    sub.add_argument("text", nargs="?", help=f"a text (default: {ANIMAL}); for a translator its source")
+    sub.add_argument("--pair", help="the second text of a pair; for a translator the translation (default: its own)")
+    sub.add_argument("--kind", choices=["encoder", "decoder", "cross"], help="which attention, where there are several")
+    sub.add_argument(
+        "--layer", type=int, metavar="L", help="the layer to begin with, from 1; for a picture (default: 1)"
+    )
+    sub.add_argument("--heads", type=int, nargs="+", metavar="H", help="the heads to begin with, from 1 (default: all)")
+    sub = _verb(group, "beam", _beam, "The tree of a beam search: what went on and what was dropped.")
+    _model(sub)
+    sub.add_argument("text", help="what is translated, or goes on")
+    sub.add_argument("--beam-size", type=int, default=4, help="hypotheses that go on at once (default: %(default)s)")
+    sub.add_argument("--length", type=int, default=30, help="most tokens that are written (default: %(default)s)")
+    sub = _verb(
+        group, "embeddings", _embeddings, "Words in the plane: those given with their neighbours, or the first."
+    )
+    _model(sub)
+    sub.add_argument("words", nargs="*", help="words; without any, the first of the vocabulary")
+    sub.add_argument("--method", choices=["pca", "tsne", "umap"], default="pca", help="(default: %(default)s)")
+    sub.add_argument("--count", type=int, default=300, help="points, at most 2,000 (default: %(default)s)")
+    sub.add_argument("--in", dest="sentences", nargs="+", metavar="SENTENCE", help="show one word in these sentences")
+    sub.add_argument("--seed", type=int, default=0)
+    sub = _verb(group, "positions", _positions, "The vectors of places: of a model, or sinusoidal without one.")
+    _model(sub, required=False)
+    sub = _verb(group, "masking", _masking, "How masked language modelling hides tokens of a text, in several draws.")
+    _model(sub)
+    sub.add_argument("text")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--draws", type=int, default=5, help="(default: %(default)s)")
+    sub.add_argument("--rate", type=float, default=0.15, help="share that is chosen (default: %(default)s)")
+    sub.add_argument("--whole-words", action="store_true", help="hide the pieces of a word together")
+    sub = _verb(group, "wordpiece", _wordpiece, "How a text is cut into pieces, with ids and offsets.")
+    _model(sub)
+    sub.add_argument("text")
+    sub = _verb(group, "masks", _masks, "Which token may see which: causal, padding, document and window masks.")
+    _model(sub)
+    sub.add_argument("text")
+    sub.add_argument("--pair", default="", help="a second text, packed into the same row")
+    sub.add_argument("--window", type=int, default=3, help="tokens that a window reaches (default: %(default)s)")
+    sub = _verb(group, "complexity", _complexity, "What attention, recurrence and convolution cost on this machine.")
+    sub.add_argument("--dim", type=int, default=128, help="width (default: %(default)s)")
+    sub = _verb(group, "run", _run, "Curves of runs side by side, running or finished, and what differs between them.")
+    sub.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of runs")
+
+
+def _verb(group: Any, name: str, make: Callable[[argparse.Namespace], Data], help: str) -> argparse.ArgumentParser:
+    def run(options: argparse.Namespace, _: dict[str, str]) -> None:
+        out = Path(options.out)
+        if out.suffix not in (".html", ".png", ".svg"):
+            raise UnmaskError(f"Write to a file that ends in .html, .png or .svg, not '{out.name}'.")
+        data = make(options)
+        if out.suffix == ".html":
+            from unmask.visualize.standalone import write
+
+            write(out, _title(name, options), data)
+        else:
+            from unmask.visualize.pictures import draw
+
+            draw(out, data)
+        print(f"{name.capitalize()} -> {out}")
+
+    sub = add_verb(group, name, run, help)
+    sub.add_argument("--out", required=True, metavar="FILE", help="FILE.html, FILE.png or FILE.svg")
+    return sub
+
+
+def _model(sub: argparse.ArgumentParser, *, required: bool = True) -> None:
+    sub.add_argument("--model", required=required, help="a model folder")
+
+
+def _title(name: str, options: argparse.Namespace) -> str:
+    where = Path(options.model).name if getattr(options, "model", None) else ""
+    return f"{name.capitalize()}: {where}" if where else name.capitalize()
+
+
+def _attention(options: argparse.Namespace) -> Data:
+    from unmask.visualize import attention
+    from unmask.visualize.reading import read, read_pair
+
+    opened = _opened(options.model)
+    if opened.translator:
+        source = options.text or ANIMAL
+        target = opened.translator([source])[0] if options.pair is None else options.pair
+        reading = read_pair(opened.model, opened.translator.tokenizer, source, target)
+    else:
+        reading = read(opened.model, opened.tokenizer, options.text or ANIMAL, options.pair)
+    found = attention.whole(opened.model, reading, options.kind)
+    layer = _counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
+    heads = [_counted(head, found["heads"], "head") for head in options.heads or []]
+    start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}
+    return found | ({"start": start} if options.layer is not None or heads else {})
+
+
+def _counted(number: int, count: int, what: str) -> int:
+    """A number that a person counts from 1."""
+    if not 1 <= number <= count:
+        raise UnmaskError(f"There is no {what} {number}: the model has {count}, counted from 1.")
+    return number - 1
+
+
+def _beam(options: argparse.Namespace) -> Data:
+    return _opened(options.model).beam(options.text, options.beam_size, options.length)
+
+
+def _embeddings(options: argparse.Namespace) -> Data:
+    from unmask.visualize import words
+
+    if options.sentences:
+        if len(options.words) != 1:
+            raise UnmaskError("Say which word to look for in the sentences: one, before --in.")
+        opened = _opened(options.model)
+        found = words.in_context(opened.model, opened.tokenizer, options.words[0], options.sentences)
+        return {"view": "context", **found}
+    return words.cloud(
+        _vectors(options.model), options.words, method=options.method, count=options.count, seed=options.seed
+    )
+
+
+def _vectors(model: str) -> Any:
+    """Those of a word2vec folder or file, else the token table of a model folder."""
+    from unmask.visualize.words import Vectors, of_model
+
+    if (Path(model) / "config.json").is_file():
+        opened = _opened(model)
+        return of_model(opened.model, opened.tokenizer)
+    from unmask.word_vectors import read
+
+    found = read(model)
+    return Vectors(found.words, found.matrix)
+
+
+def _positions(options: argparse.Namespace) -> Data:
+    from unmask.visualize import positions
+
+    return positions.of_model(_opened(options.model).model) if options.model else positions.sinusoidal()
+
+
+def _masking(options: argparse.Namespace) -> Data:
+    from unmask.visualize.masking import masking
+
+    opened = _opened(options.model)
+    return masking(
+        opened.tokenizer,
+        options.text,
+        seed=options.seed,
+        draws=options.draws,
+        rate=options.rate,
+        whole_words=options.whole_words,
+        model=opened.model,
+    )
+
+
+def _wordpiece(options: argparse.Namespace) -> Data:
+    from unmask.visualize.masking import wordpiece
+
+    return wordpiece(_opened(options.model).tokenizer, options.text)
+
+
+def _masks(options: argparse.Namespace) -> Data:
+    from unmask.visualize.masks import masks
+
+    tokenizer = _opened(options.model).tokenizer
+    own, other = (tokenizer.pieces(tokenizer.encode(text).ids) for text in (options.text, options.pair))
+    return masks(own, other, window=options.window)
+
+
+def _complexity(options: argparse.Namespace) -> Data:
+    from unmask.visualize.complexity import complexity
+
+    return complexity(dim=options.dim)
+
+
+def _run(options: argparse.Namespace) -> Data:
+    from unmask.visualize.runs import compare
+
+    return compare(options.folders)
+
+
+def _opened(folder: str) -> Any:
+    from unmask.serve.opened import open_model
+
+    return open_model(folder)

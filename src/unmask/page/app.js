@@ -1,0 +1,229 @@
+// The page: which model, which tab, and forms that ask the service for what a view draws.
+
+import { answersTab } from "./answers.js";
+import { attentionView } from "./attention.js";
+import { beamView } from "./beam.js";
+import { choice, empty, field, h, roving, select } from "./dom.js";
+import { complexityView, maskingView, masksView, positionsView, wordpieceView } from "./inside.js";
+import { about, runsView } from "./runs.js";
+import { ask, keyForm } from "./service.js";
+import { contextView, neighbours, wordsView } from "./words.js";
+
+const ANIMAL = "The animal didn't cross the street because it was too tired";
+const LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion.";
+const TABS = { try: ["Try it", answersTab], attention: ["Attention", attentionTab], words: ["Words", wordsTab], beam: ["Beam", beamTab], inside: ["How it works", insideTab], runs: ["Runs", runsTab] };
+
+const main = document.getElementById("view");
+const state = { models: [], model: null, tab: "try" };
+
+// ---------------------------------------------------------------------------------------------------- frame
+
+async function start() {
+  try {
+    state.models = (await ask("models")).models;
+  } catch (error) {
+    return void empty(main, error.status === 401 ? keyForm(start) : h("p", { class: "error", role: "alert" }, error.message));
+  }
+  state.model = state.models[0];
+  const names = Object.fromEntries(state.models.map((model) => [model.name, `${model.name} (${model.kind})`]));
+  empty(
+    document.getElementById("model"),
+    h("label", { class: "row" }, h("span", { class: "note" }, "Model"), select(names, state.model.name, (name) => ((state.model = state.models.find((model) => model.name === name)), open(state.tab)))),
+  );
+  const buttons = Object.entries(TABS).map(([name, [label]]) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => open(name) }, label));
+  const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, buttons);
+  roving(bar, buttons, (button) => button.click());
+  empty(document.getElementById("tabs"), bar);
+  addEventListener("hashchange", () => location.hash.slice(1) in TABS && location.hash.slice(1) !== state.tab && open(location.hash.slice(1)));
+  open(location.hash.slice(1) in TABS ? location.hash.slice(1) : "try");
+}
+
+function open(name) {
+  state.tab = name;
+  for (const button of document.querySelectorAll('[role="tab"]')) {
+    const on = button.id === `tab-${name}`;
+    button.setAttribute("aria-selected", on);
+    button.tabIndex = on ? 0 : -1;
+  }
+  if (location.hash.slice(1) !== name) history.replaceState(null, "", `#${name}`);
+  main.setAttribute("role", "tabpanel");
+  main.setAttribute("aria-labelledby", `tab-${name}`);
+  const root = h("div", {});
+  empty(main, root);
+  TABS[name][1](root, state.model);
+}
+
+/** Run a promise's work with a word while it lasts, and its error where it fails. */
+async function into(place, work) {
+  empty(place, h("p", { class: "busy", role: "status" }, "Working …"));
+  try {
+    await work();
+  } catch (error) {
+    empty(place, h("p", { class: "error", role: "alert" }, error.message));
+  }
+}
+
+function textForm(label, value, done, ...more) {
+  const input = h("textarea", { rows: 2, "aria-label": label }, value);
+  const form = h("form", { onsubmit: (event) => (event.preventDefault(), done(input.value)) }, field(label, input), ...more, h("div", { class: "row" }, h("button", { class: "main" }, "Show")));
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) done(input.value);
+  });
+  return { form, input };
+}
+
+// ---------------------------------------------------------------------------------------------------- attention
+
+function attentionTab(root, model) {
+  const stage = h("div", {});
+  const kinds = h("div", { class: "row" });
+  const translates = model.kind === "translation";
+  const pair = h("textarea", { rows: 1, "aria-label": "Second text" });
+  let kind = null, start = {};
+
+  const show = (text) =>
+    into(stage, async () => {
+      const body = { model: model.name, text, pair: pair.value || null };
+      const data = await ask("attention", { ...body, kind });
+      const names = Object.keys(data.kinds);
+      empty(kinds, names.length > 1 ? choice("Kind of attention", Object.fromEntries(names.map((name) => [name, { encoder: "Encoder", decoder: "Decoder, masked", cross: "Cross" }[name]])), data.kind, (value) => ((kind = value), show(text))) : null);
+      // The layer is asked about with the translation that was looked at, so that its tokens are the same.
+      await attentionView(stage, data, (layer) => ask("attention", { ...body, kind: data.kind, layer }), start);
+      start = {};
+    });
+  const { form, input } = textForm(translates ? "Source" : "Text", translates ? "March 3, 2001" : ANIMAL, show, field(translates ? "Translation (empty: the model's own)" : "Second text (may be empty)", pair));
+  const example = (label, text, begin) =>
+    h("button", { type: "button", onclick: () => ((input.value = text), (pair.value = ""), (start = begin), show(text)) }, label);
+  const examples = h(
+    "div",
+    { class: "examples" },
+    "Examples:",
+    example("The animal … it was too tired", ANIMAL, { mode: "heads", layer: 4, heads: [0, 1], token: "it" }),
+    example("its application, layer 5, heads 5 and 6", LAW, { mode: "heads", layer: 4, heads: [4, 5], token: "its" }),
+  );
+  empty(root, form, translates ? null : examples, kinds, stage);
+  show(input.value);
+}
+
+// ---------------------------------------------------------------------------------------------------- words
+
+function wordsTab(root, model) {
+  const stage = h("div", {}), found = h("div", {}), context = h("div", {});
+  const search = h("input", { type: "search", "aria-label": "Words", placeholder: "good bad film" });
+  let method = "pca";
+  const cloud = () =>
+    into(stage, async () => {
+      const words = search.value.trim().split(/\s+/).filter(Boolean);
+      wordsView(stage, await ask("embeddings", { model: model.name, words, method, count: words.length ? 120 : 300 }), near);
+    });
+  const nearest = (plus, minus) => into(found, async () => empty(found, neighbours((await ask("embeddings", { model: model.name, plus, minus })).nearest, near)));
+  const near = (word) => ((sum.value = word), nearest([word], []));
+  const sum = h("input", { type: "text", "aria-label": "Word or sum of words", value: "king - man + woman" });
+  const add = (event) => {
+    event.preventDefault();
+    const plus = [], minus = [];
+    for (const [, sign, word] of sum.value.matchAll(/([-−+]?)\s*([^\s+−-][^\s+]*)/g)) (sign === "-" || sign === "−" ? minus : plus).push(word);
+    nearest(plus, minus);
+  };
+  const word = h("input", { type: "text", "aria-label": "Word", value: "bank" });
+  const sentences = h("textarea", { rows: 4, "aria-label": "Sentences" }, "He sat on the bank of the river.\nThe bank raised its interest rates.\nShe works at a bank in the city.\nThe boat drifted towards the bank.");
+  const layer = h("input", { type: "number", min: -1, max: 100, value: -1, "aria-label": "Layer" });
+  const compare = (event) => {
+    event.preventDefault();
+    into(context, async () => contextView(context, await ask("embeddings", { model: model.name, word: word.value.trim(), sentences: sentences.value.split("\n").filter((line) => line.trim()), layer: Number(layer.value) })));
+  };
+  const methods = { pca: "PCA", tsne: "t-SNE", umap: "UMAP" };
+  empty(
+    root,
+    h("h2", {}, "Words in the plane"),
+    h("form", { onsubmit: (event) => (event.preventDefault(), cloud()) }, h("div", { class: "row" }, field("Words, with their neighbours (empty: the first of the vocabulary)", search), choice("Projection", methods, method, (value) => ((method = value), cloud())), h("button", { class: "main" }, "Show"))),
+    stage,
+    h("h2", {}, "Neighbours and analogies"),
+    h("form", { onsubmit: add }, h("div", { class: "row" }, field("Word, or a sum", sum), h("button", { class: "main" }, "Find"))),
+    found,
+    h("h2", {}, "One word in several sentences"),
+    h("form", { onsubmit: compare }, h("div", { class: "row" }, field("Word", word), field("Layer (0: before the first; -1: the last)", layer)), field("Sentences, one a line", sentences), h("div", { class: "row" }, h("button", { class: "main" }, "Compare"))),
+    context,
+  );
+  cloud();
+}
+
+// ---------------------------------------------------------------------------------------------------- beam
+
+function beamTab(root, model) {
+  const stage = h("div", {});
+  if (model.kind !== "translation" && model.kind !== "generation") {
+    return void empty(root, h("p", {}, "A beam is for models that write: those that translate or go on with a text. Choose such a model above, or serve one beside this."));
+  }
+  const width = h("input", { type: "number", min: 1, max: 16, value: 4 }), length = h("input", { type: "number", min: 1, max: 200, value: 20 });
+  const show = (text) => into(stage, async () => {
+    const data = await ask("beam", { model: model.name, text, beam_size: Number(width.value), length: Number(length.value) });
+    beamView(stage, data);
+  });
+  const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? "March 3, 2001" : "The", show, h("div", { class: "row" }, field("Width", width), field("Most tokens", length)));
+  empty(root, form, stage);
+  show(input.value);
+}
+
+// ---------------------------------------------------------------------------------------------------- how it works
+
+function insideTab(root, model) {
+  const stage = h("div", {}), controls = h("div", {});
+  const reads = model.kind !== "translation";
+  const topics = { ...(reads ? { masking: "Masking", wordpiece: "Pieces of words", masks: "Masks" } : {}), positions: "Positions", sinusoidal: "Sinusoids", complexity: "Cost of layers" };
+  const seed = h("input", { type: "number", min: 0, value: 0 }), whole = h("input", { type: "checkbox" });
+  const second = h("input", { type: "text", value: "It was late." });
+  const views = {
+    masking: (text) => ask("masking", { model: model.name, text, seed: Number(seed.value), whole_words: whole.checked }).then((data) => maskingView(stage, data)),
+    wordpiece: (text) => ask("wordpiece", { model: model.name, text }).then((data) => wordpieceView(stage, data)),
+    masks: (text) => ask("masks", { model: model.name, text, pair: second.value }).then((data) => masksView(stage, data)),
+    positions: () => ask("positions", { model: model.name }).then((data) => positionsView(stage, data)),
+    sinusoidal: () => ask("positions", { sinusoidal: true }).then((data) => positionsView(stage, data)),
+    complexity: () => ask("complexity", {}).then((data) => complexityView(stage, data)),
+  };
+  const more = { masking: [field("Seed", seed), h("label", { class: "check" }, whole, "whole words")], masks: [field("Second text, packed into the same row", second)] };
+
+  function topic(name) {
+    const { form, input } = textForm("Text", ANIMAL, (text) => into(stage, () => views[name](text)), h("div", { class: "row" }, more[name] ?? []));
+    empty(controls, ["masking", "wordpiece", "masks"].includes(name) ? form : null);
+    into(stage, () => views[name](input.value));
+  }
+  const first = Object.keys(topics)[0];
+  empty(root, h("div", { class: "controls" }, choice("Topic", topics, first, topic)), controls, stage);
+  topic(first);
+}
+
+// ---------------------------------------------------------------------------------------------------- runs
+
+function runsTab(root) {
+  const list = h("fieldset", { class: "card" }), stage = h("div", {});
+  let timer = null;
+  const chosen = new Set();
+
+  async function show() {
+    clearTimeout(timer);
+    if (!root.isConnected) return;
+    if (!chosen.size) return void empty(stage);
+    try {
+      const data = await ask("runs", { names: [...chosen] });
+      if (!stage.contains(document.activeElement)) runsView(stage, data);
+      if (data.runs.some((run) => run.state === "running")) timer = setTimeout(show, 5000);
+    } catch (error) {
+      empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+    }
+  }
+  empty(root, list, stage);
+  into(list, async () => {
+    const { runs } = await ask("runs", {});
+    if (!runs.length) return void empty(list, h("p", {}, "There are no runs in the folder runs/ below the one where the service was started."));
+    chosen.add(runs[0].name);
+    const boxes = runs.map((run) => {
+      const box = h("input", { type: "checkbox", checked: chosen.has(run.name), onchange: () => (chosen[box.checked ? "add" : "delete"](run.name), show()) });
+      return h("label", { class: "check" }, box, about(run));
+    });
+    empty(list, h("legend", {}, "Runs, newest first; tick several to compare them"), boxes);
+    show();
+  });
+}
+
+start();

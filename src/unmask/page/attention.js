@@ -1,0 +1,237 @@
+// Attention: all layers and heads as thumbnails, lines between tokens, and matrices with the numbers behind them.
+
+import { choice, colour, empty, field, h, onScheme, rgb, roving, select, short, tipped, unpack } from "./dom.js";
+import { matrix } from "./matrix.js";
+
+const ALL_LINES = 64; // tokens up to which the lines of all are drawn; beyond, those of the chosen one
+const FAINT = 64; // tokens from which on small weights are strengthened, as each of many is small
+
+/**
+ * data         what `visualize.attention.overview` says
+ * load(layer)  a promise of the weights of a layer, {"layer", "weights"}
+ * start        {mode, layer, heads, token}, counted from 0; where to begin
+ */
+export function attentionView(root, data, load, start = {}) {
+  const { rows, columns } = data;
+  const T = rows.length, S = columns.length;
+  const state = {
+    mode: start.mode ?? "model",
+    layer: Math.min(start.layer ?? 0, data.layers - 1),
+    heads: new Set((start.heads ?? [0]).filter((head) => head < data.heads)),
+    token: Math.max(0, rows.indexOf(start.token ?? rows.find((_, i) => data.words[i] >= 0) ?? rows[0])),
+    faint: T > FAINT,
+  };
+  if (!state.heads.size) state.heads.add(0);
+  const kept = new Map(); // layer -> Float32Array
+  const stage = h("div", { class: "stage", "aria-live": "off" });
+  const controls = h("div", { class: "controls" });
+  const modes = { model: "All heads", heads: "Lines", matrix: "Matrix", ...(data.rollout ? { rollout: "Rollout" } : {}) };
+  const shared = h("p", { class: "note" });
+  let turn = 0;
+
+  async function weights(layer) {
+    if (!kept.has(layer)) {
+      kept.set(layer, unpack((await load(layer)).weights));
+      for (const other of [...kept.keys()].slice(0, -3)) kept.delete(other); // a few layers of a long text are many MB
+    }
+    return kept.get(layer);
+  }
+
+  async function show() {
+    const mine = ++turn;
+    const single = state.mode === "model" || state.mode === "rollout";
+    empty(
+      controls,
+      choice("How to look", modes, state.mode, (mode) => ((state.mode = mode), show())),
+      single ? null : field("Layer", select(numbers(data.layers), state.layer, (value) => ((state.layer = Number(value)), show()))),
+      single ? null : headChips(),
+      state.mode === "model" ? null : faintBox(),
+    );
+    shared.textContent = NOTES[state.mode];
+    if (state.mode === "model") return void empty(stage, thumbnails());
+    if (state.mode === "rollout") return void empty(stage, grid([{ name: "rollout", colour: "--s0", values: unpack(data.rollout) }]));
+    if (!kept.has(state.layer)) empty(stage, h("p", { class: "busy" }, "Computing this layer …"));
+    let values;
+    try {
+      values = await weights(state.layer);
+    } catch (error) {
+      return void empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+    }
+    if (mine !== turn) return;
+    const sheets = [...state.heads].sort((a, b) => a - b).map((head) => ({
+      name: `head ${head + 1}`,
+      head,
+      colour: `--s${head % 8}`,
+      values: values.subarray(head * T * S, (head + 1) * T * S),
+    }));
+    empty(stage, state.mode === "matrix" ? grid(sheets) : lines(sheets));
+  }
+
+  function headChips() {
+    const chips = Array.from({ length: data.heads }, (_, head) => {
+      const chip = h(
+        "button",
+        { type: "button", class: "chip", "aria-pressed": state.heads.has(head), "aria-label": `Head ${head + 1}`, style: { "--chip": colour(head) } },
+        String(head + 1),
+      );
+      chip.addEventListener("click", () => {
+        if (state.heads.has(head) && state.heads.size > 1) state.heads.delete(head);
+        else state.heads.add(head);
+        show().then(() => controls.querySelectorAll(".chip")[head]?.focus());
+      });
+      return chip;
+    });
+    const all = h("button", { type: "button", class: "chip plain" }, state.heads.size === data.heads ? "one" : "all");
+    all.addEventListener("click", () => {
+      state.heads = new Set(state.heads.size === data.heads ? [0] : chips.keys());
+      show();
+    });
+    return h("div", { class: "chips", role: "group", "aria-label": "Heads" }, h("span", {}, "Heads"), chips, all);
+  }
+
+  function faintBox() {
+    const box = h("input", { type: "checkbox", checked: state.faint, onchange: () => ((state.faint = box.checked), show()) });
+    return h("label", { class: "check" }, box, "strengthen faint weights");
+  }
+
+  // -- all heads
+
+  function thumbnails() {
+    const values = unpack(data.thumbnails);
+    const [, , t, s] = data.thumbnails.shape;
+    const back = rgb("--card"), ink = rgb("--s0");
+    const cells = [];
+    for (let layer = 0; layer < data.layers; layer++) {
+      for (let head = 0; head < data.heads; head++) {
+        const canvas = h("canvas", { width: s, height: t, "aria-hidden": "true" });
+        const picture = new ImageData(s, t);
+        const first = (layer * data.heads + head) * t * s;
+        for (let i = 0; i < t * s; i++) {
+          const shade = state.faint ? Math.sqrt(values[first + i]) : values[first + i];
+          for (let c = 0; c < 3; c++) picture.data[4 * i + c] = back[c] + shade * (ink[c] - back[c]);
+          picture.data[4 * i + 3] = 255;
+        }
+        canvas.getContext("2d").putImageData(picture, 0, 0);
+        const name = `Layer ${layer + 1}, head ${head + 1}`;
+        const cell = h("button", { type: "button", class: "thumb", "aria-label": name, tabindex: cells.length ? -1 : 0 }, canvas);
+        cell.addEventListener("click", () => {
+          Object.assign(state, { mode: T > ALL_LINES ? "matrix" : "heads", layer, heads: new Set([head]) });
+          show();
+        });
+        tipped(cell, `${name}: click to open`);
+        cells.push(cell);
+      }
+    }
+    const group = h("div", { class: "thumbs", role: "group", "aria-label": "Layers from top to bottom, heads from left to right", style: { "--heads": data.heads } });
+    for (let head = 0; head <= data.heads; head++) group.append(h("span", { class: "side", "aria-hidden": "true" }, head ? String(head) : ""));
+    for (let layer = 0; layer < data.layers; layer++) {
+      group.append(h("span", { class: "side", "aria-hidden": "true" }, String(layer + 1)), ...cells.slice(layer * data.heads, (layer + 1) * data.heads));
+    }
+    roving(group, cells, () => {}, data.heads);
+    onScheme(group, show);
+    return group;
+  }
+
+  // -- matrix
+
+  function grid(sheets) {
+    return matrix({ rows, columns, sheets, faint: state.faint, label: "Attention weights", pick: (i) => ((state.token = i), (state.mode = state.mode === "rollout" ? "rollout" : "heads"), show()) });
+  }
+
+  // -- lines
+
+  function lines(sheets) {
+    const left = rows.map((name, i) => token(name, i));
+    const right = columns.map((name) => h("span", { class: "token" }, name));
+    const canvas = h("canvas", { "aria-hidden": "true" });
+    const list = h("div", { class: "tokens from", role: "listbox", "aria-label": "Tokens that look" }, left);
+    const box = h("div", { class: "lines" }, list, canvas, h("div", { class: "tokens to" }, right));
+    const readout = h("p", { class: "readout", "aria-live": "polite" });
+
+    function token(name, i) {
+      const one = h("button", { type: "button", class: "token", role: "option", tabindex: i === state.token ? 0 : -1 }, name);
+      one.addEventListener("click", () => choose(i));
+      one.addEventListener("focus", () => choose(i));
+      one.addEventListener("pointerenter", () => choose(i));
+      return one;
+    }
+
+    function choose(i) {
+      state.token = i;
+      left.forEach((one, k) => {
+        one.setAttribute("aria-selected", k === i);
+        one.tabIndex = k === i ? 0 : -1;
+      });
+      const sum = new Float32Array(S);
+      for (const { values } of sheets) for (let j = 0; j < S; j++) sum[j] += values[i * S + j] / sheets.length;
+      right.forEach((one, j) => one.style.setProperty("--share", `${Math.round(70 * (state.faint ? Math.sqrt(sum[j]) : sum[j]))}%`));
+      const top = [...sum.keys()].sort((a, b) => sum[b] - sum[a]).slice(0, 5);
+      readout.textContent = `“${rows[i]}” looks at ${top.map((j) => `${columns[j]} ${short(sum[j])}`).join(", ")}${sheets.length > 1 ? " (mean of the heads)" : ""}`;
+      draw();
+    }
+
+    right.forEach((one, j) =>
+      tipped(one, () => `${rows[state.token]} → ${columns[j]}\n${sheets.map((s) => `${s.name} ${short(s.values[state.token * S + j])}`).join("\n")}`),
+    );
+    roving(list, left);
+
+    function draw() {
+      const width = canvas.clientWidth, height = box.clientHeight;
+      if (!width || !height) return;
+      const ratio = height > 8000 ? 1 : devicePixelRatio || 1;
+      canvas.width = width * ratio;
+      canvas.height = height * ratio;
+      const context = canvas.getContext("2d");
+      context.scale(ratio, ratio);
+      const edge = canvas.getBoundingClientRect().top;
+      const middle = (one) => one.getBoundingClientRect().top + one.offsetHeight / 2 - edge;
+      const from = left.map(middle), to = right.map(middle);
+      const paint = (i, strength) => {
+        sheets.forEach((sheet, k) => {
+          const [r, g, b] = rgb(sheet.colour);
+          const shift = (k - (sheets.length - 1) / 2) * Math.min(3, 14 / sheets.length);
+          for (let j = 0; j < S; j++) {
+            const raw = sheet.values[i * S + j];
+            const weight = state.faint ? Math.sqrt(raw) : raw;
+            if (weight * strength < 0.015) continue;
+            context.strokeStyle = `rgba(${r},${g},${b},${weight * strength})`;
+            context.lineWidth = 1 + 2.5 * weight * strength;
+            context.beginPath();
+            context.moveTo(0, from[i] + shift);
+            context.bezierCurveTo(width * 0.4, from[i] + shift, width * 0.6, to[j] + shift, width, to[j] + shift);
+            context.stroke();
+          }
+        });
+      };
+      if (T <= ALL_LINES) rows.forEach((_, i) => i === state.token || paint(i, 0.18));
+      paint(state.token, 1);
+    }
+
+    let seen = "";
+    new ResizeObserver(() => {
+      const now = `${box.clientWidth} ${box.clientHeight}`;
+      if (now !== seen) ((seen = now), choose(state.token));
+    }).observe(box);
+    onScheme(box, draw);
+    return [box, readout];
+  }
+
+  empty(
+    root,
+    controls,
+    shared,
+    stage,
+    h("p", { class: "note" }, `${data.kinds[data.kind]}. `, h("em", {}, data.caution)),
+  );
+  return show();
+}
+
+const numbers = (count) => Object.fromEntries(Array.from({ length: count }, (_, i) => [i, `${i + 1} of ${count}`]));
+
+const NOTES = {
+  model: "Every picture is one head: rows look at columns, the stronger the more. Open one with a click or Enter.",
+  heads: "Left: the token that looks; right: at whom. Point at a token on the left, or go through them with the arrow keys.",
+  matrix: "Rows look at columns; each row sums to 1. Several heads are mixed in their colours.",
+  rollout:
+    "Attention rollout (Abnar & Zuidema 2020): layers multiplied through, each half of what it mixes and half of what it passes on. How much of each column may be left in each row at the last layer.",
+};

@@ -1,0 +1,172 @@
+// A matrix as a picture: a canvas with names on its sides, which pointer and arrow keys read cell by cell.
+
+import { h, onScheme, rgb, short, tipAt, tipAway } from "./dom.js";
+
+const FONT = "13px system-ui, sans-serif";
+const LABELS = 10; // pixels of a cell, from which on names stand beside it
+const WRITTEN = 12; // columns up to which cells are large enough to hold their numbers
+const FEW = 80; // up to so many columns each has room for its name, and what does not fit scrolls
+
+/**
+ * rows, columns  names
+ * sheets         [{name, colour: "--s0", values: Float32Array rows × columns}], mixed where there are several
+ * signed         values from -1 to 1, those below 0 in another colour; else from 0 to 1
+ * faint          whether small values are strengthened (square root)
+ * say(i, j)      what stands in the tooltip of a cell
+ * pick(i, j)     what a click or Enter does
+ */
+export function matrix({ rows, columns, sheets, signed = false, faint = false, say = null, pick = null, label = "Matrix" }) {
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${label}: ${rows.length} rows, ${columns.length} columns; arrow keys read cells` });
+  const readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a cell, or use the arrow keys.");
+  const scroll = h("div", { class: "scroll" }, canvas);
+  const box = h("div", { class: "matrix" }, scroll, readout);
+  let place = { left: 0, top: 0, cell: 10, row: 10 };
+  let cursor = null;
+  const words = say ?? ((i, j) => `${rows[i]} → ${columns[j]}\n${sheets.map((s) => `${s.name} ${short(s.values[i * columns.length + j])}`).join("\n")}`);
+
+  function draw() {
+    const context = canvas.getContext("2d");
+    context.font = FONT;
+    const wide = (names) => Math.min(140, Math.max(0, ...names.map((name) => context.measureText(name).width)));
+    const room = (scroll.clientWidth || 600) - 2;
+    const S = columns.length, T = rows.length;
+    let left = wide(rows) + 10;
+    let cell = Math.min(S <= WRITTEN && T <= WRITTEN ? 44 : 28, (room - left) / S);
+    if (S <= FEW) cell = Math.max(13, cell);
+    const named = cell >= LABELS && T <= FEW * 2;
+    if (!named) left = 0;
+    cell = named ? Math.floor(cell) : Math.max(cell, Math.min(1, room / S), 0.5);
+    const top = named ? wide(columns) + 10 : 0;
+    place = { left, top, cell };
+    const width = Math.ceil(left + cell * S) + 2, height = Math.ceil(top + cell * T) + 2;
+    const ratio = devicePixelRatio || 1;
+    canvas.width = width * ratio;
+    canvas.height = height * ratio;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    context.scale(ratio, ratio);
+    context.imageSmoothingEnabled = cell < 1;
+    context.drawImage(painted(), left, top, cell * S, cell * T);
+    const [r, g, b] = rgb("--rule");
+    context.strokeStyle = `rgb(${r},${g},${b})`;
+    context.strokeRect(left - 0.5, top - 0.5, cell * S + 1, cell * T + 1);
+    if (named) names(context, left, top, cell);
+    if (cell >= 34 && sheets.length === 1) figures(context, left, top, cell);
+    if (cursor) outline(context);
+  }
+
+  function painted() {
+    const S = columns.length, T = rows.length;
+    const picture = new ImageData(S, T);
+    const back = rgb("--card");
+    const colours = sheets.map((sheet) => rgb(sheet.colour));
+    const below = rgb("--s1");
+    for (let i = 0; i < S * T; i++) {
+      let clear = 1, sum = 0;
+      const mixed = [0, 0, 0];
+      sheets.forEach((sheet, k) => {
+        const value = sheet.values[i];
+        const size = Math.min(1, Math.abs(value));
+        const shade = faint ? Math.sqrt(size) : size;
+        const paint = signed && value < 0 ? below : colours[k];
+        for (let c = 0; c < 3; c++) mixed[c] += shade * paint[c];
+        sum += shade;
+        clear *= 1 - shade;
+      });
+      for (let c = 0; c < 3; c++) {
+        picture.data[4 * i + c] = sum ? clear * back[c] + (1 - clear) * (mixed[c] / sum) : back[c];
+      }
+      picture.data[4 * i + 3] = 255;
+    }
+    const sheet = new OffscreenCanvas(S, T);
+    sheet.getContext("2d").putImageData(picture, 0, 0);
+    return sheet;
+  }
+
+  function figures(context, left, top, cell) {
+    context.font = FONT;
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    const { values } = sheets[0];
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    for (let i = 0; i < rows.length; i++) {
+      for (let j = 0; j < columns.length; j++) {
+        const value = values[i * columns.length + j];
+        const strong = Math.abs(value) > (dark ? 0.45 : 0.6);
+        context.fillStyle = `rgb(${rgb(strong ? "--on" : "--ink").join(",")})`;
+        context.fillText(value.toFixed(2).replace(/^(-?)0\./, "$1."), left + cell * (j + 0.5), top + cell * (i + 0.5));
+      }
+    }
+  }
+
+  function names(context, left, top, cell) {
+    context.font = FONT;
+    const [r, g, b] = rgb("--ink");
+    context.fillStyle = `rgb(${r},${g},${b})`;
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    rows.forEach((name, i) => context.fillText(name, left - 6, top + cell * (i + 0.5), left - 8));
+    context.textAlign = "left";
+    columns.forEach((name, j) => {
+      context.save();
+      context.translate(left + cell * (j + 0.5), top - 6);
+      context.rotate(-Math.PI / 2);
+      context.fillText(name, 0, 0, top - 8);
+      context.restore();
+    });
+  }
+
+  function outline(context) {
+    const [i, j] = cursor;
+    const { left, top, cell } = place;
+    const [r, g, b] = rgb("--ink");
+    context.strokeStyle = `rgb(${r},${g},${b})`;
+    context.lineWidth = 2;
+    const size = Math.max(cell, 4);
+    context.strokeRect(left + cell * j, top + cell * i, size, size);
+  }
+
+  function go(i, j, x = null, y = null) {
+    cursor = [i, j];
+    const text = words(i, j);
+    readout.textContent = text.replaceAll("\n", " · ");
+    draw();
+    if (x !== null) tipAt(x, y, text);
+  }
+
+  const under = (event) => {
+    const { left, top, cell } = place;
+    const edge = canvas.getBoundingClientRect();
+    const j = Math.floor((event.clientX - edge.left - left) / cell), i = Math.floor((event.clientY - edge.top - top) / cell);
+    return i >= 0 && j >= 0 && i < rows.length && j < columns.length ? [i, j] : null;
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    const cell = under(event);
+    if (cell) go(...cell, event.clientX, event.clientY);
+    else tipAway();
+  });
+  canvas.addEventListener("pointerleave", tipAway);
+  canvas.addEventListener("click", (event) => {
+    const cell = under(event);
+    if (cell && pick) pick(...cell);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (event.key === "Enter" && cursor && pick) pick(...cursor);
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    const [di, dj] = cursor ? steps[event.key] : [0, 0];
+    const [i, j] = cursor ?? [0, 0];
+    go(Math.max(0, Math.min(rows.length - 1, i + di)), Math.max(0, Math.min(columns.length - 1, j + dj)));
+  });
+
+  let seen = 0;
+  new ResizeObserver(() => {
+    if (scroll.clientWidth && scroll.clientWidth !== seen) {
+      seen = scroll.clientWidth;
+      draw();
+    }
+  }).observe(scroll);
+  onScheme(box, draw);
+  return box;
+}

@@ -1,0 +1,47 @@
+// Runs side by side: curves, differences of configuration, what was guessed when.
+
+import { chart } from "./chart.js";
+import { empty, h, percent, short, table } from "./dom.js";
+
+const FIRST = ["loss", "correct", "accuracy", "f1", "bleu", "perplexity"];
+
+/** data: what `visualize.runs.compare` says. */
+export function runsView(root, data) {
+  const several = data.runs.length > 1;
+  const names = [...new Set(data.runs.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  const charts = names.map((name) => {
+    const series = data.runs.flatMap((run, i) =>
+      Object.entries(run.curves[name] ?? {}).map(([split, points]) => ({ name: several ? `${run.name}: ${split}` : split, points, index: several ? i : split === "train" ? 0 : 1, dash: several && split !== "train" })),
+    );
+    return chart({ title: name, series });
+  });
+  const shown = charts.slice(0, 6), rest = charts.slice(6);
+  empty(
+    root,
+    table(["run", "recipe", "state", "step", "minutes"], data.runs.map((run) => [run.name, run.recipe, run.state, run.step, run.seconds / 60])),
+    h("div", { class: "cards" }, shown),
+    rest.length ? h("details", {}, h("summary", {}, `${rest.length} more curves`), h("div", { class: "cards" }, rest)) : null,
+    several ? [h("h3", {}, "What differs"), data.differences.length ? table(["field", ...data.runs.map((run) => run.name)], data.differences.map((row) => [row.field, ...row.values.map(plain)])) : h("p", { class: "note" }, "Nothing: the configurations are alike.")] : null,
+    data.runs.filter((run) => run.samples.length).map((run) => samples(run, several)),
+    several ? null : h("details", {}, h("summary", {}, "Configuration"), table(["field", "value"], Object.entries(data.runs[0].config).map(([name, value]) => [name, plain(value)]))),
+  );
+}
+
+const rank = (name) => {
+  const found = FIRST.findIndex((word) => name.includes(word));
+  return found < 0 ? FIRST.length : found;
+};
+
+const plain = (value) => (value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+function samples(run, several) {
+  const last = run.samples.at(-1).samples ?? [];
+  const parts = last.slice(0, 6).map((sample, number) =>
+    h("div", { class: "card" }, h("p", {}, h("b", {}, sample.text)), sample.expected?.length ? h("p", { class: "note" }, `expected: ${sample.expected.join(", ")}`) : null,
+      table(["step", "guesses"], run.samples.filter((line) => line.samples?.[number]).map((line) => [String(line.step), line.samples[number].guesses.map(([text, p]) => `${text} ${p === 1 ? "" : percent(p)}`).join(" · ")]))),
+  );
+  return parts.length ? [h("h3", {}, several ? `What ${run.name} guesses, as it learns` : "What it guesses, as it learns"), h("div", { class: "cards" }, parts)] : null;
+}
+
+/** A line about a run, for a list to choose from. */
+export const about = (run) => `${run.name} · ${run.recipe || "run"} · ${run.state} · step ${short(run.step)}`;

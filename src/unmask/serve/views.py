@@ -1,0 +1,268 @@
+"""Views over HTTP: what the page asks for beside answers, as JSON; each route is one function of `visualize`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import POOLED, Model
+from unmask.serve.http.wire import read_json, reply
+from unmask.serve.opened import Opened, tree_of
+from unmask.visualize import attention, beam, positions, runs, saliency, words
+from unmask.visualize.complexity import complexity
+from unmask.visualize.masking import masking, wordpiece
+from unmask.visualize.masks import masks
+from unmask.visualize.numbers import Data
+from unmask.visualize.reading import Read, read, read_pair, shown
+from unmask.visualize.words import Vectors
+
+AT_ONCE = 2  # views that are computed at a time; the others wait
+RUNS = Path("runs")
+View = Callable[["Asked"], Data]
+
+
+class Models(Protocol):
+    """Where models come from by name: `serve.http.Pool` is one."""
+
+    def get(self, name: str | None = None) -> Any: ...
+
+
+class Asked:
+    """The fields of a request, and the model that it names; a field of the wrong kind raises UnmaskError."""
+
+    def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path) -> None:
+        self.models, self.fields, self.runs = models, fields, runs
+
+    def text(self, name: str = "text", default: str | None = None) -> str:
+        value = self.fields.get(name, default)
+        if not isinstance(value, str):
+            raise UnmaskError(f"'{name}' must be a text.")
+        return value
+
+    def maybe(self, name: str) -> str | None:
+        """A text, or None where it is absent or empty."""
+        return self.text(name) or None if self.fields.get(name) is not None else None
+
+    def texts(self, name: str, most: int = 100) -> list[str]:
+        value = self.fields.get(name, [])
+        if not isinstance(value, list) or len(value) > most or not all(isinstance(one, str) for one in value):
+            raise UnmaskError(f"'{name}' must be a list of at most {most} texts.")
+        return value
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        value = self.fields.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise UnmaskError(f"'{name}' must be a whole number from {least} to {most}.")
+        return value
+
+    def share(self, name: str, default: float) -> float:
+        value = self.fields.get(name, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise UnmaskError(f"'{name}' must be a number.")
+        return float(value)
+
+    @property
+    def opened(self) -> Opened:
+        served = self.models.get(self.maybe("model"))
+        return Opened(served.folder, served.predictor, served.translator, served.continuer)
+
+    @property
+    def reader(self) -> tuple[Model, Tokenizer]:
+        """The model and its tokenizer. Raises UnmaskError for one that translates."""
+        opened = self.opened
+        tokenizer, model = opened.tokenizer, opened.model
+        assert isinstance(model, Model)
+        return model, tokenizer
+
+    def reading(self) -> tuple[Any, Read]:
+        """The model, and the text (of a translator with a translation: its own, where none is given) as it reads it."""
+        opened = self.opened
+        if opened.translator is None:
+            return opened.model, read(*self.reader, self.text(), self.maybe("pair"))
+        source = self.text()
+        target = self.maybe("pair") or opened.translator([source])[0]
+        return opened.model, read_pair(opened.model, opened.translator.tokenizer, source, target)
+
+
+def _inside(asked: Asked) -> Data:
+    """What there is to see of a model."""
+    opened = asked.opened
+    model = opened.model
+    kinds = attention.layers_of(model)
+    return {
+        "attention": {kind: len(layers) for kind, layers in kinds.items()},
+        "writes": opened.translator is not None or opened.continuer is not None,
+        "reads": opened.translator is None,
+        "labels": list(getattr(opened.predictor.task, "labels", ())) if opened.predictor else [],
+        "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if opened.translator is None else "",
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+
+
+def _attention(asked: Asked) -> Data:
+    """The overview, or with "layer" (from 0) one layer."""
+    model, reading = asked.reading()
+    kind = asked.maybe("kind")
+    if "layer" not in asked.fields:
+        found = attention.overview(model, reading, kind)
+        return found | {"target": "" if not reading.guessed else "".join(reading.guessed[:-1])}
+    return attention.layer(model, reading, asked.text("kind"), asked.number("layer", 0, 0, 1_000))
+
+
+def _saliency(asked: Asked) -> Data:
+    model, tokenizer = asked.reader
+    heads = sorted(POOLED & set(model.heads))
+    if not heads:
+        raise UnmaskError("Gradient × input is for models that answer for a whole text: those that classify.")
+    reading = read(model, tokenizer, asked.text(), asked.maybe("pair"))
+    return saliency.beside_attention(model, reading, heads[0], asked.number("output", 0, 0, 10_000))
+
+
+def _beam(asked: Asked) -> Data:
+    beam_size, length = asked.number("beam_size", 4, 1, 16), asked.number("length", 30, 1, 200)
+    return tree_of(asked.opened, asked.text(), beam_size, length)
+
+
+def _next(asked: Asked) -> Data:
+    """What may follow a beginning, and the text with each."""
+    continuer = asked.opened.continuer
+    if continuer is None:
+        raise UnmaskError("Step by step is for models that go on with a text.")
+    tokenizer, text = continuer.tokenizer, asked.text()
+    ids = tokenizer.ids([text])[0].tolist()
+    never = sorted(tokenizer.specials - {tokenizer.sep})
+    top = asked.number("top", 10, 1, 100)
+    source = [tokenizer.cls, *ids]
+    found = beam.following(continuer.model, source, top=top, never=never, names=tokenizer.pieces)
+    for row in found["candidates"]:
+        row["text"] = tokenizer.decode([*ids, row["id"]])
+        row["end"] = row["id"] == tokenizer.sep
+    return found
+
+
+def _alignment(asked: Asked) -> Data:
+    translator = asked.opened.translator
+    if translator is None:
+        raise UnmaskError("An alignment is for models that translate.")
+    found = translator.alignment(asked.text(), asked.text("pair"))
+    return {"rows": found.target, "columns": shown(found.source), "values": found.weights}
+
+
+def _vectors(asked: Asked) -> Vectors:
+    return words.of_model(*asked.reader)
+
+
+def _embeddings(asked: Asked) -> Data:
+    """A projection; with "plus" or "minus" the words nearest to their sum; with "sentences" a word in context."""
+    if asked.fields.get("sentences"):
+        layer = asked.number("layer", -1, -1, 1_000)
+        return words.in_context(*asked.reader, asked.text("word"), asked.texts("sentences", 50), layer)
+    vectors = _vectors(asked)
+    plus, minus = asked.texts("plus"), asked.texts("minus")
+    if plus or minus:
+        return {"nearest": vectors.nearest(plus, minus, asked.number("top", 10, 1, 100))}
+    count = asked.number("count", 300, 3, words.MOST)
+    method = asked.text("method", "pca")
+    if method != "pca":
+        count = min(count, 600)  # seconds, on one core
+    return words.cloud(vectors, asked.texts("words", 20), method=method, count=count)
+
+
+def _positions(asked: Asked) -> Data:
+    if asked.fields.get("sinusoidal"):
+        return positions.sinusoidal(asked.number("length", 64, 2, 512), asked.number("dim", 128, 2, 1_024))
+    return positions.of_model(asked.opened.model)
+
+
+def _masking(asked: Asked) -> Data:
+    model, tokenizer = asked.reader
+    read(model, tokenizer, asked.text())  # it must be as long as the model takes
+    return masking(
+        tokenizer,
+        asked.text(),
+        seed=asked.number("seed", 0, 0, 2**31),
+        draws=asked.number("draws", 5, 1, 20),
+        rate=asked.share("rate", 0.15),
+        whole_words=bool(asked.fields.get("whole_words", False)),
+        model=model,
+    )
+
+
+def _wordpiece(asked: Asked) -> Data:
+    return wordpiece(asked.reader[1], asked.text())
+
+
+def _masks(asked: Asked) -> Data:
+    tokenizer = asked.reader[1]
+    own, other = (tokenizer.pieces(tokenizer.encode(asked.text(name, "")).ids) for name in ("text", "pair"))
+    return masks(own, other, window=asked.number("window", 3, 1, 100), padding=asked.number("padding", 3, 0, 20))
+
+
+def _complexity(asked: Asked) -> Data:
+    return complexity(dim=asked.number("dim", 128, 8, 512))
+
+
+def _runs(asked: Asked) -> Data:
+    """Without "names" the runs that there are, newest first; with them those, side by side."""
+    there = (
+        {str(place.relative_to(asked.runs)): place for place in runs.find(asked.runs)} if asked.runs.is_dir() else {}
+    )
+    names = asked.texts("names", 8)
+    if not names:
+        found = [runs.run(place) for place in list(there.values())[:50]]
+        kept = ("recipe", "state", "step", "seconds")
+        listed = zip(list(there)[:50], found, strict=True)
+        return {"runs": [{"name": name, **{key: one[key] for key in kept}} for name, one in listed]}
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise UnmaskError(f"There is no run {missing[0]} in {asked.runs}.")
+    return runs.compare([there[name] for name in names])
+
+
+VIEWS: dict[str, View] = {
+    "/inside": _inside,
+    "/attention": _attention,
+    "/saliency": _saliency,
+    "/beam": _beam,
+    "/next": _next,
+    "/alignment": _alignment,
+    "/embeddings": _embeddings,
+    "/positions": _positions,
+    "/masking": _masking,
+    "/wordpiece": _wordpiece,
+    "/masks": _masks,
+    "/complexity": _complexity,
+    "/runs": _runs,
+}
+"""Path -> view. All are asked by POST with a JSON object, in which "model" names a model."""
+
+
+def routes(pool: Models, runs: Path = RUNS) -> list[Route]:
+    """The routes of all views, for models of `pool` and the runs below the folder `runs`.
+
+    Views are computed in threads, AT_ONCE at a time. What cannot be shown raises UnmaskError, which the application
+    turns into an answer.
+    """
+    room = asyncio.Semaphore(AT_ONCE)
+    return [Route(path, _endpoint(view, pool, runs, room), methods=["POST"]) for path, view in VIEWS.items()]
+
+
+def _endpoint(
+    view: View, pool: Models, runs: Path, room: asyncio.Semaphore
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        fields = await read_json(request)
+        if not isinstance(fields, dict):
+            raise UnmaskError("The body must be a JSON object.")
+        async with room:
+            return await asyncio.to_thread(lambda: reply(view(Asked(pool, fields, runs))))
+
+    return answer

@@ -1,0 +1,162 @@
+"""Pictures: a view as PNG or SVG for a paper or a slide, by matplotlib where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.errors import UnmaskError, unknown
+from unmask.files import atomic
+from unmask.visualize.numbers import Data, unpacked
+
+COLOURS = ("#0072b2", "#c85200", "#007d5c", "#a84a85", "#8a6000", "#28739f", "#6a5acd", "#5f6672")
+"""Those of the page (after Okabe & Ito 2008)."""
+
+
+def draw(path: Path, data: Data) -> None:
+    """Write the view `data["view"]` as a picture, of the kind that the file's name ends in (.png, .svg).
+
+    Raises UnmaskError where matplotlib is not installed, and for a view that is only drawn on a page.
+    """
+    if data["view"] not in PICTURES:
+        raise unknown("picture of", data["view"], PICTURES)
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UnmaskError("Pictures need matplotlib: run pip install matplotlib, or write FILE.html.") from None
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    PICTURES[data["view"]](figure, data)
+    with atomic(path) as temporary:
+        figure.savefig(
+            temporary, format=path.suffix[1:], dpi=160, metadata={"Date": None} if path.suffix == ".svg" else {}
+        )
+
+
+def _attention(figure: Any, data: Data) -> None:
+    """One layer's heads with names where a layer was chosen, else all layers and heads."""
+    start = data.get("start")
+    if start is None:
+        small = unpacked(data["thumbnails"])
+        figure.set_size_inches(0.8 * data["heads"] + 1, 0.8 * data["layers"] + 1)
+        axes = figure.subplots(data["layers"], data["heads"], squeeze=False)
+        for layer, row in enumerate(axes):
+            for head, axis in enumerate(row):
+                axis.imshow(small[layer, head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+                axis.set(xticks=[], yticks=[])
+                if not layer:
+                    axis.set_title(f"{head + 1}", fontsize=8)
+                if not head:
+                    axis.set_ylabel(f"{layer + 1}", fontsize=8)
+        figure.supxlabel("head")
+        figure.supylabel("layer")
+        return
+    weights = unpacked(data["details"][start["layer"]]["weights"])
+    across = min(4, len(start["heads"]))
+    down = -(-len(start["heads"]) // across)
+    figure.set_size_inches(4.2 * across, 4.2 * down)
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for axis, head in zip(axes, start["heads"], strict=False):
+        _named(axis, weights[head], data["rows"], data["columns"], "Blues", (0.0, 1.0))
+        axis.set_title(f"layer {start['layer'] + 1}, head {head + 1}", fontsize=9)
+    for axis in axes[len(start["heads"]) :]:
+        axis.set_visible(False)
+
+
+def _positions(figure: Any, data: Data) -> None:
+    figure.set_size_inches(10, 4.5)
+    left, right = figure.subplots(1, 2)
+    most = data["largest"]
+    left.imshow(unpacked(data["table"]), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+    left.set(title=f"{data['kind']} positions", xlabel="feature", ylabel="place")
+    right.imshow(unpacked(data["similarity"]), cmap="RdBu", vmin=-1, vmax=1)
+    right.set(title="cosine of two places", xlabel="place", ylabel="place")
+
+
+def _masks(figure: Any, data: Data) -> None:
+    figure.set_size_inches(4 * len(data["masks"]), 4.4)
+    for axis, one in zip(figure.subplots(1, len(data["masks"])), data["masks"], strict=True):
+        _named(axis, unpacked(one["visible"]), one["tokens"], one["tokens"], "Blues", (0.0, 1.4))
+        axis.set_title(one["name"], fontsize=10)
+
+
+def _words(figure: Any, data: Data) -> None:
+    figure.set_size_inches(9, 7)
+    axis = figure.subplots()
+    _scatter(axis, [(point["word"], point["x"], point["y"], point["asked"]) for point in data["points"]])
+    axis.set(title=data["method"], xticks=[], yticks=[])
+
+
+def _context(figure: Any, data: Data) -> None:
+    figure.set_size_inches(9, 6)
+    axis = figure.subplots()
+    _scatter(axis, [(one["sentence"], one["x"], one["y"], True) for one in data["occurrences"]])
+    axis.set(title=f"“{data['word']}” after layer {data['layer']}", xticks=[], yticks=[])
+
+
+def _scatter(axis: Any, points: list[tuple[str, float, float, bool]]) -> None:
+    for label, x, y, asked in points:
+        axis.plot(x, y, "o", markersize=4, color=COLOURS[asked])
+        axis.annotate(_plain(label), (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7)
+
+
+def _complexity(figure: Any, data: Data) -> None:
+    figure.set_size_inches(6.5, 4.5)
+    axis = figure.subplots()
+    for colour, (name, seconds) in zip(COLOURS, data["seconds"].items(), strict=False):
+        points = [(n, 1000 * s) for n, s in zip(data["lengths"], seconds, strict=True) if s is not None]
+        axis.loglog(*zip(*points, strict=True), "o-", color=colour, label=name)
+    axis.set(xlabel="tokens", ylabel="milliseconds", title=f"one layer of width {data['dim']}, forward")
+    axis.legend()
+
+
+def _runs(figure: Any, data: Data) -> None:
+    names = sorted(
+        {name for run in data["runs"] for name in run["curves"]}, key=lambda name: ("loss" not in name, name)
+    )
+    names = names[:6]
+    if not names:
+        raise UnmaskError("These runs have no curves yet.")
+    across = min(2, len(names))
+    down = -(-len(names) // across)
+    figure.set_size_inches(6 * across, 3.4 * down)
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for axis, name in zip(axes, names, strict=False):
+        for colour, run in zip(COLOURS * len(data["runs"]), data["runs"], strict=False):
+            for split, points in run["curves"].get(name, {}).items():
+                style = "-" if split == "train" else "--"
+                axis.plot(*zip(*points, strict=True), style, color=colour, label=f"{run['name']}: {split}")
+        axis.set(title=name, xlabel="step")
+        axis.legend(fontsize=7)
+    for axis in axes[len(names) :]:
+        axis.set_visible(False)
+
+
+def _named(
+    axis: Any, values: np.ndarray, rows: list[str], columns: list[str], colours: str, limits: tuple[float, float]
+) -> None:
+    axis.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
+    few = max(len(rows), len(columns)) <= 60
+    axis.set_xticks(range(len(columns)) if few else [], [_plain(name) for name in columns] if few else [], rotation=90)
+    axis.set_yticks(range(len(rows)) if few else [], [_plain(name) for name in rows] if few else [])
+    axis.tick_params(labelsize=7)
+
+
+def _plain(text: str) -> str:
+    """A dollar sign would begin a formula."""
+    return text.replace("$", r"\$")
+
+
+PICTURES: dict[str, Callable[[Any, Data], None]] = {
+    "attention": _attention,
+    "positions": _positions,
+    "masks": _masks,
+    "words": _words,
+    "context": _context,
+    "complexity": _complexity,
+    "runs": _runs,
+}
