@@ -182,8 +182,8 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     check_segments(loaded.model, sets["train"].rows)
     if config.task == "embedding" and not isinstance(loaded.model.config, Bert):
         raise UnmaskError(
-            f"Sentence encoders open in sentence-transformers, which has no recurrent networks as {config.model} is "
-            "one: start from a BERT."
+            f"Sentence encoders open in sentence-transformers, which has no such model as {config.model}: start from a "
+            "BERT."
         )
     return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
 

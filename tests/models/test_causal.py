@@ -7,14 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate, generate_all
 from unmask.models.causal import CausalModel, last_places, left_aligned
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.sequence import Writer
-from unmask.nn import Attention, Block, FeedForward, Residual, Stack, T5Bias
+from unmask.nn import Attention, Block, FeedForward, Mask, Residual, Stack, T5Bias
 from unmask.types import Batch, Example
 
 V, END = 23, 3
@@ -185,6 +187,30 @@ def test_what_cannot_be_gone_on_with_is_said():
         made()(Batch(torch.full((1, 25), 4)))
 
 
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "heads",
+    [{}, {"next": 0}, {"choice": 1}, {"regression": 1}, {"multilabel": 3}, {"tagging": 3, "crf": 3}, {"span": 2}],
+    ids=str,
+)
+def test_every_head_comes_back_from_a_folder(page, heads, tmp_path):
+    model = made(page, heads).float()
+    huggingface.save(tmp_path, model)
+    again = huggingface.load(tmp_path)
+    assert set(again.model.heads) == set(heads)
+    batch = Batch(torch.randint(4, V, (2, 7)))
+    for name in heads.keys() - {"crf"}:
+        answers = [one.answer(name, one(batch), torch.tensor([0, 9])) for one in (model, again.model)]
+        assert torch.equal(*answers)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_what_needs_the_words_behind_is_refused():
+    for name in ("mlm", "nsp", "pairs"):
+        with pytest.raises(UnmaskError, match=f"no head '{name}'.*--written next"):
+            made(heads={name: 2})
+
+
 def test_rows_that_were_filled_up_at_the_left_move_there():
     tokens = torch.tensor([[0, 0, 7, 8], [4, 5, 6, 7]])
     moved, lengths = left_aligned(Batch(tokens, (tokens > 0).long()))
@@ -192,9 +218,28 @@ def test_rows_that_were_filled_up_at_the_left_move_there():
     assert lengths.tolist() == [2, 4]
 
 
-def test_positions_by_distance_cannot_be_forked():
+def test_what_the_stack_adds_by_distance_goes_on_in_every_hypothesis():
+    """Beginnings of 5 tokens, then three tokens of two hypotheses each."""
+    torch.manual_seed(0)
     block = Block(Residual(Attention(8, 2)), Residual(FeedForward(8, 8)))
-    stack = Stack([block], position=T5Bias(2))
+    stack = Stack([block, block], position=T5Bias(2, 8, 16, causal=True)).eval().requires_grad_(False)
+    nn.init.normal_(stack.position.table.weight)
+    x_BTD, fed_TND = torch.randn(2, 5, 8), torch.randn(3, 4, 8)
+    cache = stack.begin()
+    stack(x_BTD, cache=cache)
+    with pytest.raises(UnmaskError, match="different lengths"):
+        cache.fork(2, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
+    cache.fork(2)
+    for token_ND in fed_TND:
+        said_BWD = stack(token_ND.view(2, 2, 8), cache=cache)
+    whole = torch.cat([x_BTD.repeat_interleave(2, 0), fed_TND.transpose(0, 1)], 1)
+    expected = stack(whole, mask=Mask(causal=True))[:, -1]
+    torch.testing.assert_close(said_BWD.flatten(0, 1), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_positions_by_distance_cannot_be_forked():
+    block = Block(Residual(Attention(8, 2, position=T5Bias(2))), Residual(FeedForward(8, 8)))
+    stack = Stack([block])
     cache = stack.begin()
     stack(torch.zeros(2, 3, 8), cache=cache)
     cache.fork(1)

@@ -87,26 +87,33 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         from unmask.in_context import InContext, evaluate_in_context
 
         how = InContext().override({**overrides, "shots": options.shots})
-        scores = evaluate_in_context(options.model, options.data, how, examples=options.examples)
+        scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
         scores = evaluate(options.model, options.data, Rows().override(overrides), no_answer=options.no_answer)
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 
 def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask import huggingface
     from unmask.data import text
     from unmask.serve.likelihood import Scorer
 
     for name in overrides:
         raise UnmaskError(f"--{name} means nothing with --text, but --per, --column, --window and --stride do.")
-    loaded = huggingface.load(options.model)
-    loaded.model.to(options.device)
-    scorer = Scorer(loaded, window=options.window, stride=options.stride)
+    scorer = Scorer(_language_model(options), window=options.window, stride=options.stride)
     documents = text.documents(options.text, per=options.per, column=options.column)
     texts = (" ".join(text.sentences(one.text)) if options.as_corpus else one.text for one in documents)
     found = scorer.perplexity(texts)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found.render())
+
+
+def _language_model(options: argparse.Namespace) -> Any:
+    from unmask import huggingface
+
+    if options.precision != "fp32":
+        raise UnmaskError("--precision is for translations: log-probabilities are computed in full.")
+    loaded = huggingface.load(options.model)
+    loaded.model.to(options.device)
+    return loaded
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:

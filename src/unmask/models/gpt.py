@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from unmask.errors import UnmaskError
 from unmask.models.bert import ACTIVATIONS
 from unmask.models.causal import CausalModel
 from unmask.models.model import POOLED, ModelConfig
@@ -92,7 +93,15 @@ class Gpt(ModelConfig):
 
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:
         """The layer that answers for `name`: over the vocabulary for "next", P(u) = softmax(h W_e^T) (equation 2), else
-        over `outputs` classes, without a bias for whole sequences, P(y) = softmax(h W_y) (equation 3)."""
+        over `outputs` classes, without a bias for whole sequences, P(y) = softmax(h W_y) (equation 3).
+
+        Raises UnmaskError for what takes a model that sees the tokens after a place, too, such as hidden words.
+        """
+        if name not in _HEADS:
+            raise UnmaskError(
+                f"A GPT reads from left to right: it has no head '{name}', only {', '.join(_HEADS)}. In pre-training it "
+                "learns the next token, --written next."
+            )
         if name == "next":
             return TiedHead(token)
         if name == "span":
