@@ -13,7 +13,9 @@ from torch import nn
 
 from unmask import heldout, huggingface, samples
 from unmask.adapt import Origin
+from unmask.data import segments
 from unmask.data.corpus import Corpus
+from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
 from unmask.errors import UnmaskError
 from unmask.files import write_text
@@ -154,10 +156,22 @@ class Pretrain:
         rows = self.config.rows
         return rows.first if rows.first and step < rows.first_share * self.trainer.total else self.tokens
 
-    def _stream(self, length: int, times: int) -> Stream:
-        rows = self.config.rows
+    def _stream(self, length: int, times: int) -> Stream | Segments:
+        rows, splits = self.config.rows, [corpus.split("train") for corpus in self.corpora]
+        if self.config.objectives.written == "segments":
+            return Segments(
+                splits,
+                start=self.tokenizer.cls,
+                end=self.tokenizer.sep,
+                length=length,
+                rows=rows.batch * times // distributed.ranks(),
+                seed=self.config.training.seed,
+                rank=distributed.rank(),
+                ranks=distributed.ranks(),
+                alpha=rows.alpha,
+            )
         return Stream(
-            [corpus.split("train") for corpus in self.corpora],
+            splits,
             sample=self.objective.sample,
             corrupt=self.objective.corrupt,
             length=length,
@@ -171,8 +185,18 @@ class Pretrain:
 
     def _heldout(self) -> list[Batch]:
         """The same held-out rows, with the same masks, at every evaluation."""
+        splits = [corpus.split("heldout") for corpus in self.corpora]
+        if self.config.objectives.written == "segments":
+            return segments.fixed(
+                splits,
+                start=self.tokenizer.cls,
+                end=self.tokenizer.sep,
+                length=self.tokens,
+                rows=self.micro_batch,
+                limit_rows=self.config.rows.heldout,
+            )
         return fixed(
-            [corpus.split("heldout") for corpus in self.corpora],
+            splits,
             sample=self.objective.sample,
             corrupt=self.objective.corrupt,
             length=self.tokens,

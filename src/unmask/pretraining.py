@@ -17,6 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.model import ModelConfig
+from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives import (
     CausalLM,
     Joint,
@@ -24,6 +25,7 @@ from unmask.objectives import (
     NextSentence,
     Objective,
     ReplacedToken,
+    SegmentLM,
     SentenceOrder,
     SequenceAutoencoder,
 )
@@ -39,6 +41,8 @@ class Objectives(Config):
                  "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
     written      in place of all that: "next": guess every token from those before it (a causal language model);
                  "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
+                 "segments": "next", in rows that go on from step to step, by a model that remembers them (Dai et al.
+                 2019)
     replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
@@ -48,7 +52,7 @@ class Objectives(Config):
 
     masked: bool = True
     sentences: Literal["next", "order", "none", "auto"] = "next"
-    written: Literal["next", "again", "none"] = "none"
+    written: Literal["next", "again", "segments", "none"] = "none"
     replaced: bool = False
     rate: float = 0.15
     whole_words: bool = False
@@ -59,6 +63,8 @@ class Objectives(Config):
         """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
         if self.written == "next":
             return CausalLM(tokenizer.cls, tokenizer.sep)
+        if self.written == "segments":
+            return SegmentLM(tokenizer.cls, tokenizer.sep)
         if self.written == "again":
             return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
         parts: list[Objective] = []
@@ -134,7 +140,8 @@ class Pretraining(Config):
         model = huggingface.load(folder).model
         config = with_values(self, model=model.config, start=str(folder))
         if "next" in model.heads and config.objectives.written == "none":
-            config = config.replace(objectives={"written": "next"})
+            remembers = isinstance(config.model, TransformerXl)
+            config = config.replace(objectives={"written": "segments" if remembers else "next"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
         return config
@@ -153,6 +160,8 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
     if config.objectives.replaced and not isinstance(config.model, Electra):
         raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
+    if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
+        raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")
     tokens = tokens_of(config)
     if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, electra, gpt, recurrent
+from unmask.models import albert, electra, gpt, recurrent, transformer_xl
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.transformer_xl import TransformerXl
 from unmask.pretraining import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
@@ -137,6 +138,33 @@ def roberta_base() -> Pretraining:
     return config.replace(rows={"batch": 8_192, "first": None}, training=training)
 
 
+def transformer_xl_tiny() -> Pretraining:
+    """Transformer-XL, which remembers the segments before: 2 layers of 128, minutes on a laptop."""
+    return _remembering("tiny", lr=3e-3, precision="fp32")
+
+
+def transformer_xl_small() -> Pretraining:
+    """Transformer-XL of 4 layers of 512: hours on a CPU, minutes on a GPU."""
+    return _remembering("small", lr=7e-4)
+
+
+def transformer_xl_base() -> Pretraining:
+    """16 layers of 410, segments of 150 tokens and a memory of as many, batch 60: as released for WikiText-103."""
+    return Pretraining(
+        model=TransformerXl().replace(**transformer_xl.SIZES["base"]),
+        objectives=Objectives(written="segments", sentences="none"),
+        rows=Rows(tokens=150, batch=60),
+        training=Training(
+            steps=200_000,
+            optimizer=Optimizer(lr=2.5e-4, weight_decay=0.0, clip=0.25),
+            schedule=Schedule(warmup=0, shape="cosine"),
+            log_every=100,
+            evaluate_every=10_000,
+            save_every=10_000,
+        ),
+    )
+
+
 def rnn_lm() -> Pretraining:
     """A language model, each token from those before it: a vanilla RNN, for comparison."""
     return _recurrent("tiny", lr=1e-3, cell="rnn")
@@ -234,6 +262,22 @@ def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") 
         model=model.replace(length=128, std=std, **rates),
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(batch=32),
+        training=Training(
+            minutes=30.0,
+            precision=precision,
+            optimizer=Optimizer(lr=lr),
+            schedule=Schedule(warmup=0.06),
+        ),
+    )
+
+
+def _remembering(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+    """Short runs on little text; a segment is as long as the memory."""
+    model = TransformerXl().replace(**transformer_xl.SIZES[size])
+    return Pretraining(
+        model=model.replace(dropout=0.0, std=round(0.02 * (768 / model.dim) ** 0.5, 3)),
+        objectives=Objectives(written="segments", sentences="none"),
+        rows=Rows(tokens=model.memory, batch=32),
         training=Training(
             minutes=30.0,
             precision=precision,

@@ -64,6 +64,8 @@ class Batch:
     targets    name -> Target; every loss term is named after one of them
     source     what an encoder–decoder reads while it writes `tokens`: row b belongs to row b. `tokens` then begin with
                the token that starts a sequence, and the target of each place is the token after it
+    streams    [B] int64: rows that go on where the row of the same number ended, in the batch before; `positions` say
+               how many tokens of its sequence stand before each, those of earlier batches included. None: they do not
     """
 
     tokens: Tensor
@@ -73,6 +75,7 @@ class Batch:
     starts: Tensor | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
     source: Batch | None = None
+    streams: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
@@ -89,6 +92,7 @@ class Batch:
             move(self.starts),
             targets,
             None if self.source is None else self.source.to(device),
+            move(self.streams),
         )
 
     def rows(self, begin: int, end: int) -> Batch:
@@ -114,6 +118,7 @@ class Batch:
             starts,
             {k: inside(t) for k, t in self.targets.items()},
             None if self.source is None else self.source.rows(begin, end),
+            cut(self.streams),
         )
 
     def with_targets(self, **targets: Target) -> Batch:

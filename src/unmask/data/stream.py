@@ -207,7 +207,7 @@ class Order:
 
     def documents(self, epoch: int, block: int) -> list[Document]:
         """The pieces of a block; `index` counts the documents of all corpora."""
-        owners, rows, bounds = self._permutation(epoch)
+        owners, rows, bounds = self.permutation(epoch)
         here = slice(bounds[block], bounds[block + 1])
         documents = []
         for owner, row in zip(owners[here].tolist(), rows[here].tolist(), strict=True):
@@ -221,7 +221,7 @@ class Order:
         # 0 is the permutation of the epoch: a seed of [s, e] would equal [s, e, 0].
         return np.random.default_rng([self.seed, epoch, block + 1])
 
-    def _permutation(self, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def permutation(self, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Corpus [U] and unit [U] of each piece of an epoch, and the bounds [blocks + 1] of its blocks."""
         if self._epoch is None or self._epoch[0] != epoch:
             rng = np.random.default_rng([self.seed, epoch, 0])

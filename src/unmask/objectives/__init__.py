@@ -5,6 +5,7 @@ from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
 from unmask.objectives.replaced_token import ReplacedToken
+from unmask.objectives.segments import SegmentLM
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Objective",
     "ReplacedToken",
     "ScheduledSampling",
+    "SegmentLM",
     "SequenceAutoencoder",
     "SentenceOrder",
     "cross_entropy",

@@ -42,11 +42,12 @@ def calibrate(engine: Engine, batches: Iterator, totals: Callable, budget: float
     Model, optimizer and random state are afterwards exactly as they were before.
     """
     tensors = {name: x.clone() for name, x in engine.tensors().items()}
-    random = checkpoint.random_state(engine.device)
+    random, carried = checkpoint.random_state(engine.device), engine.carried()
     before = _memory(engine.device, reset=True)
     times, tokens = _timed_steps(engine, batches, totals, budget)
     memory = max(0, _memory(engine.device) - before)
     engine.load(tensors)
+    engine.carry(carried)
     checkpoint.restore_random_state(random, engine.device)
     if hasattr(batches, "close"):
         batches.close()

@@ -159,6 +159,15 @@ class Engine:
                 if f"model.{name}" in tensors:
                     b.copy_(tensors[f"model.{name}"])
 
+    def carried(self) -> dict[str, Tensor]:
+        """What the objective hands on from step to step, by name: a memory of the rows of this rank. Most have none."""
+        return dict(getattr(self.objective, "carried", {}))
+
+    def carry(self, tensors: Mapping[str, Tensor]) -> None:
+        """Let the objective go on with what `carried` gave."""
+        if hasattr(self.objective, "carried"):
+            self.objective.carried = {name: x.to(self.device) for name, x in tensors.items()}
+
     def _moments(self, tensors: Mapping[str, Tensor], name: str, p: Tensor) -> dict[str, Tensor]:
         on_device = self.optimizer.defaults["fused"]  # the fused kernel wants its step count beside the parameter
         state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in ("exp_avg", "exp_avg_sq")}

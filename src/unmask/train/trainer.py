@@ -259,6 +259,8 @@ class Trainer:
             kinds = checkpoint.random_state(self.device)
             random = {kind: tensors.get(f"random.{distributed.rank()}.{kind}", kinds[kind]) for kind in kinds}
             checkpoint.restore_random_state(random, self.device)
+            own = f"carried.{distributed.rank()}."
+            self.engine.carry({name.removeprefix(own): x for name, x in tensors.items() if name.startswith(own)})
         else:
             torch.manual_seed(self.config.seed + self.step * distributed.ranks() + distributed.rank())
             self.display.note(f"The run had {state['ranks']} processes and goes on with {distributed.ranks()}.")
@@ -368,6 +370,9 @@ class Trainer:
         tensors = self.engine.tensors()
         for kind, x in checkpoint.random_state(self.device).items():
             tensors.update({f"random.{rank}.{kind}": part for rank, part in enumerate(distributed.gather(x))})
+        for name, x in self.engine.carried().items():
+            parts = enumerate(distributed.gather(x.flatten().cpu()))
+            tensors.update({f"carried.{rank}.{name}": part.view(x.shape) for rank, part in parts})
         folder, keep = self.out / "checkpoints", self.config.keep
         write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
         self.engine.in_full(write if distributed.is_main() else lambda: None)

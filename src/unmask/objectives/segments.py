@@ -1,0 +1,54 @@
+"""SegmentLM: the next token, by a model that remembers the segments before (Dai et al. 2019).
+
+Shapes: L layers, B rows, T tokens of a row, M tokens of the memory, D width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.models.transformer_xl import TransformerXlModel
+from unmask.objectives.causal import CausalLM
+from unmask.types import Batch, Loss
+
+
+class SegmentLM(CausalLM):
+    """A language model of rows that go on from batch to batch: p(y_t | start, y_1 .. y_t-1), as far as memory reaches.
+
+    What was read of a row is remembered, without gradient, until the next batch comes with the same number in its
+    `streams`. Held-out rows have a memory of their own. Rows without streams are read from an empty memory.
+
+    carried  what is remembered of the rows that are trained on, [L, M, D] by number: part of a checkpoint
+    """
+
+    def __init__(self, start: int, end: int, *, label_smoothing: float = 0.0) -> None:
+        super().__init__(start, end, label_smoothing=label_smoothing)
+        self.carried: dict[str, Tensor] = {}
+        self.heldout: dict[str, Tensor] = {}
+
+    def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
+        """Raises UnmaskError for a model without a memory."""
+        if not isinstance(model, TransformerXlModel):
+            raise UnmaskError("Only a model with a memory learns from rows that go on: take transformer-xl-tiny.")
+        if batch.streams is None:
+            return super().loss(model, batch)
+        kept = self.carried if model.training else self.heldout
+        names = [str(stream) for stream in batch.streams.tolist()]
+        hidden_BTD, memory_LBMD = model.read(batch, remembered(kept, names, batch))
+        kept.update(zip(names, memory_LBMD.unbind(1), strict=True))
+        return {self.name: self.score(model, hidden_BTD, batch)}
+
+
+def remembered(kept: dict[str, Tensor], names: list[str], batch: Batch) -> Tensor | None:
+    """[L, B, M, D]: what is kept of the rows of a batch, as much as there is of each of them; None where they all begin
+    anew, which is what nothing was kept of, too."""
+    memories = [kept.get(name) for name in names]
+    found = [memory for memory in memories if memory is not None]
+    if len(found) < len(names) or batch.positions is None or not bool(batch.positions[:, 0].any()):
+        return None
+    least = min(memory.shape[1] for memory in found)
+    return torch.stack([memory[:, memory.shape[1] - least :] for memory in found], 1)
