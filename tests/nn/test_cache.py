@@ -91,9 +91,13 @@ def test_every_position_scheme_goes_on(shared: Position | None, own: Position | 
 
 
 @settings(max_examples=20)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 10_000))
-def test_hypotheses_that_are_repeated_reordered_and_dropped_keep_their_own_past(B: int, W: int, seed: int) -> None:
-    parts = stack(own=Rotary(D // H))
+@given(st.sampled_from(["rotary", "t5", "alibi"]), st.integers(1, 4), st.integers(1, 4), st.integers(0, 10_000))
+def test_hypotheses_that_are_repeated_reordered_and_dropped_keep_their_own_past(
+    scheme: str, B: int, W: int, seed: int
+) -> None:
+    """Also where the Stack adds to the scores what the distance of two tokens says."""
+    shared = {"t5": lambda: T5Bias(H, 8, 16, causal=True), "alibi": lambda: ALiBi(H)}
+    parts = stack(position=shared[scheme]()) if scheme in shared else stack(own=Rotary(D // H))
     generator = torch.Generator().manual_seed(seed)
     memory = random(B, S, D, seed=seed + 1)
     lengths = torch.randint(1, S + 1, (B,), generator=generator)
@@ -147,9 +151,9 @@ def test_what_cannot_be_continued_is_refused() -> None:
         parts(random(2, 3, D), cache=cache, mask=Mask(causal=True))
     with pytest.raises(UnmaskError, match="none was given"):
         parts(random(2, 1, D), cache=parts.begin())
-    for other in (stack(position=ALiBi(H)), stack(own=T5Bias(H))):
+    for scheme in (ALiBi(H), T5Bias(H), TransformerXL(D, H)):
         with pytest.raises(UnmaskError, match="several hypotheses"):
-            other.begin(random(2, S, D), width=2)
+            stack(own=scheme).begin(random(2, S, D), width=2)
     with pytest.raises(UnmaskError, match="one hypothesis or more"):
         parts.begin(random(2, S, D), width=0)
     with pytest.raises(UnmaskError, match="no places"):

@@ -1,4 +1,4 @@
-"""Folders of Marian, the Transformer of `transformers`: fields, weights and search, read and written both ways.
+"""Folders of Marian, the Transformer of `transformers`: fields and weights, read and written both ways.
 
 Shapes: V vocabulary.
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import read_config
+from unmask.huggingface.searching import POSITIONS
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.table import Table
@@ -22,7 +23,6 @@ from unmask.models.transformer import HUGGINGFACE, HUGGINGFACE_APART, Transforme
 from unmask.nn import SinusoidalHalves
 
 MODEL_TYPE = HUGGINGFACE.model_type
-GENERATION = "generation_config.json"
 
 REQUIRED = {"positions": "halves", "norm": "post", "eps": 1e-5}
 """Fields of a Transformer that Marian has no choice about."""
@@ -30,11 +30,9 @@ REQUIRED = {"positions": "halves", "norm": "post", "eps": 1e-5}
 OWN = ("length", "std", "output_bias")
 """Fields that Marian's config.json cannot say in full; it holds them once more, as `unmask_config`."""
 
-POSITIONS, STD = 1_024, 0.02  # what is written where we have None
+STD = 0.02  # what is written where we have None
 BIAS = "final_logits_bias"
 ACTIVATIONS = {"swish": "silu"}  # theirs -> ours, where the names differ
-STOPS = {"estimate": False, "certain": "never", "full": True}
-"""When a beam is done -> `early_stopping`."""
 
 # Fields of Marian folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
 IRRELEVANT = frozenset(
@@ -171,69 +169,3 @@ def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
         raise UnmaskError(
             f"{folder}: the weights hold positions that are not Marian's sinusoids, which is not supported."
         )
-
-
-# ---------------------------------------------------------------------------------------------------------- search
-
-
-def write_search(config: Config, search: Mapping[str, Any]) -> dict[str, Any]:
-    """generation_config.json that makes `generate` of transformers search as the fields of a `generate.Search` say.
-
-    Their lengths count the token that starts a text, and padding is never written. Diverse groups, lengths by factors
-    and the "gnmt" penalty have no counterpart there.
-    """
-    assert isinstance(config, Transformer)
-    limits, blocking = search.get("limits", {}), search.get("blocking", {})
-    longest = min(limits.get("max_length", 256), config.length or POSITIONS)
-    forbidden = sorted({config.padding, *blocking.get("forbidden", ())} - {config.end})
-    values: dict[str, Any] = {
-        "decoder_start_token_id": config.start,
-        "eos_token_id": config.end,
-        "pad_token_id": config.padding,
-        "bad_words_ids": [[token] for token in forbidden],
-        "num_beams": search.get("beam_size", 1),
-        "max_length": longest + 1,
-    }
-    if values["num_beams"] > 1:
-        values["early_stopping"] = STOPS[search.get("stop", "estimate")]
-        if search.get("penalty", "power") == "power":
-            values["length_penalty"] = search.get("length_penalty", 1.0)
-    if limits.get("min_length"):
-        values["min_length"] = limits["min_length"] + 1
-    if blocking.get("no_repeat_ngram"):
-        values["no_repeat_ngram_size"] = blocking["no_repeat_ngram"]
-    if blocking.get("repetition_penalty", 1.0) != 1:
-        values["repetition_penalty"] = blocking["repetition_penalty"]
-    return values
-
-
-def read_search(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a `generate.Search`, from generation_config.json, or from config.json, where older folders say it.
-
-    Bad words of several tokens, draws and forced tokens are defaults of theirs that stay behind. Raises UnmaskError
-    for a value of another type than it must have.
-    """
-    assert isinstance(config, Transformer)
-    stops = {theirs: ours for ours, theirs in STOPS.items()}
-    words = values.get("bad_words_ids") or []
-    try:
-        return {
-            "beam_size": int(values.get("num_beams") or 1),
-            "length_penalty": float(1.0 if values.get("length_penalty") is None else values["length_penalty"]),
-            "stop": stops[values.get("early_stopping") or False],
-            "limits": {
-                "min_length": max(int(values.get("min_length") or 0) - 1, 0),
-                "max_length": max(int(values.get("max_length") or config.length or POSITIONS) - 1, 1),
-            },
-            "blocking": {
-                "forbidden": sorted(
-                    {config.padding, *(int(word[0]) for word in words if len(word) == 1)} - {config.end}
-                ),
-                "repetition_penalty": float(values.get("repetition_penalty") or 1.0),
-                "no_repeat_ngram": int(values.get("no_repeat_ngram_size") or 0),
-            },
-        }
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise UnmaskError(
-            f"it says how to search in a way that is not understood ({error}); remove that field."
-        ) from None

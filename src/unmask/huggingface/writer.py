@@ -1,4 +1,4 @@
-"""Folders of encoder–decoders: as Marian's where `transformers` has such a model, else in a form of our own.
+"""Folders of encoder–decoders: as Marian's or T5's where `transformers` has such a model, else in a form of our own.
 
 Both have config.json, model.safetensors, the tokenizer's files and a manifest of checksums. In our own form the fields
 and the weights bear the names that they have in the page's config and model.
@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,8 +22,9 @@ from unmask.config import Config, read_json
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
-from unmask.huggingface import marian
+from unmask.huggingface import marian, t5
 from unmask.huggingface.config import TABLES, WRITERS
+from unmask.huggingface.searching import GENERATION, read_search, write_search
 from unmask.huggingface.weights import read_tensors
 from unmask.models.convs2s import ConvS2S
 from unmask.models.seq2seq import Seq2Seq
@@ -39,10 +41,17 @@ NATIVE: dict[str, type[Config]] = {
 }
 """model_type -> config, of the folders in our own form."""
 
-MODEL_TYPES = (marian.MODEL_TYPE, *NATIVE)
+FOREIGN = {form.MODEL_TYPE: form for form in (marian, t5)}
+"""model_type -> what reads and writes the folders of that model of `transformers`."""
+
+MODEL_TYPES = (*FOREIGN, *NATIVE)
 assert MODEL_TYPES == WRITERS
 SETTINGS = "unmask_task"
+VOCABULARIES = ("subwords.json", "source.spm", "spiece.model", "tokenizer.json")
+"""Files of which one tells that a folder has a tokenizer."""
+
 TOKENIZER_FILES = (
+    *("spiece.model", "tokenizer.json", "vocab.txt"),
     *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
     *("special_tokens_map.json", "added_tokens.json"),
 )
@@ -69,7 +78,7 @@ def holds_writer(folder: Path | str) -> bool:
 
 def only_here(config: Config) -> str:
     """One sentence on why `transformers` will not open the folder of such a model; empty where it will."""
-    found = marian.obstacles(config)
+    found = [] if _form(config) else marian.obstacles(config)
     return f"transformers has no model with {' and '.join(found)}: the folder opens in unmask alone." if found else ""
 
 
@@ -97,11 +106,12 @@ def save_writer(
     if tokenizer is not None:
         _check_tokenizer(tokenizer, config, str(folder))
     search = (settings or {}).get("search") or {}
-    if marian.obstacles(config):
+    form = _form(config)
+    if form is None:
         values, tensors, files = _own_fields(config), _state(model), {}
     else:
-        values, tensors = marian.write_fields(config), marian.export(model)
-        files = {marian.GENERATION: _json(marian.write_search(config, search))}
+        values, tensors = form.write_fields(config), form.export(model)
+        files = {GENERATION: _json(write_search(config, search))}  # type: ignore[arg-type]
     values["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     files["config.json"] = _json({**values, SETTINGS: dict(settings or {})})
     with atomic(folder / "model.safetensors") as temporary:
@@ -110,7 +120,7 @@ def save_writer(
         except SafetensorError as error:  # the library's name for a full disk
             raise OSError(str(error)) from error
         # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
-        for stale in (MANIFEST, marian.GENERATION):
+        for stale in (MANIFEST, GENERATION):
             (folder / stale).unlink(missing_ok=True)
     for name, content in files.items():
         write_text(folder / name, content)
@@ -120,6 +130,11 @@ def save_writer(
             (folder / name).unlink(missing_ok=True)
     there = [name for name in TOKENIZER_FILES if (folder / name).is_file()]
     write_manifest(folder, ["model.safetensors", *files, *there])
+
+
+def _form(config: Config) -> ModuleType | None:
+    """What writes such a model as one of `transformers`; None where that has no such model."""
+    return next((form for form in FOREIGN.values() if not form.obstacles(config)), None)
 
 
 def _own_fields(config: Config) -> dict[str, Any]:
@@ -146,7 +161,7 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = None) -> LoadedWriter:
-    """Read a folder that `save_writer` wrote, or a Marian folder of `transformers`.
+    """Read a folder that `save_writer` wrote, or a Marian or T5 folder of `transformers`.
 
     weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
 
@@ -168,17 +183,18 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
     if not isinstance(settings, Mapping | None):
         raise UnmaskError(f"{folder / 'config.json'}: {SETTINGS} must hold settings, not {settings!r}.")
     tensors = dict(read_tensors(folder) if weights is None else weights)
-    if kind == marian.MODEL_TYPE:
-        config: Config = marian.read_fields(values, tensors, folder)
+    if kind in FOREIGN:
+        form = FOREIGN[kind]
+        config: Config = form.read_fields(values, tensors, folder)
         model = _build(config, folder)
-        _fill(model, marian.names(model), marian.restore(config, tensors, folder), folder)
+        _fill(model, form.names(model), form.restore(config, tensors, folder), folder)
         settings = {"search": _search(config, values, folder)} if settings is None else settings
     else:
         config = _read_own(kind, values, folder)
         model = _build(config, folder)
         _fill(model, {name: name for name in _state(model)}, tensors, folder)
     tokenizer = None
-    if any((folder / name).is_file() for name in ("subwords.json", "source.spm")):
+    if any((folder / name).is_file() for name in VOCABULARIES):
         tokenizer = Subwords.load(folder)
         _check_tokenizer(tokenizer, config, str(folder))
     return LoadedWriter(model.eval(), tokenizer, settings or {})
@@ -194,10 +210,10 @@ def _read_own(kind: str, values: Mapping[str, Any], folder: Path) -> Config:
 
 def _search(config: Config, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """How the folder of others wants texts to be searched."""
-    place = folder / marian.GENERATION
+    place = folder / GENERATION
     place, values = (place, read_json(place)) if place.is_file() else (folder / "config.json", values)
     try:
-        return marian.read_search(config, values)
+        return read_search(config, values)  # type: ignore[arg-type]
     except UnmaskError as error:
         raise UnmaskError(f"{place}: {error}") from None
 
@@ -249,7 +265,7 @@ def _fill(model: EncoderDecoder, names: Mapping[str, str], tensors: Mapping[str,
 
 def _check_tokenizer(tokenizer: Subwords, config: Any, owner: str) -> None:
     """Raises UnmaskError for a tokenizer that is larger than its model, or has other ids for padding and the end."""
-    read = config.source_vocabulary or config.vocabulary
+    read = getattr(config, "source_vocabulary", None) or config.vocabulary
     for side, own, most in (("source", tokenizer, read), ("target", tokenizer.target, config.vocabulary)):
         if own.size > most:
             raise UnmaskError(

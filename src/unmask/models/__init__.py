@@ -11,10 +11,12 @@ from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.sequence import EncoderDecoder, State, Writer
+from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
 
 __all__ = [
+    "T5",
     "Albert",
     "Bert",
     "CausalModel",

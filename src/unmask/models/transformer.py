@@ -21,6 +21,7 @@ from unmask.nn import (
     Attention,
     Block,
     Cache,
+    CrossMask,
     Embedding,
     FeedForward,
     Mask,
@@ -237,23 +238,30 @@ class TransformerModel(EncoderDecoder):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
 
-        Padding stands at the end of the rows, where the causal mask hides it from every token that counts.
+        Where rows hold one sequence each, padding stands at their end, where the causal mask hides it from every token
+        that counts. Where they hold several, sequence i of a row is written while sequence i of its source is read.
         """
         if batch.source is None:
             raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
         memory_BSD = self.encode(batch.source)
-        self.check_length(batch.tokens.shape[1])
-        x_BTD = self.target(batch.tokens, positions_BT=batch.positions)
+        x_BTD = self._embed(self.target, batch)
+        own = Mask(causal=True, documents=batch.documents if _packed(batch) else None)
         hidden_BTD: Tensor = self.decoder(
-            x_BTD, mask=Mask(causal=True), memory=memory_BSD, memory_mask=_padding(batch.source)
+            x_BTD, mask=own, memory=memory_BSD, memory_mask=_crossing(batch, batch.source), positions_BT=batch.positions
         )
         return hidden_BTD
 
     def encode(self, source: Batch) -> Tensor:
         """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
-        self.check_length(source.tokens.shape[1])
-        memory_BSD: Tensor = self.encoder(self.source(source.tokens), mask=_padding(source))
+        mask = Mask(documents=source.documents) if _packed(source) else _padding(source)
+        memory_BSD: Tensor = self.encoder(self._embed(self.source, source), mask=mask, positions_BT=source.positions)
         return memory_BSD
+
+    def _embed(self, embedding: Embedding, batch: Batch) -> Tensor:
+        if not _packed(batch):
+            self.check_length(batch.tokens.shape[1])
+        x_BTD: Tensor = embedding(batch.tokens, positions_BT=batch.positions)
+        return x_BTD
 
     @torch.no_grad()
     def begin(self, batch: Batch, width: int = 1) -> TransformerState:
@@ -291,6 +299,20 @@ def _padding(source: Batch) -> Mask | None:
     """Hides the padding at the end of the sources; None where there is none."""
     lengths = source.lengths
     return None if lengths is None else Mask(lengths=lengths)
+
+
+def _packed(batch: Batch) -> bool:
+    """Whether rows may hold several sequences: their places are then written down."""
+    return batch.positions is not None and batch.documents is not None
+
+
+def _crossing(batch: Batch, source: Batch) -> Mask | CrossMask | None:
+    """Which tokens of its source a token sees. Raises UnmaskError where one of the two is packed and the other not."""
+    if _packed(batch) != _packed(source):
+        raise UnmaskError("Rows that hold several sequences need sources that hold as many, and rows of one, one.")
+    if batch.documents is None or source.documents is None or not _packed(batch):
+        return _padding(source)
+    return CrossMask(batch.documents, source.documents)
 
 
 # Folders of transformers' Marian, which is this page with positions in halves and post-norm.

@@ -1,6 +1,6 @@
 """Parts: tensors in, tensors out; no text, no task, no name of a model."""
 
-from unmask.nn.attention import Attention, AttentionMap, Bias, Mask, record_attention
+from unmask.nn.attention import Attention, AttentionMap, Bias, CrossMask, Mask, record_attention
 from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
 from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.convolution import (
@@ -39,6 +39,7 @@ __all__ = [
     "CentredConvolution",
     "Classifier",
     "Convolution",
+    "CrossMask",
     "DilatedStack",
     "DotAttention",
     "Dropout",

@@ -123,6 +123,22 @@ class Mask:
         return Bias(self.tensor(T, S, device))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossMask:
+    """Which tokens of a packed memory a query may see: those of the sequence that goes with its own.
+
+    queries    [B, T] int64: number in its row of the sequence that each query belongs to; padding is 0
+    documents  [B, S] int64: the same of each key
+    """
+
+    queries: Tensor
+    documents: Tensor
+
+    def bias(self, T: int, S: int, device: Device = None) -> Bias:
+        """True where visible, [B, 1, T, S]."""
+        return Bias((self.queries[:, :, None] == self.documents[:, None, :])[:, None].to(device))
+
+
 class Attention(nn.Module):
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.nn.attention import Attention, Bias, Mask
+from unmask.nn.attention import Attention, Bias, CrossMask, Mask
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
@@ -138,7 +138,7 @@ class Stack(nn.Module):
         *,
         mask: Mask | None = None,
         memory: Tensor | None = None,
-        memory_mask: Mask | None = None,
+        memory_mask: Mask | CrossMask | None = None,
         positions_BT: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
@@ -172,14 +172,16 @@ class Stack(nn.Module):
         memory  [B, S, D], what blocks with `cross` attend to; its keys and values are made here, once
         width   W hypotheses of each row of the memory: the tokens [B, W] are then one of each, not W of one sequence
 
-        Raises `UnmaskError` where W > 1 and a position scheme needs the distances of keys: hypotheses lie side by side.
+        Raises `UnmaskError` where W > 1 and an attention has a position scheme that needs the distances of its keys:
+        those of hypotheses lie side by side. What the Stack adds for all layers is no obstacle.
         """
-        schemes = [part.position for part in self.modules() if isinstance(part, (Attention, Stack))]
-        by_distance = any(scheme.opens("bias", "score") for scheme in schemes)
+        schemes = [part.position for part in self.modules() if isinstance(part, Attention)]
+        in_line = any(scheme.opens("bias", "score") for scheme in schemes)
+        by_distance = in_line or self.position.opens("bias")
         visible = None if memory is None else (memory_mask or Mask()).tensor(1, memory.shape[1], memory.device)
         blocks: list[Any] = [self.blocks[i] for i in self.order]
         caches = [block.begin(memory) for block in blocks]
-        return Cache(caches, memory_mask=visible, width=width, by_distance=by_distance)
+        return Cache(caches, memory_mask=visible, width=width, by_distance=by_distance, in_line=in_line)
 
     def _continue(self, x_BTD: Tensor, positions_BT: Tensor | None, cache: Cache) -> Tensor:
         """The same for tokens that come after those of a cache."""
@@ -187,13 +189,21 @@ class Stack(nn.Module):
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
         dtype = _working_dtype(x_BTD)
         bias = Bias(additive(cache.advance(B, T, x_BTD.device), dtype))
-        bias = bias.plus(self.position.bias(T, cache.length, x_BTD.device)).to(dtype)
+        bias = bias.plus(self._by_place(T, cache, x_BTD.device)).to(dtype)
         memory_bias = Bias(additive(cache.memory_mask, dtype))
         for i, block_cache in zip(self.order, cache.blocks, strict=True):
             x_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_bias=memory_bias, positions_BT=positions_BT, cache=block_cache
             )
         return self.norm(x_BTD)
+
+    def _by_place(self, T: int, cache: Cache, device: torch.device) -> Tensor | None:
+        """What the scheme of the Stack adds to the scores of T new tokens, [H, T, S] or, where they are one of each
+        hypothesis, at the same place, [H, 1, S]."""
+        if cache.width == 1:
+            return self.position.bias(T, cache.length, device)
+        bias_H1T = self.position.bias(1, cache.length, device)
+        return None if bias_H1T is None else bias_H1T[..., cache.places(device)]
 
 
 def _working_dtype(x: Tensor) -> torch.dtype:

@@ -77,7 +77,9 @@ class Cache:
     memory_mask  [B, 1, 1, S], true where a token of the memory is seen; None: all of them
     width        W, hypotheses of each source
     length       tokens fed to each hypothesis so far
-    by_distance  whether a position scheme acts on the scores by the distance of keys, which must then lie in one line
+    by_distance  whether a scheme acts on the scores by the distance of tokens, so that fillers would be in its way
+    in_line      whether each attention has such a scheme of its own, which wants the keys to lie in one line. One that
+                 the stack owns goes by the place of each key (`places`)
     """
 
     def __init__(
@@ -87,13 +89,21 @@ class Cache:
         memory_mask: Tensor | None = None,
         width: int = 1,
         by_distance: bool = False,
+        in_line: bool = False,
     ) -> None:
         if width < 1:
             raise UnmaskError(f"A source has one hypothesis or more, not {width}.")
-        if width > 1 and by_distance:
-            raise UnmaskError("Positions that act on the attention scores cannot be kept for several hypotheses.")
+        if width > 1 and in_line:
+            raise UnmaskError(
+                "Positions that each attention adds to its scores cannot be kept for several hypotheses; hand them to "
+                "the Stack."
+            )
         self.blocks, self.memory_mask, self.width, self.length = blocks, memory_mask, width, 0
-        self.by_distance = by_distance
+        self.by_distance, self.in_line, self._shared = (
+            by_distance,
+            in_line,
+            0,
+        )  # the first tokens, which all hypotheses of a source have
         self._ancestors_HS: Tensor | None = None  # where W > 1: true at the keys of a hypothesis' own tokens
 
     def fork(self, width: int, visible_BS: Tensor | None = None) -> None:
@@ -102,19 +112,19 @@ class Cache:
         visible_BS  true at the tokens of each row that are seen from here on, where rows were filled up to be equally
                     long; None: all. Places then differ from row to row, so they are handed to the stack
 
-        Raises `UnmaskError` where rows have hypotheses already, and for a position scheme that needs the distances of
-        keys, which those of hypotheses and of fillers are not.
+        Raises `UnmaskError` where rows have hypotheses already, for a position scheme that wants the keys to lie in one
+        line, and for one that goes by the distance of tokens where there are fillers between them.
         """
         if self.width > 1 or width < 1:
             raise UnmaskError(f"A row with {self.width} hypotheses cannot go on as {width}.")
         if width == 1 and visible_BS is None:
             return
-        if self.by_distance:
+        if self.in_line or (self.by_distance and visible_BS is not None):
             raise UnmaskError(
-                "Positions that act on the attention scores cannot be kept for several hypotheses, or for beginnings "
-                "of different lengths."
+                "Positions that act on the attention scores by distance cannot be kept for beginnings of different "
+                "lengths or, where each attention has its own, for several hypotheses."
             )
-        self.width, rows = width, self._rows()
+        self.width, self._shared, rows = width, self.length, self._rows()
         if rows is not None:
             keys_BNSK = self.blocks[0].own.keys
             if visible_BS is None:
@@ -126,6 +136,13 @@ class Cache:
         if self.width > 1:
             return torch.full((1, T), self.length, device=device)
         return torch.arange(self.length, self.length + T, device=device)[None]
+
+    def places(self, device: torch.device) -> Tensor:
+        """Place of each key that is kept, [S]: those that the W hypotheses were fed together have the same."""
+        places_T = torch.arange(self.length, device=device)
+        if self.width == 1:
+            return places_T
+        return torch.cat([places_T[: self._shared], places_T[self._shared :].repeat_interleave(self.width)])
 
     def advance(self, rows: int, T: int, device: torch.device) -> Tensor | None:
         """Count T new tokens of each of the rows in; which keys they see, [T, S] or [B, 1, W, S], None: all.

@@ -1,0 +1,275 @@
+"""T5: a text-to-text Transformer of relative biases, norms without a mean, and nothing added (Raffel et al. 2020)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError, unknown
+from unmask.models.bert import ACTIVATIONS
+from unmask.models.model import ModelConfig
+from unmask.models.table import Names, Table
+from unmask.models.transformer import TransformerModel
+from unmask.nn import (
+    Attention,
+    Block,
+    Classifier,
+    Dropout,
+    Embedding,
+    FeedForward,
+    GatedFeedForward,
+    Residual,
+    Stack,
+    T5Bias,
+    TiedHead,
+    Token,
+)
+
+FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
+    "relu": partial(FeedForward, activation=F.relu, bias=False),
+    "gelu": partial(FeedForward, activation=F.gelu, bias=False),
+    **{
+        f"gated-{name}": partial(GatedFeedForward, activation=ACTIVATIONS[activation], bias=False)
+        for name, activation in {"relu": "relu", "silu": "silu", "gelu": "gelu_new"}.items()
+    },
+}
+"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class T5(ModelConfig):
+    """The numbers that make a T5; the defaults are T5-small, version 1.0.
+
+    vocabulary  V, entries of the tokenizer, sentinels included     dim     D, width of the hidden states
+    heads       H, attention heads                                  head_dim  K, width of each, whatever D / H is
+    hidden      width inside the feed-forward                       feedforward  its kind
+    encoder_layers, decoder_layers                                  number of blocks
+    buckets, furthest  of the relative biases: how many numbers a head has, and from which distance on all are alike
+    output      what turns a hidden state into logits. "scaled": the token vectors, the state times D^-0.5 (1.0);
+                "untied": a table of its own (1.1); "tied": the token vectors as they are
+    dropout     after embeddings, sub-layers and the last norm, on attention weights, and inside the feed-forward
+    factor      all initial weights are that many times as large
+    start, end, padding  ids of the token that starts a target (the padding, as published), of </s>, of padding
+    """
+
+    vocabulary: int = 32_128
+    dim: int = 512
+    heads: int = 8
+    head_dim: int = 64
+    hidden: int = 2_048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    length: int | None = None
+    feedforward: Literal["relu", "gelu", "gated-relu", "gated-silu", "gated-gelu"] = "relu"
+    buckets: int = 32
+    furthest: int = 128
+    output: Literal["scaled", "tied", "untied"] = "scaled"
+    dropout: float = 0.1
+    eps: float = 1e-6
+    factor: float = 1.0
+    padding: int = 0
+    start: int = 0
+    end: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.dim
+
+    def residual(self, f: nn.Module) -> Residual:
+        """x + dropout(f(norm(x))): norms stand outside the residual path (section 2.1)."""
+        return Residual(f, before=self.norm(), dropout=self.dropout)
+
+    def norm(self) -> nn.RMSNorm:
+        """x / rms(x), times a number for each feature: layer norm without a mean and a bias (section 2.1)."""
+        return nn.RMSNorm(self.dim, self.eps)
+
+    def attention(self) -> Residual:
+        """Multi-head attention whose scores are not scaled: the initialisation of the queries does that."""
+        return self.residual(
+            Attention(self.dim, self.heads, head_dim=self.head_dim, bias=False, scale=1.0, dropout=self.dropout)
+        )
+
+    def mlp(self) -> Residual:
+        """The feed-forward as a sub-layer."""
+        return self.residual(FEEDFORWARDS[self.feedforward](self.dim, self.hidden, dropout=self.dropout))
+
+    def stack(self, blocks: list[Block], *, causal: bool) -> Stack:
+        """Blocks that share one relative bias, and the norm of the last one's output (section 2.1)."""
+        bias = T5Bias(self.heads, self.buckets, self.furthest, causal)
+        return Stack(blocks, position=bias, norm=nn.Sequential(self.norm(), Dropout(self.dropout)))
+
+    def encoder(self) -> Stack:
+        """Blocks of self-attention and feed-forward."""
+        return self.stack([Block(self.attention(), self.mlp()) for _ in range(self.encoder_layers)], causal=False)
+
+    def decoder(self) -> Stack:
+        """Blocks of causal self-attention, attention to what the encoder says, and feed-forward."""
+        blocks = [Block(self.attention(), self.mlp(), cross=self.attention()) for _ in range(self.decoder_layers)]
+        return self.stack(blocks, causal=True)
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        """The layer that answers for `name`: "next", over the vocabulary."""
+        if name != "next":
+            raise unknown("head of a T5", name, ["next"])
+        if self.output == "untied":
+            return Classifier(self.dim, self.vocabulary, bias=False)
+        return ScaledTiedHead(token) if self.output == "scaled" else TiedHead(token)
+
+    def build(  # type: ignore[override]  # an encoder–decoder; what trains and saves models takes both kinds
+        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> T5Model:
+        """A freshly initialised model.
+
+        heads   name -> outputs; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
+        """
+        if pooler:
+            raise UnmaskError("T5 answers in words and has no pooler.")
+        token = Token(self.vocabulary, self.dim)
+        model = T5Model(
+            self,  # type: ignore[arg-type]
+            source=Embedding(token, dropout=self.dropout),
+            target=Embedding(token, dropout=self.dropout),
+            encoder=self.encoder(),
+            decoder=self.decoder(),
+            heads={n: self.head(n, outputs, token) for n, outputs in ({"next": 0} if heads is None else heads).items()},
+        )
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Give a model, or a part of one, the weights it starts from: normal, with a variance of 1 / inputs.
+
+        Queries have 1 / (inputs * K), in place of a scale of the scores; token vectors 1, as the norms want them.
+        """
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(weight: Tensor, variance: float) -> None:
+            nn.init.normal_(weight, std=self.factor * math.sqrt(variance), generator=generator)
+
+        queries = {id(part.query) for part in module.modules() if isinstance(part, Attention)}
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                normal(part.weight, 1 / (part.in_features * (self.head_dim if id(part) in queries else 1)))
+            elif isinstance(part, T5Bias):
+                normal(part.table.weight, 1 / self.dim)
+            elif isinstance(part, Token):
+                normal(part.weight, 1.0)
+
+
+class T5Model(TransformerModel):
+    """The wiring of a Transformer, out of T5's parts."""
+
+    config: T5  # type: ignore[assignment]
+
+
+class ScaledTiedHead(TiedHead):
+    """x D^-0.5 against every token vector: vectors of variance 1 would make logits of variance D."""
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return super().forward(x_MD * x_MD.shape[-1] ** -0.5)
+
+
+_PUBLISHED = {
+    "small": (512, 8, 64, 2_048, 6),
+    "base": (768, 12, 64, 3_072, 12),
+    "large": (1_024, 16, 64, 4_096, 24),
+    "3b": (1_024, 32, 128, 16_384, 24),
+    "11b": (1_024, 128, 128, 65_536, 24),
+}
+_PUBLISHED_V11 = {
+    "small": (512, 6, 64, 1_024, 8),
+    "base": (768, 12, 64, 2_048, 12),
+    "large": (1_024, 16, 64, 2_816, 24),
+    "xl": (2_048, 32, 64, 5_120, 24),
+    "xxl": (4_096, 64, 64, 10_240, 24),
+}
+_OWN = {"tiny": (128, 2, 64, 512, 2), "mini": (256, 4, 64, 1_024, 4)}
+
+
+def _sizes(table: Mapping[str, tuple[int, int, int, int, int]], **fields: object) -> dict[str, dict[str, object]]:
+    names = ("dim", "heads", "head_dim", "hidden", "encoder_layers", "decoder_layers")
+    return {size: {**dict(zip(names, (*row, row[-1]), strict=True)), **fields} for size, row in table.items()}
+
+
+SIZES = _sizes(_OWN | _PUBLISHED)
+"""Version 1.0: as published (section 3.7), but for tiny and mini, which are of a CPU's size."""
+
+SIZES_V11 = _sizes(
+    {"tiny": (128, 2, 64, 344, 2), "mini": (256, 4, 64, 688, 4)} | _PUBLISHED_V11,
+    feedforward="gated-gelu",
+    output="untied",
+    dropout=0.0,
+)
+"""Version 1.1, with gated feed-forwards and an output of its own, pre-trained without dropout."""
+
+
+_ATTENTION = {"query": "q", "key": "k", "value": "v", "output": "o"}
+_PLAIN = {"up": "wi", "down": "wo"}
+_GATED = {"gate": "wi_0", "up": "wi_1", "down": "wo"}
+
+
+def _blocks(side: str, feedforward: Mapping[str, str]) -> Names:
+    """Names of one side, of whose blocks the sub-layers are there layer 0, 1 … of each."""
+    cross = (("cross", "EncDecAttention", _ATTENTION),) * (side == "decoder")
+    parts = (
+        ("attention", "SelfAttention", _ATTENTION),
+        *cross,
+        ("feedforward", "DenseReluDense", feedforward),
+    )
+    names: list[tuple[str, str]] = []
+    for number, (ours, theirs, inner) in enumerate(parts):
+        part, layer = side + ".blocks.{}." + ours, side + ".block.{}.layer." + str(number)
+        names += [(f"{part}.f.{a}", f"{layer}.{theirs}.{b}") for a, b in inner.items()]
+        names.append((f"{part}.before", f"{layer}.layer_norm"))
+    bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+    return (*names, (f"{side}.position.table", bias), (f"{side}.norm.0", f"{side}.final_layer_norm"))
+
+
+def _trunk(feedforward: Mapping[str, str]) -> Names:
+    return (("source.token", "shared"), *_blocks("encoder", feedforward), *_blocks("decoder", feedforward))
+
+
+HUGGINGFACE = Table(
+    model_type="t5",
+    config=T5,
+    prefix="",
+    fields={
+        "vocab_size": "vocabulary",
+        "d_model": "dim",
+        "d_kv": "head_dim",
+        "d_ff": "hidden",
+        "num_layers": "encoder_layers",
+        "num_decoder_layers": "decoder_layers",
+        "num_heads": "heads",
+        "relative_attention_num_buckets": "buckets",
+        "relative_attention_max_distance": "furthest",
+        "feed_forward_proj": "feedforward",
+        "dropout_rate": "dropout",
+        "layer_norm_epsilon": "eps",
+        "initializer_factor": "factor",
+        "pad_token_id": "padding",
+        "decoder_start_token_id": "start",
+        "eos_token_id": "end",
+    },
+    fixed={"is_encoder_decoder": True, "is_decoder": False},
+    trunk=_trunk(_PLAIN),
+    pooler=(),
+    heads={"next": (("heads.next.output", "lm_head"),)},
+    architectures={"T5ForConditionalGeneration": frozenset({"next"})},
+    copies=dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight"),
+)
+"""Version 1.0 and others whose feed-forward has no gate."""
+
+HUGGINGFACE_GATED = replace(HUGGINGFACE, trunk=_trunk(_GATED))
+"""Version 1.1."""
