@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-import unmask
 from unmask.errors import UnmaskError
 from unmask.serve.http import forms, openapi, prometheus, verbs
 from unmask.serve.http.forms import Schema
@@ -30,7 +31,8 @@ from unmask.serve.http.settings import Access, Settings
 from unmask.serve.http.verbs import Body
 from unmask.serve.http.wire import Refusal, read_json, reply, too_busy
 
-PAGE = Path(unmask.__file__).parent / "page"
+PAGE = Path(__file__).parents[2] / "page"
+SHOWN = ("", ".html", ".css", ".js", ".json", ".svg", ".png", ".ico", ".woff2", ".txt")  # "": a folder
 ANSWERED = ("fill-mask", "next-sentence", "classification", "multilabel", "regression", "tagging", "span", "choice")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -55,7 +57,7 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UnmaskError, Refusal), _refuse)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
     if PAGE.is_dir():
-        app.router.default = StaticFiles(directory=PAGE, html=True)  # a mount would hide that a method is wrong
+        app.router.default = Page(directory=PAGE, html=True)  # a mount would hide that a method is wrong
     app.state.service = service
     return app
 
@@ -74,10 +76,17 @@ def _views(pool: Pool) -> Sequence[BaseRoute]:
     return found
 
 
+class Page(StaticFiles):
+    """The files of the page, without the code that lies beside them."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path(path) if Path(path).suffix in SHOWN else ("", None)
+
+
 def _files(folder: Path) -> frozenset[str]:
     """Paths of the page, which a browser reads before it can send a key."""
-    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return frozenset({"/", *(f"/{name}" for name in files)}) if folder.is_dir() else frozenset()
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in SHOWN]
+    return frozenset({"/", *(f"/{path.relative_to(folder).as_posix()}" for path in files)})
 
 
 class Api:
@@ -85,7 +94,7 @@ class Api:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.document = openapi.document(openapi.OPERATIONS, unmask.__version__)
+        self.document = openapi.document(openapi.OPERATIONS, version("unmask"))
 
     def endpoint(self, path: str) -> Endpoint:
         """The method that answers at a path, in the time that there is."""

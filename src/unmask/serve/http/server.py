@@ -62,6 +62,8 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
 def bind(host: str, port: int) -> socket.socket:
     """A socket at an address; port 0 is any that is free. Raises UnmaskError where it cannot be had."""
     try:
+        if not 0 <= port < 65_536:  # getaddrinfo would take the remainder
+            raise OverflowError("a port is a number from 0 to 65535")
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(place[:2], family=family, backlog=2_048)
     except (OSError, OverflowError, UnicodeError) as error:
