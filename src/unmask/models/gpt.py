@@ -99,8 +99,8 @@ class Gpt(ModelConfig):
         """
         if name not in _HEADS:
             raise UnmaskError(
-                f"A GPT reads from left to right: it has no head '{name}', only {', '.join(_HEADS)}. In pre-training it "
-                "learns the next token, --written next."
+                f"A GPT reads from left to right and has no head '{name}', only {', '.join(_HEADS)}. In pre-training "
+                "it learns the next token, --written next."
             )
         if name == "next":
             return TiedHead(token)
