@@ -406,12 +406,7 @@ def test_the_description_is_of_the_routes_that_there_are(pool, http):
     described = http.get("/openapi.json").json()
     told = {(path, method.upper()) for path, of in described["paths"].items() for method in of}
     routes = build(pool).routes
-    there = {
-        (route.path, method)
-        for route in routes
-        if getattr(route, "endpoint", None) is not None and "Api." in getattr(route.endpoint, "__qualname__", "")
-        for method in route.methods - {"HEAD"}
-    }
+    there = {(route.path, method) for route in routes for method in route.methods - {"HEAD"}}
     assert told == there
     assert described["openapi"].startswith("3.1")
     references = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', json.dumps(described)))
@@ -439,6 +434,17 @@ def test_answers_have_the_form_that_is_described(http, operation):
     assert answer.status_code == 200
     value = answer.json() if operation.kind == "application/json" else answer.text
     forms.check(value, operation.answer)
+
+
+def test_the_page_is_there_for_all_and_its_code_is_not(pool):
+    http = client(pool, access=Access(("key",)))
+    page = http.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert http.get("/app.js").headers["content-type"].startswith("text/javascript")
+    for path in ("/standalone.py", "/__init__.py", "/__pycache__", "/..%2fpool.py", "/../pool.py", "//etc/passwd"):
+        assert http.get(path, headers={"authorization": "Bearer key"}).status_code == 404
+    assert http.post("/inside", json={}).status_code == 401
 
 
 # ------------------------------------------------------------------------------------------------ the pool

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
 from unmask.errors import UnmaskError
+from unmask.serve import views
 from unmask.serve.http import forms, openapi, prometheus, verbs
 from unmask.serve.http.forms import Schema
 from unmask.serve.http.guard import Guard, refused
@@ -46,7 +46,7 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
         Route(operation.path, api.endpoint(operation.path), methods=[operation.method.upper()])
         for operation in openapi.OPERATIONS
     ]
-    routes += _views(pool)
+    routes += views.routes(pool)
     middleware = [Middleware(Guard, service=service, access=access, public=_files(PAGE))]
     if access.origins:
         headers = ["authorization", "content-type"]
@@ -56,24 +56,13 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
         middleware.insert(0, cors)
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UnmaskError, Refusal), _refuse)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-    if PAGE.is_dir():
-        app.router.default = Page(directory=PAGE, html=True)  # a mount would hide that a method is wrong
+    app.router.default = Page(directory=PAGE, html=True)  # a mount would hide that a method is wrong
     app.state.service = service
     return app
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     return refused(request, error)
-
-
-def _views(pool: Pool) -> Sequence[BaseRoute]:
-    """The routes of the page's views."""
-    try:
-        views = importlib.import_module("unmask.serve.views")
-    except ModuleNotFoundError:
-        return ()
-    found: Sequence[BaseRoute] = views.routes(pool)
-    return found
 
 
 class Page(StaticFiles):
@@ -94,7 +83,7 @@ class Api:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.document = openapi.document(openapi.OPERATIONS, version("unmask"))
+        self.document = openapi.document([*openapi.OPERATIONS, *map(openapi.view, views.VIEWS)], version("unmask"))
 
     def endpoint(self, path: str) -> Endpoint:
         """The method that answers at a path, in the time that there is."""

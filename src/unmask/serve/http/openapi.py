@@ -156,6 +156,12 @@ OPERATIONS = (
 )
 
 
+def view(path: str) -> Operation:
+    """The operation of a view of the page, whose fields are those that the page sends."""
+    summary = f"What the page shows of {path[1:]}, as plain values; 'model' names a model"
+    return Operation(path, "post", summary, {"type": "object"}, {"type": "object"}, ASKING)
+
+
 def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     """The OpenAPI 3.1 document of some operations."""
     paths: dict[str, dict[str, Any]] = {}

@@ -90,7 +90,7 @@ class Service:
                 tokens=self.settings.batch_tokens,
                 wait=self.settings.wait / 1_000,
                 room=self.settings.queue_tokens,
-                patience=self.settings.seconds / 2,
+                patience=self.settings.queue_seconds,
                 observer=self.metrics.of(served.name),
             )
             self._batchers[served] = batcher

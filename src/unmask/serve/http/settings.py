@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +22,9 @@ class Settings(Config):
     batch_tokens   that are answered together; a request is never torn apart, so one alone may have more
     wait           milliseconds that a request waits for others to share its batch
     queue_tokens   of the requests of a model that wait (429)
+    queue_seconds  that the requests before a new one will take, by the speed of late (429)
     requests       that are open at a time (429)
-    seconds        from the request to its answer (503); where the queue would take half of it, 429 at once
+    seconds        from the request to its answer (503)
     body_seconds   in which a request must have arrived (408)
     drain_seconds  that open requests get after SIGTERM
     """
@@ -34,6 +36,7 @@ class Settings(Config):
     batch_tokens: int = 16_384
     wait: float = 3.0
     queue_tokens: int = 524_288
+    queue_seconds: float = 5.0
     requests: int = 512
     seconds: float = 60.0
     body_seconds: float = 20.0
@@ -41,7 +44,7 @@ class Settings(Config):
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
-            if value < (0 if name == "wait" else 1):
+            if value < (0 if name == "wait" else 1) or not math.isfinite(value):
                 raise UnmaskError(f"The setting {name} of the service must be at least 1, not {value}.")
         if self.wait > 1_000:
             raise UnmaskError(f"Requests must not wait {self.wait:g} milliseconds for others; choose 2 to 5.")
