@@ -12,6 +12,7 @@ from unmask.data import glue
 from unmask.data.glue import Benchmark
 from unmask.errors import UnmaskError
 from unmask.evaluation import length_of_run
+from unmask.nn.packed import Precision
 from unmask.serve import Predictor
 from unmask.submission import Average
 
@@ -20,12 +21,19 @@ OF_MNLI = ("MNLI-m", "MNLI-mm", "AX")
 
 
 def submit(
-    models: Sequence[str | Path], data: Path | str, out: Path | str, *, say: Callable[[str], None] = lambda text: None
+    models: Sequence[str | Path],
+    data: Path | str,
+    out: Path | str,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    device: str = "cpu",
+    precision: Precision = "fp32",
 ) -> tuple[str, ...]:
     """Answer the test rows of GLUE with fine-tuned folders; write the files of answers and submission.zip into `out`.
 
     models  folders whose run names a benchmark (`--benchmark`), or "RTE=FOLDER" where it does not
     data    folder of GLUE, with a folder for each task
+    device, precision  where and how exactly the models answer (`Predictor`)
 
     A folder of MNLI answers MNLI-m, MNLI-mm and AX where `data` has their test rows and no other folder is named for
     them. Returns the names of the files that are missing. Raises UnmaskError for folders that name no task, two for
@@ -42,7 +50,8 @@ def submit(
             say(f"{name}: {error}")
             continue
         say(f"{name}: {len(rows):,} rows of {rows.path}, answered by {folder}.")
-        answers = _answers(folder, benchmark, rows)
+        predictor = Predictor(folder, length=length_of_run(folder), device=device, precision=precision)
+        answers = _answers(predictor, folder, benchmark, rows)
         for note in submission.write(out, name, answers, [row.id for row in rows]):
             say(f"{name}: {note}")
     missing = submission.pack(out)
@@ -106,9 +115,8 @@ def _assigned(models: Sequence[str | Path]) -> dict[str, tuple[Path, bool]]:
 # ------------------------------------------------------------------------------------------------ answers
 
 
-def _answers(folder: Path, benchmark: Benchmark, rows: Sequence[Any]) -> list[str | float]:
+def _answers(predictor: Predictor, folder: Path, benchmark: Benchmark, rows: Sequence[Any]) -> list[str | float]:
     """A label of the benchmark, or a score, for each row."""
-    predictor = Predictor(folder, length=length_of_run(folder))
     key = "label" if benchmark.labels else "score"
     wanted = "classification" if benchmark.labels else "regression"
     if predictor.task is None or predictor.kind != wanted:

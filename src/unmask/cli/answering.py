@@ -6,11 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
 from unmask.cli.parser import add_verb, answering_options, text_options
 from unmask.errors import UnmaskError
+
+if TYPE_CHECKING:
+    from unmask.evaluation import Ready
 
 _NO_ANSWER = (
     "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
@@ -63,10 +66,12 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    answering_options(sub)
     sub = add_verb(verbs, "submit", _submit, "Answer the test rows of GLUE, and write the files that it takes.")
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
     sub.add_argument("--data", required=True, help="folder of GLUE, with a folder for each task")
     sub.add_argument("--out", required=True, help="folder for the files and submission.zip")
+    answering_options(sub)
     sub = add_verb(verbs, "glue-table", _glue_table, "Print the GLUE score of fine-tuned folders, on their dev rows.")
     sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
     sub.add_argument("--wnli", action="store_true", help="count WNLI, which published averages leave out")
@@ -89,7 +94,8 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         how = InContext().override({**overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
-        scores = evaluate(options.model, options.data, Rows().override(overrides), no_answer=options.no_answer)
+        rows = Rows().override(overrides)
+    scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 
@@ -116,12 +122,21 @@ def _language_model(options: argparse.Namespace) -> Any:
     return loaded
 
 
+def _ready(options: argparse.Namespace) -> Ready:
+    """The model as --device and --precision ask for it."""
+    from unmask.models.quick_encoder import answering
+    from unmask.nn.packed import placed
+
+    return lambda model: answering(placed(model, options.device), options.precision)
+
+
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
-    predictor = Predictor(options.model, top=options.top, no_answer=options.no_answer)
+    where = {"device": options.device, "precision": options.precision}
+    predictor = Predictor(options.model, top=options.top, no_answer=options.no_answer, **where)
     rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:
@@ -153,7 +168,8 @@ def _texts(options: argparse.Namespace) -> Any:
 def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.leaderboard import submit
 
-    submit(options.models, Path(options.data), Path(options.out), say=print)
+    where = {"device": options.device, "precision": options.precision}
+    submit(options.models, Path(options.data), Path(options.out), say=print, **where)
 
 
 def _glue_table(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -1,11 +1,14 @@
-"""The verb that hands a finished model to other programs: export."""
+"""Verbs that hand a finished model, or what it makes of texts, to other programs: export, embed."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb
+from unmask.cli.parser import add_verb, answering_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
@@ -26,6 +29,34 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
     sub.add_argument("--int8", action="store_true", help="also write one in eight bits: smaller, faster, less exact")
     sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
+
+    sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
+    sub.add_argument("--model", required=True)
+    sub.add_argument("--file", help="a file with one text a line; without one, standard input is read")
+    sub.add_argument("--out", required=True, help="file for the vectors: .npy, .safetensors or .jsonl")
+    answering_options(sub)
+
+
+def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.serve import Predictor
+    from unmask.serve.vectors import vectors, write_vectors
+
+    predictor = Predictor(options.model, device=options.device, precision=options.precision)
+    count, width = write_vectors(vectors(predictor, _lines(options.file)), options.out)
+    print(f"{count:,} vectors of {width} numbers are in {options.out}.")
+
+
+def _lines(given: str | None) -> Iterator[str]:
+    if given and not Path(given).is_file():
+        raise UnmaskError(f"There is no file {given}.")
+    if not given and sys.stdin.isatty():
+        raise UnmaskError("Give --file FILE, or text on standard input.")
+    with Path(given).open("rb") if given else sys.stdin.buffer as source:
+        for number, line in enumerate(source, 1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise UnmaskError(f"Line {number} of {given or 'standard input'} is not UTF-8; convert it.") from None
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""PackedLinear: linear layers for answering alone, in bfloat16, with weights in the order that the processor reads.
+"""PackedLinear: linear layers for answering alone, with weights in the order that the processor reads.
 
 Shapes: D width of what is read, E of what is said, all layers together.
 """
@@ -6,6 +6,8 @@ Shapes: D width of what is read, E of what is said, all layers together.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -36,29 +38,51 @@ def placed(part: Part, device: torch.device | str) -> Part:
         raise UnmaskError(f"The device {device} cannot be used: {reason}. Leave --device out for the CPU.") from None
 
 
+FUSED: dict[Any, tuple[str, str]] = {F.gelu: ("gelu", "none"), F.relu: ("relu", ""), F.silu: ("swish", "")}
+"""Activations that a product on a CPU applies on its way out, and how they are called there."""
+
+
 class PackedLinear(nn.Module):
-    """x W^T + b of one or several linear layers that read the same, side by side: [..., D] of any float -> [..., E] in
-    bfloat16. No gradients, and nothing to store: it is made from layers that have both.
+    """x W^T + b of one or several linear layers that read the same, side by side: [..., D] of any float -> [..., E].
+    No gradients, and nothing to store: it is made from layers that have both.
 
     PyTorch would put the weights in the order of the processor's matrix unit at every product, which takes as long as
     a product of some dozens of rows; here it is done once.
+
+    dtype  of the product, and of what comes out
+    then   an activation of what comes out
     """
 
-    def __init__(self, *layers: nn.Linear) -> None:
+    def __init__(
+        self,
+        *layers: nn.Linear,
+        dtype: torch.dtype = torch.bfloat16,
+        then: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__()
-        weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(torch.bfloat16)
+        weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(dtype)
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        self.bias_E = torch.cat(biases).to(torch.bfloat16) if biases else None
-        self.ordered = weight_ED.device.type == "cpu"
+        self.dtype, self.bias_E = dtype, torch.cat(biases).to(dtype) if biases else None
+        self.ordered = weight_ED.device.type == "cpu" and torch.backends.mkldnn.is_available()
         self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
+        name, kind = _named(then) if self.ordered else ("", "")
+        self.fused: tuple[str, list[Any], str] = (name or "none", [], kind)
+        self.then = None if name else then
 
-    @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(torch.bfloat16)
-        if not self.ordered:
-            return F.linear(x, self.weight_ED, self.bias_E)
-        said: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight_ED, self.bias_E, "none", [], "")
-        return said
+        x = x.detach().to(self.dtype)
+        if self.ordered:
+            said: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight_ED, self.bias_E, *self.fused)
+        else:
+            said = F.linear(x, self.weight_ED, self.bias_E)
+        return said if self.then is None else self.then(said)
+
+
+def _named(activation: Callable[[Tensor], Tensor] | None) -> tuple[str, str]:
+    """How an activation is called by the products that apply it themselves; "" for one that they do not know."""
+    if isinstance(activation, partial) and activation.func is F.gelu:
+        return ("gelu", "tanh") if activation.keywords == {"approximate": "tanh"} else ("", "")
+    return FUSED.get(activation, ("", ""))
 
 
 def packed(part: Part, *, but: nn.Module | None = None) -> Part:

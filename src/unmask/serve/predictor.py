@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
+from unmask.models.quick_encoder import answering
+from unmask.nn.packed import Precision, placed
 from unmask.serve.answers import Answer, answer_of
 from unmask.serve.inputs import Input, as_row, asked_in, from_line
 from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
@@ -35,6 +38,8 @@ class Predictor:
     length     longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take
     no_answer  threshold of question answering: "" is answered where no answer scores higher than the best span by more
                than this; None: as the folder says, which for those of other makers is never
+    device     where the model runs
+    precision  "bf16": what is not its head multiplies in bfloat16, several times as fast where the processor has it
 
     What it answers depends on the model's head:
 
@@ -65,11 +70,14 @@ class Predictor:
         top: int = 5,
         length: int | None = None,
         no_answer: float | None = None,
+        device: torch.device | str = "cpu",
+        precision: Precision = "fp32",
     ) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
-        self.model: Model = loaded.model
+        self.model: Model = placed(loaded.model, device)
+        self.quick = answering(self.model, precision)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
@@ -97,9 +105,17 @@ class Predictor:
         if not rows:
             return []
         rows = [replace(row, label="", labels=(), tags=()) for row in rows]
-        with self._lock, torch.inference_mode(), evaluating(self.model):
+        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.quick):
             found = self._pretrained(rows) if self.task is None else self._labelled(self.task, rows)
         return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
+
+    def found(self, rows: Sequence[Row]) -> list[Any]:
+        """What the task finds in each row, as arrays (`Task.answer_all`), before it is put into words."""
+        if self.task is None:
+            raise UnmaskError("The model has no head for labelled rows, nor is it a sentence encoder.")
+        encoded = self.task.encode(rows, self.tokenizer, self.length)
+        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.quick):
+            return self.task.answer_all(self.quick, encoded, self.tokenizer.pad)
 
     def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
         """(text, answer) for lines of text, as they come; `inputs.from_line` says how a line is read.
@@ -118,7 +134,7 @@ class Predictor:
 
     def _labelled(self, task: Task, rows: Sequence[Row]) -> list[Answer]:
         encoded = task.encode(rows, self.tokenizer, self.length)
-        found = task.answer_all(self.model, encoded, self.tokenizer.pad)
+        found = task.answer_all(self.quick, encoded, self.tokenizer.pad)
         cut = frozenset(encoded.cut)
         answers = [answer_of(task, row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
@@ -163,12 +179,12 @@ class Predictor:
     def _answers(self, asked: list[_Asked]) -> list[Answer]:
         """The answers to some inputs of about one length."""
         batch = collate.pad([one.example for one in asked], self.tokenizer.pad, multiple=1).to(self.model.device)
-        hidden_BTD = self.model(batch)
+        hidden_BTD = self.quick(batch)
         width = batch.tokens.shape[1]
         found: list[Answer] = [{} for _ in asked]
         for name, target in batch.targets.items():
             rows = (target.places // width).cpu().numpy()
-            logits = self.model.answer(name, hidden_BTD, target.places).float()
+            logits = self.quick.answer(name, hidden_BTD, target.places).float()
             if name == "mlm":
                 probabilities, ids = self._likeliest(logits)
                 for i in np.unique(rows):

@@ -24,7 +24,7 @@ from unmask.models.model import Model
 from unmask.objectives.objective import Objective
 from unmask.types import Batch, Example
 
-TOKENS_AT_ONCE = 8_192  # of a batch that is only answered, padding included
+TOKENS_AT_ONCE = 512  # of a batch that is only answered, for each thread: what lies between its layers stays in cache
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,11 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def by_length(lengths: np.ndarray) -> Iterator[list[int]]:
-    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE once they are padded."""
+    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE a thread once they are padded."""
     batch: list[int] = []
+    most = TOKENS_AT_ONCE * torch.get_num_threads()
     for i in np.argsort(lengths, kind="stable").tolist():
-        if batch and (len(batch) + 1) * lengths[i] > TOKENS_AT_ONCE:
+        if batch and (len(batch) + 1) * lengths[i] > most:
             yield batch
             batch = []
         batch.append(i)

@@ -1,0 +1,103 @@
+"""QuickStack: the blocks of an encoder laid out for answering: fewer and larger products, weights in order.
+
+Shapes: B rows, T tokens, N = B * T of all; D width, H heads, K width of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.models.model import Model
+from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
+from unmask.nn.cache import additive
+from unmask.nn.packed import PackedLinear, Precision, packed
+
+
+class QuickBlock:
+    """A `Block` for all tokens of a batch as one matrix: the same numbers up to rounding."""
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+        self.residuals = (block.attention, block.feedforward)
+        attention, feedforward = (residual.f for residual in self.residuals)
+        assert isinstance(attention, Attention)
+        assert isinstance(feedforward, FeedForward)
+        self.heads, self.scale = attention.heads, attention.scale
+        self.read = PackedLinear(attention.query, attention.key, attention.value, dtype=dtype)
+        self.said = PackedLinear(attention.output, dtype=dtype)
+        self.up = PackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
+        self.down = PackedLinear(feedforward.down, dtype=dtype)
+
+    def __call__(self, x_ND: Tensor, B: int, seen: Tensor | None) -> Tensor:
+        """[N, D] -> [N, D]. `seen` is added to the scores; None: all are seen."""
+        own, feedforward = self.residuals
+        x_ND = own.after(x_ND + self.said.forward(self._attend(own.before(x_ND), B, seen)))
+        return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
+
+    def _attend(self, x_ND: Tensor, B: int, seen: Tensor | None) -> Tensor:
+        """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
+        N = len(x_ND)
+        read = self.read.forward(x_ND).view(B, N // B, 3, self.heads, -1)
+        q_BHTK, k_BHTK, v_BHTK = read.permute(2, 0, 3, 1, 4).unbind(0)
+        o_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=seen, scale=self.scale)
+        return o_BHTK.transpose(1, 2).reshape(N, -1)
+
+
+class QuickStack(Stack):
+    """Answers what `stack` would, up to rounding, from copies of its weights: what is learned later stays behind.
+
+    precision  "bf16" multiplies in bfloat16; sums and norms stay float32
+    """
+
+    def __init__(self, stack: Stack, precision: Precision) -> None:
+        super().__init__([], order=stack.order, norm=stack.norm)
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.quick = [QuickBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
+
+    def forward(
+        self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None, **_: Any
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]; no gradients. Positions are in x already."""
+        B, T, D = x_BTD.shape
+        seen = additive((mask or Mask()).tensor(T, T, x_BTD.device), self.dtype)  # once, for all blocks
+        x_ND = x_BTD.detach().reshape(B * T, D)
+        for i in self.order:
+            x_ND = self.quick[i](x_ND, B, seen)
+        return self.norm(x_ND).view(B, T, D)
+
+
+def answering(model: Model, precision: Precision = "fp32") -> Model:
+    """What answers in the place of a model, sooner: on a CPU, and in bfloat16 anywhere, one with a `QuickStack` where
+    the blocks are those of BERT; otherwise, in bfloat16, one whose linear layers are packed; else the model itself.
+
+    The heads stay as they are. Raises UnmaskError where the device has no products in bfloat16.
+    """
+    if precision == "fp32" and model.device.type != "cpu":
+        return model
+    if not _is_plain(model):
+        return packed(model, but=model.heads) if precision == "bf16" else model
+    quick = QuickStack(model.stack, precision)
+    parts = {"pooler": model.pooler, "heads": dict(model.heads.items()), "mask": model.mask}
+    return Model(model.config, model.embedding, quick, **parts).eval()  # type: ignore[arg-type]
+
+
+def _is_plain(model: Model) -> bool:
+    """Whether the stack has nothing but self-attention and feed-forward layers, none of them of a special kind."""
+    return (
+        type(model) is Model
+        and type(model.stack) is Stack
+        and type(model.stack.position) is Position
+        and all(type(block) is Block and block.cross is None and _is_usual(block) for block in model.stack.blocks)
+    )
+
+
+def _is_usual(block: Block) -> bool:
+    attention, feedforward = block.attention.f, block.feedforward.f
+    if type(attention) is not Attention or type(feedforward) is not FeedForward:
+        return False
+    linear = [part for part in block.modules() if isinstance(part, nn.Linear)]
+    plain = all(type(layer) is nn.Linear for layer in linear) and len(linear) == 6
+    return plain and type(attention.position) is Position and attention.kv_heads == attention.heads

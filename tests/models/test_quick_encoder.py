@@ -1,0 +1,93 @@
+"""QuickStack answers as the model it was made from, in float32 and in bfloat16; special models stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from unmask.data import collate
+from unmask.models.albert import Albert
+from unmask.models.bert import Bert
+from unmask.models.quick_encoder import QuickStack, answering
+from unmask.models.recurrent import RecurrentNetwork
+from unmask.nn.lora import LoRALinear
+from unmask.nn.packed import can_pack
+from unmask.types import Example
+
+SIZE = {"vocabulary": 60, "dim": 32, "layers": 3, "heads": 4, "hidden": 64, "length": 40}
+
+
+def build(page=Bert, heads=None, **fields):
+    model = page(**{**SIZE, **fields}).build({"mlm": 0, "classification": 3} if heads is None else heads).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def batches():
+    generator = torch.Generator().manual_seed(0)
+    examples = [Example(torch.randint(5, 60, (n,), generator=generator).numpy()) for n in (3, 9, 17, 9, 1)]
+    yield collate.pad(examples, 0, multiple=1)
+    yield collate.pack(examples, 20, 0)
+    yield collate.pad(examples[:1], 0, multiple=1)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "silu"])
+@pytest.mark.parametrize("page", [Bert, Albert])
+def test_the_same_numbers_in_float32(page, activation):
+    model = build(page, activation=activation)
+    quick = answering(model)
+    assert isinstance(quick.stack, QuickStack)
+    for batch in batches():
+        with torch.inference_mode():
+            seen = slice(None) if batch.documents is None else batch.documents > 0
+            torch.testing.assert_close(quick(batch)[seen], model(batch)[seen], atol=2e-5, rtol=1e-5)
+            wanted = model.answer("classification", model(batch), batch.starts)
+            torch.testing.assert_close(
+                quick.answer("classification", quick(batch), batch.starts), wanted, atol=2e-5, rtol=1e-5
+            )
+
+
+@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.parametrize("page", [Bert, Albert])
+def test_nearly_the_same_in_bfloat16(page):
+    model = build(page)
+    quick = answering(model, "bf16")
+    for batch in batches():
+        with torch.inference_mode():
+            found, wanted = quick(batch), model(batch)
+        assert found.dtype == torch.float32
+        assert not torch.equal(found, wanted)
+        seen = slice(None) if batch.documents is None else batch.documents > 0
+        assert torch.cosine_similarity(found, wanted, dim=-1)[seen].min() > 0.999
+
+
+def test_nothing_flows_back():
+    x = torch.ones(1, 2, SIZE["dim"], requires_grad=True)
+    answering(build()).stack(x).sum().backward()
+    assert x.grad is None
+
+
+def test_the_model_keeps_its_own_stack():
+    model = build()
+    answering(model)
+    assert len(model.stack.blocks) == SIZE["layers"]
+
+
+def test_models_with_other_parts_answer_themselves():
+    recurrent = RecurrentNetwork(vocabulary=60, dim=16, hidden=16).build(seed=0).eval()
+    assert answering(recurrent) is recurrent
+    adapted = build()
+    attention = adapted.stack.blocks[0].attention.f
+    attention.query = LoRALinear(attention.query, rank=2)
+    assert answering(adapted) is adapted
+
+
+def test_too_long_a_sequence_is_refused_as_by_the_model():
+    from unmask.errors import UnmaskError
+    from unmask.types import Batch
+
+    with pytest.raises(UnmaskError, match="40 positions"):
+        answering(build())(Batch(torch.ones(1, 41, dtype=torch.int64)))

@@ -1,0 +1,89 @@
+"""Vectors of texts: in order, in three forms, whole or absent; the verb `embed`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from unmask import cli, huggingface
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.bert import Bert
+from unmask.nn.packed import can_pack
+from unmask.serve import Predictor
+from unmask.serve.vectors import vectors, write_vectors
+
+TEXTS = ["a good film", "dull", "the plot of a great film was dull and people talk", "great people", "a film"]
+SIZE = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 24, "std": 0.3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("encoder")
+    tokenizer = Tokenizer.train(TEXTS * 5, 80)
+    model = Bert(vocabulary=tokenizer.size, **SIZE).build({})
+    huggingface.save(place, model, tokenizer, settings={"pooling": "mean", "normalise": True})
+    return place
+
+
+@pytest.fixture(scope="module")
+def wanted(folder):
+    return np.array([answer["embedding"] for answer in Predictor(folder)(TEXTS)], np.float32)
+
+
+def test_in_the_order_of_the_texts(folder, wanted, monkeypatch):
+    monkeypatch.setattr("unmask.serve.vectors.AT_ONCE", 2)
+    parts = list(vectors(Predictor(folder), iter(TEXTS)))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    np.testing.assert_allclose(np.concatenate(parts), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [".npy", ".safetensors", ".jsonl"])
+def test_the_command_writes_every_form(folder, wanted, tmp_path, form, capsys):
+    file, out = tmp_path / "texts.txt", tmp_path / f"vectors{form}"
+    file.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    cli.main(["embed", "--model", str(folder), "--file", str(file), "--out", str(out)])
+    assert capsys.readouterr().out.startswith("5 vectors of 16 numbers")
+    if form == ".npy":
+        found = np.load(out, allow_pickle=False)
+    elif form == ".jsonl":
+        found = np.array([json.loads(line) for line in out.read_text().splitlines()])
+    else:
+        found = load_file(out)["vectors"]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+def test_bfloat16_is_nearly_the_same(folder, wanted):
+    found = np.concatenate(list(vectors(Predictor(folder, precision="bf16"), TEXTS)))
+    assert not np.array_equal(found, wanted)
+    assert (found * wanted).sum(1).min() > 0.999
+
+
+def test_nothing_is_written_where_a_text_is_empty(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("unmask.serve.vectors.AT_ONCE", 1)
+    with pytest.raises(UnmaskError, match="Text 2 is empty"):
+        write_vectors(vectors(Predictor(folder), ["a film", " "]), tmp_path / "x.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_said(folder, tmp_path):
+    with pytest.raises(UnmaskError, match=r"\.npy, \.safetensors, \.jsonl, not to x\.csv"):
+        write_vectors(iter([]), tmp_path / "x.csv")
+    with pytest.raises(UnmaskError, match="no texts"):
+        write_vectors(iter([]), tmp_path / "x.npy")
+
+
+def test_only_encoders_give_vectors(tmp_path):
+    tokenizer = Tokenizer.train(TEXTS * 5, 80)
+    huggingface.save(tmp_path, Bert(vocabulary=tokenizer.size, **SIZE).build({"mlm": 0}), tokenizer)
+    with pytest.raises(UnmaskError, match="gives no vectors"):
+        next(vectors(Predictor(tmp_path), TEXTS))
+
+
+def test_a_device_that_is_not_there_is_named(folder):
+    with pytest.raises(UnmaskError, match="device nowhere"):
+        Predictor(folder, device="nowhere")
