@@ -75,6 +75,9 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
             f"{found['next/perplexity']:.1f} ({start}word frequencies alone: {math.exp(floor['loss/next']):.1f})"
             + (f", {bits:.2f} bits per character." if bits is not None else ".")
         )
+    if "loss/forward" in found:
+        sides = [f"{math.exp(min(found[f'loss/{side}'], 700.0)):.1f}" for side in ("forward", "backward")]
+        lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind.")
     if "rtd/correct" in found:
         lines.append(
             f"Replaced tokens: {found['rtd/correct']:.1%} of all tokens told right, where {found['rtd/replaced']:.1%} "

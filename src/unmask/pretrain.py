@@ -61,7 +61,7 @@ class Pretrain:
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
-        self.objective = config.objectives.build(self.tokenizer)
+        self.objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
         self.config = config
         self.model, notice = self._build()
         self.tokens = tokens_of(self.config)

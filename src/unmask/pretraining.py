@@ -11,11 +11,13 @@ from typing import Literal, Self
 from unmask import huggingface
 from unmask.adapt import Origin
 from unmask.config import Config
-from unmask.data.corpus import Corpus
+from unmask.data import spelling
+from unmask.data.corpus import Corpus, Split
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
+from unmask.models.elmo import WORDS, Elmo
 from unmask.models.model import ModelConfig
 from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives import (
@@ -28,6 +30,7 @@ from unmask.objectives import (
     SegmentLM,
     SentenceOrder,
     SequenceAutoencoder,
+    TwoWayLM,
 )
 from unmask.train.trainer import Training
 
@@ -42,29 +45,35 @@ class Objectives(Config):
     written      in place of all that: "next": guess every token from those before it (a causal language model);
                  "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
                  "segments": "next", in rows that go on from step to step, by a model that remembers them (Dai et al.
-                 2019)
+                 2019); "both": every word from those before it, and from those behind it, as ELMo does
     replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
     rate         share of the tokens to guess
     whole_words  hide all pieces of a word together
     span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
     short        share of the sequences, or pairs, that aim at a random shorter length
+    words        of "both": how many words can be guessed, the commonest
     """
 
     masked: bool = True
     sentences: Literal["next", "order", "none", "auto"] = "next"
-    written: Literal["next", "again", "segments", "none"] = "none"
+    written: Literal["next", "again", "segments", "both", "none"] = "none"
     replaced: bool = False
     rate: float = 0.15
     whole_words: bool = False
     span: int = 1
     short: float = 0.1
+    words: int = 8_192
 
-    def build(self, tokenizer: Tokenizer) -> Objective:
-        """The objective, with the ids of `tokenizer`. Raises UnmaskError where nothing would be learned."""
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = ()) -> Objective:
+        """The objective, of these ids and the words of `splits`. Raises UnmaskError where nothing would be learned."""
         if self.written == "next":
             return CausalLM(tokenizer.cls, tokenizer.sep)
         if self.written == "segments":
             return SegmentLM(tokenizer.cls, tokenizer.sep)
+        if self.written == "both":
+            first = spelling.continues(tokenizer)
+            ends = {"start": tokenizer.cls, "end": tokenizer.sep}
+            return TwoWayLM(spelling.commonest(splits, first, self.words), spelling.words, first, **ends)
         if self.written == "again":
             return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
         parts: list[Objective] = []
@@ -144,6 +153,8 @@ class Pretraining(Config):
             config = config.replace(objectives={"written": "segments" if remembers else "next"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
+        if isinstance(model.config, Elmo):
+            config = config.replace(objectives={"written": "both"})
         return config
 
 
@@ -160,6 +171,12 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
     if config.objectives.replaced and not isinstance(config.model, Electra):
         raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
+    if (config.objectives.written == "both") != isinstance(config.model, Elmo):
+        raise UnmaskError("Words are guessed from both sides by an ELMo, which learns nothing else: take elmo-tiny.")
+    if isinstance(config.model, Elmo):
+        if origin is not None and WORDS in origin.stored.model.heads:
+            raise UnmaskError("An ELMo cannot go on in pre-training: which words it guesses is not kept. Start afresh.")
+        config = config.replace(model={"continues": spelling.continues(corpora[0].tokenizer)})
     if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
         raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")
     tokens = tokens_of(config)

@@ -20,6 +20,8 @@ from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.transformer_xl import TransformerXl
 from unmask.pretraining import Objectives, Pretraining, Rows
+from unmask.recurrent_recipes import elmo as elmo
+from unmask.recurrent_recipes import elmo_tiny as elmo_tiny
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 
@@ -325,7 +327,6 @@ def names() -> dict[str, str]:
         name.replace("_", "-"): (inspect.getdoc(function) or "").split("\n", 1)[0]
         for name, function in globals().items()
         if inspect.isfunction(function)
-        and function.__module__ == __name__
         and not name.startswith("_")
         and function.__annotations__ == {"return": "Pretraining"}  # a recipe is not asked anything
     }

@@ -19,6 +19,8 @@ TERMS = {
     "sop": "sentence order",
     "rtd": "replaced tokens",
     "next": "next token",
+    "forward": "next word",
+    "backward": "previous word",
 }
 
 

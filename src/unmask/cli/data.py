@@ -24,7 +24,9 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--data", nargs="+", default=[], help="files, folders or hub:NAME (default: the embedded corpus)")
     sub.add_argument("--out", required=True, help="folder for the corpus")
     sub.add_argument("--vocabulary-size", type=int, default=8192)
-    sub.add_argument("--kind", choices=["wordpiece", "bpe", "character"], default="wordpiece", help="what a token is")
+    sub.add_argument(
+        "--kind", choices=["wordpiece", "bpe", "character", "spelled"], default="wordpiece", help="what a token is"
+    )
     sub.add_argument("--tokenizer", help="use this tokenizer (a folder or file) instead of training one")
     sub.add_argument("--cased", action="store_true", help="keep capitals")
     sub.add_argument("--strip-accents", action="store_true", help="write é as e")
@@ -61,7 +63,7 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.data import byte_pairs, characters, corpus, embedded, text
+    from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text
     from unmask.data.tokenizer import Tokenizer
     from unmask.train.display import progress
 
@@ -70,13 +72,15 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
             return embedded.documents()
         return text.documents(options.data, per=options.per, column=options.column)
 
+    kinds = {"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}
+    kinds |= {"spelled": spelling.train}
     tokenizer = Tokenizer.load(options.tokenizer) if options.tokenizer else None
     with progress() as show:
         built = corpus.build(
             documents,
             Path(options.out),
             tokenizer=tokenizer,
-            learn={"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}[options.kind],
+            learn=kinds[options.kind],
             vocabulary_size=options.vocabulary_size,
             cased=options.cased,
             strip_accents=options.strip_accents,
@@ -85,7 +89,7 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
         )
     print(built.summary())
     model = options.tokenizer and (Path(options.tokenizer) / "config.json").is_file()
-    fresh = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm"}[options.kind]
+    fresh = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
     run = f"--from {options.tokenizer}" if model else fresh
     print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, electra, gpt, mobilebert, recurrent, transformer_xl
+from unmask.models import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Page, Table
 
@@ -29,6 +29,7 @@ TABLES: dict[str, Table[ModelConfig]] = {
         albert.HUGGINGFACE,
         electra.HUGGINGFACE,
         mobilebert.HUGGINGFACE,
+        elmo.HUGGINGFACE,
         gpt.GPT,
         gpt.GPT2,
         recurrent.HUGGINGFACE,

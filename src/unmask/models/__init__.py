@@ -5,6 +5,7 @@ from unmask.models.bert import Bert, Roberta
 from unmask.models.causal import CausalModel
 from unmask.models.convs2s import ConvS2S
 from unmask.models.electra import Discriminator, Electra
+from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
@@ -23,6 +24,7 @@ __all__ = [
     "ConvS2S",
     "Discriminator",
     "Electra",
+    "Elmo",
     "EncoderDecoder",
     "Gpt",
     "Gpt2",

@@ -7,6 +7,7 @@ from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
 from unmask.objectives.replaced_token import ReplacedToken
 from unmask.objectives.segments import SegmentLM
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
+from unmask.objectives.two_way import TwoWayLM
 
 __all__ = [
     "CausalLM",
@@ -21,5 +22,6 @@ __all__ = [
     "SegmentLM",
     "SequenceAutoencoder",
     "SentenceOrder",
+    "TwoWayLM",
     "cross_entropy",
 ]

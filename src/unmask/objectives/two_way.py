@@ -1,0 +1,98 @@
+"""TwoWayLM: every word from those before it, and from those behind it (ELMo, Peters et al. 2018, section 3.1).
+
+Shapes: T tokens (characters), W words of a sequence, M targets, V words of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.models.elmo import WORDS, ElmoModel
+from unmask.objectives.objective import Objective
+from unmask.types import Batch, Document, Example, Loss
+
+DIRECTIONS = ("forward", "backward")
+UNKNOWN, EDGE = 0, 1  # words that are not in the vocabulary; where a text begins or ends
+
+
+class TwoWayLM(Objective):
+    """sum over k of log p(w_k | w_1 .. w_k-1) + log p(w_k | w_k+1 .. w_n); both directions share the softmax.
+
+    vocabulary  words that can be guessed, as `split` gives them; all others are one, which is guessed, too
+    split       tokens [T] -> the words that they spell, as bytes
+    continues   first id of the tokens that go on with a word
+    start, end  ids that frame a text: [CLS] and [SEP]
+    """
+
+    name = "forward+backward"
+
+    def __init__(
+        self,
+        vocabulary: Sequence[bytes],
+        split: Callable[[np.ndarray, int], list[bytes]],
+        continues: int,
+        *,
+        start: int,
+        end: int,
+    ) -> None:
+        if not vocabulary:
+            raise UnmaskError("There are no words to guess; give the corpus some text.")
+        self.ids = {word: i for i, word in enumerate(vocabulary, EDGE + 1)}
+        self.split, self.continues, self.start, self.end = split, continues, start, end
+        self.heads = {WORDS: len(vocabulary) + EDGE + 1}
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return dict.fromkeys(DIRECTIONS, 1.0)
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        """Runs of whole words, as many as fit between the ends of a text."""
+        examples = []
+        for document in documents:
+            tokens = np.concatenate(document.sentences).astype(np.int64)
+            examples += [self._example(run) for run in self._runs(tokens, length - 2)]
+        return examples
+
+    def _runs(self, tokens: np.ndarray, room: int) -> list[np.ndarray]:
+        """Pieces of at most `room` tokens, cut where words begin; a longer word is cut, too."""
+        begins, runs, begin = np.append(np.flatnonzero(tokens < self.continues), len(tokens)), [], 0
+        while begin < len(tokens):
+            end = int(begins[np.searchsorted(begins, begin + room, side="right") - 1])
+            end = end if end > begin else min(begin + room, len(tokens))
+            runs.append(tokens[begin:end])
+            begin = end
+        return runs
+
+    def _example(self, run: np.ndarray) -> Example:
+        ids = np.array([self.ids.get(word, UNKNOWN) for word in self.split(run, self.continues)], np.int64)
+        framed = np.concatenate([[self.start], run, [self.end]])
+        begins = np.append(np.flatnonzero(run < self.continues), len(run)) + 1
+        if run[0] >= self.continues:
+            begins = np.insert(begins, 0, 1)
+        places, values = np.insert(begins, 0, 0), np.concatenate([[EDGE], ids, [EDGE]])
+        targets = {"forward": (places[:-1], values[1:]), "backward": (places[1:], values[:-1])}
+        return Example(framed, targets=targets)
+
+    def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
+        """Both directions. Raises UnmaskError for another model than an ELMo."""
+        if not isinstance(model, ElmoModel):
+            raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
+        hidden_BTE = model(batch)
+        return {
+            name: _likelihood(model, model.direction(hidden_BTE, i), batch, name) for i, name in enumerate(DIRECTIONS)
+        }
+
+
+def _likelihood(model: ElmoModel, hidden_BTD: Tensor, batch: Batch, name: str) -> Loss:
+    target = batch.targets[name]
+    log_p_MV = model.answer(WORDS, hidden_BTD, target.places).float().log_softmax(-1)
+    log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
+    with torch.no_grad():
+        correct = (log_p_M >= log_p_MV.amax(-1)).sum()
+    return Loss(-log_p_M.sum(), target.values.numel(), {"correct": correct})
