@@ -87,3 +87,16 @@ def test_only_encoders_give_vectors(tmp_path):
 def test_a_device_that_is_not_there_is_named(folder):
     with pytest.raises(UnmaskError, match="device nowhere"):
         Predictor(folder, device="nowhere")
+
+
+@pytest.mark.parametrize(
+    "command", [["predict", "a film"], ["evaluate", "--data", "ROWS"], ["embed", "--out", "x.npy"]]
+)
+def test_no_command_passes_over_the_device(folder, tmp_path, command, capsys):
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tpair\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\n", encoding="utf-8")
+    verb, *rest = [str(rows) if word == "ROWS" else word for word in command]
+    given = ["--file", str(rows)] if verb == "embed" else []
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--model", str(folder), *rest, *given, "--device", "nowhere"])
+    assert "device nowhere cannot be used" in capsys.readouterr().err
