@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu lint types check benchmark clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types check benchmark clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -16,6 +16,9 @@ test-slow: .venv/tested  ## checks that take minutes
 
 test-gpu: .venv/tested  ## checks that need a CUDA device
 	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+test-browser: .venv/tested  ## the page in a chromium that is installed already
+	$(BIN)/python -m pytest -m browser $(ARGS)
 
 lint: .venv/tested
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -123,7 +123,7 @@ function why(root, found, label) {
   const line = (title, values, most, signed) => h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "text" }, found.tokens.map((token, i) => {
     const share = values[i] / most;
     const paint = signed && share < 0 ? colour(1) : colour(0);
-    return [tipped(h("span", { tabindex: -1, style: { background: `color-mix(in srgb, ${paint} ${Math.round(75 * Math.min(1, Math.abs(share)))}%, transparent)`, "border-radius": "3px", padding: "2px 3px" } }, token), `${token} ${short(values[i])}`), " "];
+    return [tipped(h("span", { tabindex: -1, style: { background: `color-mix(in srgb, ${paint} ${Math.round(45 * Math.min(1, Math.abs(share)))}%, transparent)`, "border-radius": "3px", padding: "2px 3px" } }, token), `${token} ${short(values[i])}`), " "];
   })));
   const attention = found.attention ? [line("Attention of the token that answers, last layer", found.attention, Math.max(...found.attention), false), line("The same by rollout", found.rollout, Math.max(...found.rollout), false)] : [];
   empty(root, h("div", { class: "cards" }, line(`Gradient × input for “${label}”: blue speaks for it, orange against`, found.gradient, largest, true), attention), h("p", { class: "note" }, found.caution));

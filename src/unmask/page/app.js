@@ -53,13 +53,19 @@ function open(name) {
   TABS[name][1](root, state.model);
 }
 
-/** Run a promise's work with a word while it lasts, and its error where it fails. */
-async function into(place, work) {
+const turns = new WeakMap(); // place -> how often it was asked for
+
+/** Draw what a promise brings into a place: a word while it lasts, its error where it fails. The last that was asked
+ * for is what is shown, whichever answer comes first. */
+async function into(place, promise, draw) {
+  const turn = (turns.get(place) ?? 0) + 1;
+  turns.set(place, turn);
   empty(place, h("p", { class: "busy", role: "status" }, "Working …"));
   try {
-    await work();
+    const data = await promise;
+    if (turns.get(place) === turn) await draw(data);
   } catch (error) {
-    empty(place, h("p", { class: "error", role: "alert" }, error.message));
+    if (turns.get(place) === turn) empty(place, h("p", { class: "error", role: "alert" }, error.message));
   }
 }
 
@@ -81,16 +87,16 @@ function attentionTab(root, model) {
   const pair = h("textarea", { rows: 1, "aria-label": "Second text" });
   let kind = null, start = {};
 
-  const show = (text) =>
-    into(stage, async () => {
-      const body = { model: model.name, text, pair: pair.value || null };
-      const data = await ask("attention", { ...body, kind });
+  const show = (text) => {
+    const body = { model: model.name, text, pair: pair.value || null };
+    return into(stage, ask("attention", { ...body, kind }), async (data) => {
       const names = Object.keys(data.kinds);
-      empty(kinds, names.length > 1 ? choice("Kind of attention", Object.fromEntries(names.map((name) => [name, { encoder: "Encoder", decoder: "Decoder, masked", cross: "Cross" }[name]])), data.kind, (value) => ((kind = value), show(text))) : null);
+      empty(kinds, names.length > 1 ? choice("Kind of attention", Object.fromEntries(names.map((name) => [name, { encoder: "Encoder", decoder: "Decoder, masked", cross: "Cross" }[name]])), data.kind, (value) => ((kind = value), show(input.value))) : null);
       // The layer is asked about with the translation that was looked at, so that its tokens are the same.
       await attentionView(stage, data, (layer) => ask("attention", { ...body, kind: data.kind, layer }), start);
       start = {};
     });
+  };
   const { form, input } = textForm(translates ? "Source" : "Text", translates ? "March 3, 2001" : ANIMAL, show, field(translates ? "Translation (empty: the model's own)" : "Second text (may be empty)", pair));
   const example = (label, text, begin) =>
     h("button", { type: "button", onclick: () => ((input.value = text), (pair.value = ""), (start = begin), show(text)) }, label);
@@ -111,12 +117,12 @@ function wordsTab(root, model) {
   const stage = h("div", {}), found = h("div", {}), context = h("div", {});
   const search = h("input", { type: "search", "aria-label": "Words", placeholder: "good bad film" });
   let method = "pca";
-  const cloud = () =>
-    into(stage, async () => {
-      const words = search.value.trim().split(/\s+/).filter(Boolean);
-      wordsView(stage, await ask("embeddings", { model: model.name, words, method, count: words.length ? 120 : 300 }), near);
-    });
-  const nearest = (plus, minus) => into(found, async () => empty(found, neighbours((await ask("embeddings", { model: model.name, plus, minus })).nearest, near)));
+  const cloud = () => {
+    const words = search.value.trim().split(/\s+/).filter(Boolean);
+    const count = words.length ? 120 : 300;
+    return into(stage, ask("embeddings", { model: model.name, words, method, count }), (data) => wordsView(stage, data, near));
+  };
+  const nearest = (plus, minus) => into(found, ask("embeddings", { model: model.name, plus, minus }), (data) => empty(found, neighbours(data.nearest, near)));
   const near = (word) => ((sum.value = word), nearest([word], []));
   const sum = h("input", { type: "text", "aria-label": "Word or sum of words", value: "king - man + woman" });
   const add = (event) => {
@@ -130,7 +136,8 @@ function wordsTab(root, model) {
   const layer = h("input", { type: "number", min: -1, max: 100, value: -1, "aria-label": "Layer" });
   const compare = (event) => {
     event.preventDefault();
-    into(context, async () => contextView(context, await ask("embeddings", { model: model.name, word: word.value.trim(), sentences: sentences.value.split("\n").filter((line) => line.trim()), layer: Number(layer.value) })));
+    const lines = sentences.value.split("\n").filter((line) => line.trim());
+    into(context, ask("embeddings", { model: model.name, word: word.value.trim(), sentences: lines, layer: Number(layer.value) }), (data) => contextView(context, data));
   };
   const methods = { pca: "PCA", tsne: "t-SNE", umap: "UMAP" };
   empty(
@@ -156,10 +163,10 @@ function beamTab(root, model) {
     return void empty(root, h("p", {}, "A beam is for models that write: those that translate or go on with a text. Choose such a model above, or serve one beside this."));
   }
   const width = h("input", { type: "number", min: 1, max: 16, value: 4 }), length = h("input", { type: "number", min: 1, max: 200, value: 20 });
-  const show = (text) => into(stage, async () => {
-    const data = await ask("beam", { model: model.name, text, beam_size: Number(width.value), length: Number(length.value) });
-    beamView(stage, data);
-  });
+  const show = (text) => {
+    const body = { model: model.name, text, beam_size: Number(width.value), length: Number(length.value) };
+    return into(stage, ask("beam", body), (data) => beamView(stage, data));
+  };
   const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? "March 3, 2001" : "The", show, h("div", { class: "row" }, field("Width", width), field("Most tokens", length)));
   empty(root, form, stage);
   show(input.value);
@@ -173,20 +180,22 @@ function insideTab(root, model) {
   const topics = { ...(reads ? { masking: "Masking", wordpiece: "Pieces of words", masks: "Masks" } : {}), positions: "Positions", sinusoidal: "Sinusoids", complexity: "Cost of layers" };
   const seed = h("input", { type: "number", min: 0, value: 0 }), whole = h("input", { type: "checkbox" });
   const second = h("input", { type: "text", value: "It was late." });
+  const named = (fields) => ({ model: model.name, ...fields });
   const views = {
-    masking: (text) => ask("masking", { model: model.name, text, seed: Number(seed.value), whole_words: whole.checked }).then((data) => maskingView(stage, data)),
-    wordpiece: (text) => ask("wordpiece", { model: model.name, text }).then((data) => wordpieceView(stage, data)),
-    masks: (text) => ask("masks", { model: model.name, text, pair: second.value }).then((data) => masksView(stage, data)),
-    positions: () => ask("positions", { model: model.name }).then((data) => positionsView(stage, data)),
-    sinusoidal: () => ask("positions", { sinusoidal: true }).then((data) => positionsView(stage, data)),
-    complexity: () => ask("complexity", {}).then((data) => complexityView(stage, data)),
+    masking: [maskingView, (text) => ask("masking", named({ text, seed: Number(seed.value), whole_words: whole.checked }))],
+    wordpiece: [wordpieceView, (text) => ask("wordpiece", named({ text }))],
+    masks: [masksView, (text) => ask("masks", named({ text, pair: second.value }))],
+    positions: [positionsView, () => ask("positions", named({}))],
+    sinusoidal: [positionsView, () => ask("positions", { sinusoidal: true })],
+    complexity: [complexityView, () => ask("complexity", {})],
   };
+  const draw = (name, text) => into(stage, views[name][1](text), (data) => views[name][0](stage, data));
   const more = { masking: [field("Seed", seed), h("label", { class: "check" }, whole, "whole words")], masks: [field("Second text, packed into the same row", second)] };
 
   function topic(name) {
-    const { form, input } = textForm("Text", ANIMAL, (text) => into(stage, () => views[name](text)), h("div", { class: "row" }, more[name] ?? []));
+    const { form, input } = textForm("Text", ANIMAL, (text) => draw(name, text), h("div", { class: "row" }, more[name] ?? []));
     empty(controls, ["masking", "wordpiece", "masks"].includes(name) ? form : null);
-    into(stage, () => views[name](input.value));
+    draw(name, input.value);
   }
   const first = Object.keys(topics)[0];
   empty(root, h("div", { class: "controls" }, choice("Topic", topics, first, topic)), controls, stage);
@@ -213,8 +222,7 @@ function runsTab(root) {
     }
   }
   empty(root, list, stage);
-  into(list, async () => {
-    const { runs } = await ask("runs", {});
+  into(list, ask("runs", {}), ({ runs }) => {
     if (!runs.length) return void empty(list, h("p", {}, "There are no runs in the folder runs/ below the one where the service was started."));
     chosen.add(runs[0].name);
     const boxes = runs.map((run) => {

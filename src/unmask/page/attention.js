@@ -81,6 +81,7 @@ export function attentionView(root, data, load, start = {}) {
       });
       return chip;
     });
+    if (data.heads === 1) return null;
     const all = h("button", { type: "button", class: "chip plain" }, state.heads.size === data.heads ? "one" : "all");
     all.addEventListener("click", () => {
       state.heads = new Set(state.heads.size === data.heads ? [0] : chips.keys());
@@ -164,7 +165,7 @@ export function attentionView(root, data, load, start = {}) {
       });
       const sum = new Float32Array(S);
       for (const { values } of sheets) for (let j = 0; j < S; j++) sum[j] += values[i * S + j] / sheets.length;
-      right.forEach((one, j) => one.style.setProperty("--share", `${Math.round(70 * (state.faint ? Math.sqrt(sum[j]) : sum[j]))}%`));
+      right.forEach((one, j) => one.style.setProperty("--share", `${Math.round(45 * (state.faint ? Math.sqrt(sum[j]) : sum[j]))}%`));
       const top = [...sum.keys()].sort((a, b) => sum[b] - sum[a]).slice(0, 5);
       readout.textContent = `“${rows[i]}” looks at ${top.map((j) => `${columns[j]} ${short(sum[j])}`).join(", ")}${sheets.length > 1 ? " (mean of the heads)" : ""}`;
       draw();

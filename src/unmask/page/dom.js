@@ -123,6 +123,12 @@ export function rgb(name) {
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
+/** Relative luminance of [r, g, b], from 0 to 1 (WCAG 2.2). */
+export function light(colour) {
+  const [r, g, b] = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
 /** Call `draw` again where the reader's device turns dark or light, while `element` is shown. */
 export function onScheme(element, draw) {
   const query = matchMedia("(prefers-color-scheme: dark)");

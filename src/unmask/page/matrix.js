@@ -1,6 +1,6 @@
 // A matrix as a picture: a canvas with names on its sides, which pointer and arrow keys read cell by cell.
 
-import { h, onScheme, rgb, short, tipAt, tipAway } from "./dom.js";
+import { h, light, onScheme, rgb, short, tipAt, tipAway } from "./dom.js";
 
 const FONT = "13px system-ui, sans-serif";
 const LABELS = 10; // pixels of a cell, from which on names stand beside it
@@ -22,6 +22,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
   const box = h("div", { class: "matrix" }, scroll, readout);
   let place = { left: 0, top: 0, cell: 10, row: 10 };
   let cursor = null;
+  const upright = columns.every((name) => [...name].length <= 2);
   const words = say ?? ((i, j) => `${rows[i]} → ${columns[j]}\n${sheets.map((s) => `${s.name} ${short(s.values[i * columns.length + j])}`).join("\n")}`);
 
   function draw() {
@@ -36,7 +37,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
     const named = cell >= LABELS && T <= FEW * 2;
     if (!named) left = 0;
     cell = named ? Math.floor(cell) : Math.max(cell, Math.min(1, room / S), 0.5);
-    const top = named ? wide(columns) + 10 : 0;
+    const top = named ? (upright ? 22 : wide(columns) + 10) : 0;
     place = { left, top, cell };
     const width = Math.ceil(left + cell * S) + 2, height = Math.ceil(top + cell * T) + 2;
     const ratio = devicePixelRatio || 1;
@@ -87,13 +88,13 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
     context.font = FONT;
     context.textBaseline = "middle";
     context.textAlign = "center";
-    const { values } = sheets[0];
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const { values } = sheets[0], back = rgb("--card");
     for (let i = 0; i < rows.length; i++) {
       for (let j = 0; j < columns.length; j++) {
         const value = values[i * columns.length + j];
-        const strong = Math.abs(value) > (dark ? 0.45 : 0.6);
-        context.fillStyle = `rgb(${rgb(strong ? "--on" : "--ink").join(",")})`;
+        const shade = Math.min(1, Math.abs(value));
+        const paint = rgb(signed && value < 0 ? "--s1" : sheets[0].colour).map((c, k) => shade * c + (1 - shade) * back[k]);
+        context.fillStyle = light(paint) > 0.18 ? "#111" : "#fff"; // whichever stands out more
         context.fillText(value.toFixed(2).replace(/^(-?)0\./, "$1."), left + cell * (j + 0.5), top + cell * (i + 0.5));
       }
     }
@@ -107,6 +108,10 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
     context.textAlign = "right";
     rows.forEach((name, i) => context.fillText(name, left - 6, top + cell * (i + 0.5), left - 8));
     context.textAlign = "left";
+    if (upright) {
+      context.textAlign = "center";
+      return columns.forEach((name, j) => context.fillText(name, left + cell * (j + 0.5), top - 10));
+    }
     columns.forEach((name, j) => {
       context.save();
       context.translate(left + cell * (j + 0.5), top - 6);

@@ -1,0 +1,122 @@
+"""A service over small models on a port of this machine, and a browser that looks at its page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from tokenizers import Tokenizer as RawTokenizer
+
+from unmask import huggingface
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import Tokenizer
+from unmask.models.bert import Bert
+from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.transformer import Transformer
+
+TEXT = "the animal did not cross the street because it was too tired and its law was just"
+EVIL = "<img/src=x/onerror=document.title='run'>"
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Folders of models by name, and of two runs."""
+    place = tmp_path_factory.mktemp("page")
+    plain = Tokenizer.train([TEXT] * 3, 150)
+    raw = RawTokenizer.from_str(plain.raw.to_str().replace("[SEP]", EVIL))  # a token that would like to be an element
+    tokenizer = Tokenizer(raw, {"sep": EVIL})
+
+    def bert(name, heads, labels=(), settings=None):
+        config = Bert(vocabulary=tokenizer.size, dim=32, layers=3, heads=4, hidden=64, length=64, std=0.3)
+        huggingface.save(place / name, config.build(heads, seed=1), tokenizer, labels=labels, settings=settings)
+
+    bert("bert", {"mlm": 0, "nsp": 2})
+    bert("classifier", {"classification": 2}, ("bad", EVIL))
+    bert("tagger", {"tagging": 3}, ("O", "B-PER", "I-PER"))
+    bert("reader", {"span": 2}, settings={"stride": 4, "best": 6})
+    bert("encoder", {}, settings={"pooling": "mean", "normalise": False})
+    subwords = Subwords.train([f"{TEXT} {EVIL}"] * 3, 40, kind="word")
+    ids = {"padding": subwords.pad, "start": subwords.start, "end": subwords.end}
+    sizes = {"dim": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 2, "decoder_heads": 2}
+    writer = Transformer(vocabulary=subwords.size, encoder_hidden=32, decoder_hidden=32, **sizes, **ids).build(seed=3)
+    huggingface.save_writer(place / "writer", writer, subwords, settings={"search": {"limits": {"max_length": 9}}})
+    network = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=12, padding=tokenizer.pad)
+    huggingface.save(place / "lm", network.build(None, seed=4), tokenizer)
+    for name, rate in (("first", 1), ("second", 2)):
+        run = place / "runs" / name
+        run.mkdir(parents=True)
+        rows = [{"step": s, "seconds": s, "split": "train", "loss/mlm": 3 / (s + rate)} for s in range(9)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (run / "run.json").write_text(json.dumps({"recipe": "tiny", "config": {"rate": rate}}))
+    return SimpleNamespace(
+        place=place, runs=place / "runs", names=[p.name for p in place.iterdir() if p.name != "runs"]
+    )
+
+
+@pytest.fixture(scope="session")
+def app(folders):
+    pytest.importorskip("starlette")
+    from starlette.routing import Route
+
+    from unmask.serve import views
+    from unmask.serve.http.app import build
+    from unmask.serve.http.pool import Pool
+
+    pool = Pool([folders.place / name for name in sorted(folders.names)], loaded=9)
+    found = build(pool)
+    found.router.routes = [r for r in found.router.routes if not isinstance(r, Route) or r.path not in views.VIEWS]
+    found.router.routes += views.routes(pool, folders.runs)
+    return found
+
+
+@pytest.fixture(scope="session")
+def address(app):
+    """Where the service answers, in a thread of this process."""
+    from unmask.serve.http import server
+
+    bound = server.bind("127.0.0.1", 0)
+    begun = threading.Event()
+    running = server.Server(app, begun=begun.set)
+    running.install_signal_handlers = lambda: None
+    thread = threading.Thread(target=lambda: asyncio.run(running._serve([bound])), daemon=True)
+    thread.start()
+    assert begun.wait(30)
+    yield server.address(bound)
+    running.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="the page is looked at with playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium to look at the page with")
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of the browser that must not fail, nor ask anybody but this machine."""
+    found = browser.new_page(viewport={"width": 1100, "height": 900})
+    wrong = []
+    found.on("pageerror", lambda error: wrong.append(str(error)))
+    found.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and "422" not in said.text else None
+    )
+    found.on("request", lambda asked: None if _is_local(asked.url) else wrong.append(asked.url))
+    yield found
+    found.close()
+    assert wrong == []
+
+
+def _is_local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:"))

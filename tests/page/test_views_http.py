@@ -1,0 +1,113 @@
+"""The views over HTTP: the numbers of the views themselves, and one sentence for what cannot be shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unmask import huggingface
+from unmask.visualize import attention, reading
+from unmask.visualize.numbers import unpacked
+
+TEXT = "it was the animal"
+
+
+@pytest.fixture(scope="module")
+def ask(app):
+    from starlette.testclient import TestClient
+
+    client = TestClient(app, base_url="http://127.0.0.1")
+
+    def post(path, /, **fields):
+        answer = client.post(path, json=fields)
+        return answer.status_code, answer.json()
+
+    return post
+
+
+def test_attention_is_that_of_the_folder(ask, folders):
+    loaded = huggingface.load(folders.place / "bert")
+    read = reading.read(loaded.model, loaded.tokenizer, TEXT)
+    expected = attention.weights(loaded.model, read.batch, "encoder")
+    status, whole = ask("/attention", model="bert", text=TEXT)
+    assert (status, whole["rows"]) == (200, read.tokens)
+    for layer in range(3):
+        _, one = ask("/attention", model="bert", text=TEXT, kind="encoder", layer=layer)
+        np.testing.assert_allclose(unpacked(one["weights"]), expected[layer], atol=5e-4)
+
+
+def test_a_translator_has_three_kinds_of_attention(ask):
+    status, whole = ask("/attention", model="writer", text="the animal", pair="the street")
+    assert status == 200
+    assert set(whole["kinds"]) == {"encoder", "decoder", "cross"}
+    assert whole["columns"][-1] == "</s>"
+    _, one = ask("/attention", model="writer", text="the animal", pair="the street", kind="decoder", layer=1)
+    np.testing.assert_allclose(unpacked(one["weights"]).sum(-1), 1, atol=2e-3)
+
+
+ASKED = {
+    "/inside": {"model": "classifier"},
+    "/saliency": {"model": "classifier", "text": TEXT, "output": 1},
+    "/beam": {"model": "writer", "text": "the animal", "beam_size": 2, "length": 5},
+    "/next": {"model": "lm", "text": "the"},
+    "/alignment": {"model": "writer", "text": "the animal", "pair": "the street"},
+    "/embeddings": {"model": "encoder", "words": ["street"], "count": 8},
+    "/positions": {"model": "bert"},
+    "/masking": {"model": "bert", "text": TEXT},
+    "/wordpiece": {"model": "bert", "text": TEXT},
+    "/masks": {"model": "bert", "text": TEXT, "pair": "it was"},
+    "/complexity": {"dim": 8},
+    "/runs": {"names": ["first", "second"]},
+    "/attention": {"model": "bert", "text": TEXT, "pair": "the law"},
+}
+
+
+def test_every_view_answers(ask, monkeypatch):
+    from unmask.serve import views
+    from unmask.visualize.complexity import complexity
+
+    monkeypatch.setitem(views.VIEWS, "/complexity", lambda asked: complexity((4, 8), 8))
+    assert ASKED.keys() == views.VIEWS.keys()
+    for path, fields in ASKED.items():
+        if path == "/complexity":
+            continue  # seconds; the function has its own test
+        status, found = ask(path, **fields)
+        assert status == 200, (path, found)
+        assert found
+
+
+def test_more_of_the_views(ask):
+    assert ask("/embeddings", model="bert", plus=["street"], minus=["law"], top=3)[1]["nearest"][2]["cosine"]
+    context = ask("/embeddings", model="bert", word="law", sentences=["the law", "its law was"])[1]
+    assert len(context["occurrences"]) == 2
+    assert ask("/positions", sinusoidal=True, length=8, dim=6)[1]["table"]["shape"] == [8, 6]
+    listed = ask("/runs")[1]["runs"]
+    assert sorted(run["name"] for run in listed) == ["first", "second"]
+    following = ask("/next", model="lm", text="the")[1]
+    assert all(one["text"].startswith("the") or one["end"] for one in following["candidates"])
+
+
+WRONG = [
+    ("/attention", {"model": "bert", "text": ""}, "nothing to read"),
+    ("/attention", {"model": "bert"}, "'text' must be a text"),
+    ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": "1"}, "'layer' must be a whole number"),
+    ("/attention", {"model": "bert", "text": TEXT, "kind": "cross", "layer": 1}, "no kind of attention"),
+    ("/attention", {"model": "brt", "text": TEXT}, "did you mean 'bert'"),
+    ("/attention", {"model": "bert", "text": "the " * 99}, "the model takes 64"),
+    ("/beam", {"model": "bert", "text": TEXT}, "models that write"),
+    ("/next", {"model": "bert", "text": TEXT}, "go on with a text"),
+    ("/saliency", {"model": "bert", "text": TEXT, "output": 9}, "no output 9"),
+    ("/saliency", {"model": "tagger", "text": TEXT}, "models that answer for a whole text"),
+    ("/alignment", {"model": "bert", "text": TEXT, "pair": TEXT}, "models that translate"),
+    ("/wordpiece", {"model": "writer", "text": TEXT}, "this one translates"),
+    ("/embeddings", {"model": "bert", "plus": "a"}, "'plus' must be a list"),
+    ("/masking", {"model": "bert", "text": TEXT, "rate": True}, "'rate' must be a number"),
+    ("/runs", {"names": ["../first"]}, "no run ../first"),
+]
+
+
+@pytest.mark.parametrize(("path", "fields", "message"), WRONG)
+def test_what_cannot_be_shown_is_said(ask, path, fields, message):
+    status, found = ask(path, **fields)
+    assert status == 422
+    assert message in found["error"]
