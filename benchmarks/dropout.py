@@ -23,12 +23,12 @@ def of_pytorch() -> Iterator[None]:
 
     from unmask.nn import Attention, dropout
 
-    ours, slow = dropout.dropout, Attention._drops_on_a_cpu
-    dropout.dropout, Attention._drops_on_a_cpu = F.dropout, lambda self, q: False
+    ours, slow = dropout.dropout, Attention._slow_when_fused
+    dropout.dropout, Attention._slow_when_fused = F.dropout, lambda self, q: False
     try:
         yield
     finally:
-        dropout.dropout, Attention._drops_on_a_cpu = ours, slow
+        dropout.dropout, Attention._slow_when_fused = ours, slow
 
 
 def step(texts: int, tokens: int, rate: float) -> Callable[[], None]:

@@ -28,6 +28,7 @@ from unmask.nn import (
     TransformerXL,
     record_attention,
 )
+from unmask.nn.attention import FEW
 
 B, T, D, H, K = 2, 6, 16, 4, 4
 SCHEMES = {
@@ -167,12 +168,52 @@ def test_what_the_kernel_is_told(mask, tensor, causal, kernel_calls):
 
 def test_a_position_bias_is_made_once_in_the_dtype_of_the_queries(kernel_calls):
     stack = Stack([block(), block()], position=ALiBi(H))
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         stack(rows(B, T, D), mask=Mask(causal=True))
     first, second = (call["attn_mask"] for call in kernel_calls)
     assert first is second
     assert first.dtype is torch.bfloat16
     assert not any(call["is_causal"] for call in kernel_calls)
+
+
+@pytest.mark.parametrize(
+    ("length", "bf16", "learns", "dropout", "fused"),
+    [
+        (8, True, True, 0.0, False),
+        (FEW + 8, True, True, 0.0, True),
+        (8, True, False, 0.0, True),
+        (8, False, True, 0.0, True),
+        (8, False, True, 0.1, False),
+        (FEW + 8, True, True, 0.1, False),
+    ],
+)
+def test_the_faster_way_on_a_cpu_is_taken(length, bf16, learns, dropout, fused, kernel_calls):
+    attention = Attention(D, H, dropout=dropout).train()
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16), torch.set_grad_enabled(learns):
+        attention(rows(1, length, D))
+    assert len(kernel_calls) == fused
+
+
+@pytest.mark.parametrize("mask", [None, Mask(causal=True), MASKS["documents"]])
+def test_both_ways_learn_the_same_in_bfloat16(mask, monkeypatch):
+    """Gradients of both are those in float32, up to the rounding of bfloat16."""
+    attention, x = Attention(D, H), rows(B, T, D)
+    bias = None if mask is None else mask.bias(T, T)
+
+    def gradients(dtype: torch.dtype) -> torch.Tensor:
+        attention.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+            said = attention(x, bias=bias)
+        said.float().square().sum().backward()
+        return torch.cat([p.grad.flatten() for p in attention.parameters()])
+
+    wanted = gradients(torch.float32)
+    plain = gradients(torch.bfloat16)
+    monkeypatch.setattr(Attention, "_slow_when_fused", lambda self, q: False)
+    fused = gradients(torch.bfloat16)
+    for found in (plain, fused):
+        assert not torch.equal(found, wanted)
+        assert (found - wanted).norm() < 0.02 * wanted.norm()
 
 
 def test_the_last_queries_alone_give_what_all_give(scheme):

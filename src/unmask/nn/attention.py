@@ -22,6 +22,9 @@ from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
 
+FEW = 512
+"""Queries up to which attention is written out where it learns in bfloat16 on a CPU."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bias:
@@ -197,6 +200,7 @@ class Attention(nn.Module):
 
         cache  keys and values of the tokens before x, which those of x join; `positions_BT` then says where x stands
         """
+        x_BTD = x_BTD.to(working_dtype(x_BTD))  # once, not for each of the three projections
         q_BHTK = self._split(self.query(x_BTD), self.heads)
         if isinstance(keys_BSD, KeyValues):
             k_BNSK, v_BNSK = keys_BSD.keys, keys_BSD.values
@@ -208,7 +212,7 @@ class Attention(nn.Module):
             k_BNSK, v_BNSK = cache.keys, cache.values
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
-        attend = self._explicit if self.recorder is not None or self._drops_on_a_cpu(q_BHTK) else self._fused
+        attend = self._explicit if self.recorder is not None or self._slow_when_fused(q_BHTK) else self._fused
         return self.output(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
@@ -218,6 +222,7 @@ class Attention(nn.Module):
         return KeyValues(*(x_BNSK.contiguous() for x_BNSK in self._project(keys_BSD, values_BSD)))
 
     def _project(self, keys_BSD: Tensor, values_BSD: Tensor | None) -> tuple[Tensor, Tensor]:
+        keys_BSD = keys_BSD.to(working_dtype(keys_BSD))
         k_BNSK = self._split(self.key(keys_BSD), self.kv_heads)
         return k_BNSK, self._split(self.value(keys_BSD if values_BSD is None else values_BSD), self.kv_heads)
 
@@ -236,10 +241,15 @@ class Attention(nn.Module):
             enable_gqa=self.kv_heads != self.heads,
         )
 
-    def _drops_on_a_cpu(self, q_BHTK: Tensor) -> bool:
-        """There the kernel of `_fused` draws its dropout slowly, and bfloat16 in float32 (see `nn.dropout`)."""
-        dropping = self.training and self.dropout > 0
-        return dropping and q_BHTK.device.type == "cpu" and not torch.compiler.is_compiling()
+    def _slow_when_fused(self, q_BHTK: Tensor) -> bool:
+        """Whether plain products are faster: on a CPU the kernel of `_fused` draws dropout slowly, and bfloat16 in
+        float32 (see `nn.dropout`); without dropout, its backward in bfloat16 takes up to three times as long, until
+        rows are so long that the weights no longer fit the caches (`benchmarks/attention.py`)."""
+        if q_BHTK.device.type != "cpu" or torch.compiler.is_compiling():
+            return False
+        if self.training and self.dropout > 0:
+            return True
+        return q_BHTK.requires_grad and q_BHTK.dtype is torch.bfloat16 and q_BHTK.shape[-2] <= FEW
 
     def _explicit(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
         """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), written out, with weights to look at."""
@@ -300,6 +310,12 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     finally:
         for (_, part), old in zip(parts, before, strict=True):
             part.recorder = old
+
+
+def working_dtype(x: Tensor) -> torch.dtype:
+    """That of the products that x goes into."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.nn.attention import Attention, Bias, CrossMask, Mask
+from unmask.nn.attention import Attention, Bias, CrossMask, Mask, working_dtype
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
@@ -158,7 +158,7 @@ class Stack(nn.Module):
                 )
             return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
-        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(_working_dtype(x_BTD))
+        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(working_dtype(x_BTD))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
             x_BTD = self.blocks[i](
@@ -187,7 +187,7 @@ class Stack(nn.Module):
         """The same for tokens that come after those of a cache."""
         B, T, _ = x_BTD.shape
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
-        dtype = _working_dtype(x_BTD)
+        dtype = working_dtype(x_BTD)
         bias = Bias(additive(cache.advance(B, T, x_BTD.device), dtype))
         bias = bias.plus(self._by_place(T, cache, x_BTD.device)).to(dtype)
         memory_bias = Bias(additive(cache.memory_mask, dtype))
@@ -204,9 +204,3 @@ class Stack(nn.Module):
             return self.position.bias(T, cache.length, device)
         bias_H1T = self.position.bias(1, cache.length, device)
         return None if bias_H1T is None else bias_H1T[..., cache.places(device)]
-
-
-def _working_dtype(x: Tensor) -> torch.dtype:
-    """That of the queries that will be made from x: a bias is converted to it once, not once a layer."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

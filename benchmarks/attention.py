@@ -1,0 +1,70 @@
+"""Attention on a CPU, while it learns: PyTorch's fused kernel against plain products, by the length of the rows.
+
+    python benchmarks/attention.py --threads 1
+
+Forward and backward of softmax(scale q k^T + bias) v without dropout, 4 heads of 64, as many rows as make `--tokens`
+tokens; both ways take turns in one process. This is what `nn/attention.py` chooses by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import common
+
+
+def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -> Callable[[], float]:
+    """A forward and backward on new numbers; returns the seconds of the process."""
+    import torch
+
+    from unmask.nn.attention import Bias
+
+    rows = max(1, tokens // length)
+    kind = getattr(torch, dtype)
+    q, k, v = (torch.randn(rows, length, 4, 64, dtype=kind).transpose(1, 2).requires_grad_() for _ in range(3))
+    hidden = torch.rand(rows, 1, length, length) < 0.3
+    bias = Bias(torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf).to(kind)) if masked else Bias()
+
+    def run() -> float:
+        began = time.process_time()
+        said = attend(q, k, v, bias)
+        said.backward(said.detach())
+        return time.process_time() - began
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=4_096)
+    options = parser.parse_args()
+    import torch
+
+    from unmask.nn import Attention
+
+    torch.set_num_threads(options.threads)
+    common.introduce(common.machine(options.threads))
+    part = Attention(256, 4)
+    print(
+        "| dtype | mask | tokens of a row | fused, ms | plain, ms | fused / plain (range) |\n|---|---|---|---|---|---|"
+    )
+    for dtype in ("bfloat16", "float32"):
+        for masked in (False, True):
+            for length in (32, 128, 256, 512, 1_024, 2_048):
+                ways = [once(way, length, options.tokens, dtype, masked) for way in (part._fused, part._explicit)]
+                for way in ways:
+                    way()
+                fused, plain = zip(*[[way() for way in ways] for _ in range(options.turns)], strict=True)
+                ratios = [a / b for a, b in zip(fused, plain, strict=True)]
+                times = " | ".join(f"{1e3 * statistics.median(x):.1f}" for x in (fused, plain))
+                spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+                print(f"| {dtype} | {'yes' if masked else 'no'} | {length:,} | {times} | {spread} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
