@@ -13,7 +13,7 @@ import numpy as np
 from unmask.data.tokenizer import Tokenizer
 from unmask.types import Batch
 
-WORDS = ("mlm", "next")
+WORDS = ("mlm", "next", "spans")
 """Loss terms that guess tokens of the text; a run has one of them, or none."""
 
 
@@ -29,8 +29,8 @@ def guessed(batches: Sequence[Batch]) -> tuple[str, np.ndarray]:
 def baseline(batches: Sequence[Batch], log_p: np.ndarray) -> dict[str, float]:
     """What a guess without any context reaches on the targets of `batches`, by log probabilities [V] of tokens.
 
-    loss/mlm or loss/next        cross-entropy, in nats
-    mlm/correct or next/correct  share that the most frequent token gets right
+    loss/mlm, loss/next or loss/spans  cross-entropy, in nats
+    mlm/correct and so on              share that the most frequent token gets right
     """
     term, targets = guessed(batches)
     if not term:
@@ -75,6 +75,12 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
             f"{found['next/perplexity']:.1f} ({start}word frequencies alone: {math.exp(floor['loss/next']):.1f})"
             + (f", {bits:.2f} bits per character." if bits is not None else ".")
         )
+    if "spans/correct" in found and "loss/spans" in floor:
+        lines.append(
+            f"Held-out spans: {found['spans/correct']:.1%} of the tokens right, perplexity "
+            f"{math.exp(min(found['spans/nll'], 700.0)):.1f} (word frequencies alone: "
+            f"{math.exp(floor['loss/spans']):.1f})."
+        )
     if "loss/forward" in found:
         sides = [f"{math.exp(min(found[f'loss/{side}'], 700.0)):.1f}" for side in ("forward", "backward")]
         lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind.")
@@ -89,7 +95,7 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
 
 def plateau(result: Mapping[str, float], baseline: Mapping[str, float]) -> str | None:
     """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
-    for term, what in zip(WORDS, ("masked-word", "next-token"), strict=True):
+    for term, what in zip(WORDS, ("masked-word", "next-token", "hidden-span"), strict=True):
         loss, floor = result.get(f"loss/{term}"), baseline.get(f"loss/{term}")
         if loss is not None and floor is not None and loss >= 0.97 * floor:
             return (

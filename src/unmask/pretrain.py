@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
@@ -17,9 +17,12 @@ from unmask.data import segments
 from unmask.data.corpus import Corpus
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
+from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
+from unmask.objectives import SpanCorruption
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.train import distributed
 from unmask.train.metrics import read as read_metrics
@@ -52,7 +55,7 @@ class Pretrain:
         if not corpora:
             raise UnmaskError("Say on which corpus to pre-train.")
         self.corpora = [Corpus(folder) for folder in corpora]
-        self.tokenizer = self.corpora[0].tokenizer
+        self.tokenizer = config.objectives.tokenizer(self.corpora[0].tokenizer)
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
         config = settled(config, self.corpora, self.origin)
         learned, documents = config.objectives, sum(c.split("train").documents for c in self.corpora)
@@ -115,7 +118,10 @@ class Pretrain:
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
-        huggingface.save(folder, self.model, self.tokenizer)
+        if isinstance(self.model, EncoderDecoder):
+            huggingface.save_writer(folder, self.model, Subwords.of(self.tokenizer))
+        else:
+            huggingface.save(folder, self.model, self.tokenizer)
         facts = {
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],
@@ -208,7 +214,7 @@ class Pretrain:
 
     def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
         """Mean loss and accuracy of each term over the held-out rows, under the names that training uses."""
-        assert isinstance(model, Model)
+        model = cast(Model, model)  # an encoder–decoder is scored alike
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
         for batch in self.heldout:
@@ -220,7 +226,8 @@ class Pretrain:
                 }.items():
                     sums[key] = sums.get(key, 0.0) + float(value)
         if self.prompts and distributed.is_main():
-            samples.note(self.out, step, self.prompts, samples.guesses(model, self.tokenizer, self.prompts))
+            guess = samples.written if isinstance(model, EncoderDecoder) else samples.guesses
+            samples.note(self.out, step, self.prompts, guess(model, self.tokenizer, self.prompts))
         found = {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
         return found | heldout.of_language(found, self._characters)
 
@@ -230,6 +237,8 @@ class Pretrain:
         return heldout.characters(self.heldout, self.tokenizer)
 
     def _prompts(self, given: Mapping[str, Sequence[str]] | None) -> list[samples.Prompt]:
+        if isinstance(self.objective, SpanCorruption):
+            return samples.cut_out(self.corpora[0].split("heldout"), self.tokenizer, self.objective, 4, self.tokens)
         if "mlm" not in self.model.heads:
             return []
         if given is not None:
@@ -246,8 +255,10 @@ class Pretrain:
         """[V] log of the add-one share of each token in the training text, the ends of what is written included."""
         counts, writes = np.ones(self.tokenizer.size), self.config.objectives.written != "none"
         for split in (corpus.split("train") for corpus in self.corpora):
-            counts += split.unigrams()
+            counts[: split.vocabulary] += split.unigrams()
             counts[self.tokenizer.sep] += split.documents * writes
+        if isinstance(self.objective, SpanCorruption):
+            counts = self.objective.expected(counts, self.tokens)
         return np.log(counts / counts.sum())
 
 

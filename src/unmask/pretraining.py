@@ -14,11 +14,13 @@ from unmask.config import Config
 from unmask.data import spelling
 from unmask.data.corpus import Corpus, Split
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import WORDS, Elmo
 from unmask.models.model import ModelConfig
+from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives import (
     CausalLM,
@@ -30,6 +32,7 @@ from unmask.objectives import (
     SegmentLM,
     SentenceOrder,
     SequenceAutoencoder,
+    SpanCorruption,
     TwoWayLM,
 )
 from unmask.train.trainer import Training
@@ -44,6 +47,7 @@ class Objectives(Config):
                  "auto": that of the three which the folder it starts from has a head for, "none" for a fresh model
     written      in place of all that: "next": guess every token from those before it (a causal language model);
                  "again": read a sequence, then write it again (a sequence autoencoder, Dai & Le 2015)
+                 "spans": write what was cut out of a text, as T5 does (span corruption);
                  "segments": "next", in rows that go on from step to step, by a model that remembers them (Dai et al.
                  2019); "both": every word from those before it, and from those behind it, as ELMo does
     replaced     find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does
@@ -56,13 +60,17 @@ class Objectives(Config):
 
     masked: bool = True
     sentences: Literal["next", "order", "none", "auto"] = "next"
-    written: Literal["next", "again", "segments", "both", "none"] = "none"
+    written: Literal["next", "again", "spans", "segments", "both", "none"] = "none"
     replaced: bool = False
     rate: float = 0.15
     whole_words: bool = False
     span: int = 1
     short: float = 0.1
     words: int = 8_192
+
+    def tokenizer(self, own: Tokenizer) -> Tokenizer:
+        """That of a corpus with what this objective needs besides: sentinels, behind its vocabulary."""
+        return with_sentinels(own) if self.written == "spans" else own
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = ()) -> Objective:
         """The objective, of these ids and the words of `splits`. Raises UnmaskError where nothing would be learned."""
@@ -76,6 +84,10 @@ class Objectives(Config):
             return TwoWayLM(spelling.commonest(splits, first, self.words), spelling.words, first, **ends)
         if self.written == "again":
             return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
+        if self.written == "spans":
+            ids = {"start": tokenizer.pad, "end": tokenizer.sep, "padding": tokenizer.pad}
+            sentinels = sentinel_ids(tokenizer.raw.get_vocab())
+            return SpanCorruption(sentinels, **ids, rate=self.rate, short=self.short)
         parts: list[Objective] = []
         if self.sentences == "next":
             parts.append(NextSentence(tokenizer.join, short=self.short))
@@ -166,11 +178,12 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         config = with_values(config, model=origin.settle(config.model))
         config = config.replace(objectives={"sentences": origin.sentences if sentences == "auto" else sentences})
     else:
-        tokenizer = corpora[0].tokenizer
-        config = config.replace(model={"vocabulary": tokenizer.size, "padding": tokenizer.pad})
+        config = config.replace(model=_ids(config, corpora[0].tokenizer))
         config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
     if config.objectives.replaced and not isinstance(config.model, Electra):
         raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
+    if (config.objectives.written == "spans") != isinstance(config.model, T5):
+        raise UnmaskError("Spans are written by a T5, which learns nothing else: take t5-tiny, with --written spans.")
     if (config.objectives.written == "both") != isinstance(config.model, Elmo):
         raise UnmaskError("Words are guessed from both sides by an ELMo, which learns nothing else: take elmo-tiny.")
     if isinstance(config.model, Elmo):
@@ -191,6 +204,13 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     if tokens < 8:
         raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
     return config
+
+
+def _ids(config: Pretraining, tokenizer: Tokenizer) -> dict[str, int]:
+    """The fields of the model that its tokenizer decides."""
+    tokenizer = config.objectives.tokenizer(tokenizer)
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
+    return {**ids, "start": tokenizer.pad, "end": tokenizer.sep} if isinstance(config.model, T5) else ids
 
 
 def tokens_of(config: Pretraining) -> int:

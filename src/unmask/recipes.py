@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, electra, gpt, recurrent, transformer_xl
+from unmask.models import albert, electra, gpt, recurrent, t5, transformer_xl
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.pretraining import Objectives, Pretraining, Rows
 from unmask.recurrent_recipes import elmo as elmo
@@ -167,6 +168,35 @@ def transformer_xl_base() -> Pretraining:
     )
 
 
+def t5_tiny() -> Pretraining:
+    """T5 (Raffel et al. 2020): 2 + 2 layers of 128, spans cut out of a text and written: minutes on a laptop."""
+    return _spans("tiny", lr=2e-3, precision="fp32")
+
+
+def t5_mini() -> Pretraining:
+    """T5 of 4 + 4 layers of 256: minutes to hours on a CPU."""
+    return _spans("mini", lr=1e-3)
+
+
+def t5_small() -> Pretraining:
+    """T5 of 6 + 6 layers of 512 (60 M parameters): batch 128 of 512 tokens, 524,288 steps, as published.
+
+    Raffel et al. 2020, section 3.1.2; AdamW stands in for Adafactor, whose rate falls with the square root of the step.
+    """
+    return _spans("small", lr=1e-3).replace(
+        model={"dropout": 0.1},
+        rows={"tokens": 512, "batch": 128, "micro_batch": 16, "workers": 4},
+        training={
+            "minutes": None,
+            "steps": 524_288,
+            "schedule": {"warmup": 10_000, "shape": "inverse-sqrt"},
+            "log_every": 100,
+            "evaluate_every": 10_000,
+            "save_every": 10_000,
+        },
+    )
+
+
 def rnn_lm() -> Pretraining:
     """A language model, each token from those before it: a vanilla RNN, for comparison."""
     return _recurrent("tiny", lr=1e-3, cell="rnn")
@@ -247,12 +277,7 @@ def _small(model: Bert, objectives: Objectives, lr: float, precision: Literal["a
         model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
         objectives=objectives,
         rows=Rows(batch=32, first=32, first_share=0.6),
-        training=Training(
-            minutes=30.0,
-            precision=precision,
-            optimizer=Optimizer(lr=lr),
-            schedule=Schedule(warmup=0.06),
-        ),
+        training=_short(lr, precision),
     )
 
 
@@ -264,12 +289,7 @@ def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") 
         model=model.replace(length=128, std=std, **rates),
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(batch=32),
-        training=Training(
-            minutes=30.0,
-            precision=precision,
-            optimizer=Optimizer(lr=lr),
-            schedule=Schedule(warmup=0.06),
-        ),
+        training=_short(lr, precision),
     )
 
 
@@ -280,12 +300,17 @@ def _remembering(size: str, lr: float, precision: Literal["auto", "fp32"] = "aut
         model=model.replace(dropout=0.0, std=round(0.02 * (768 / model.dim) ** 0.5, 3)),
         objectives=Objectives(written="segments", sentences="none"),
         rows=Rows(tokens=model.memory, batch=32),
-        training=Training(
-            minutes=30.0,
-            precision=precision,
-            optimizer=Optimizer(lr=lr),
-            schedule=Schedule(warmup=0.06),
-        ),
+        training=_short(lr, precision),
+    )
+
+
+def _spans(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+    """Short runs on little text, without dropout; the published initialisation fits any width."""
+    return Pretraining(
+        model=T5(dropout=0.0).replace(**t5.SIZES[size]),
+        objectives=Objectives(written="spans", sentences="none", short=0.0),
+        rows=Rows(tokens=128, batch=32),
+        training=_short(lr, precision),
     )
 
 
@@ -295,13 +320,13 @@ def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
         model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(tokens=128, batch=32),
-        training=Training(
-            minutes=30.0,
-            precision="fp32",
-            optimizer=Optimizer(lr=lr),
-            schedule=Schedule(warmup=0.02),
-        ),
+        training=_short(lr, "fp32", warmup=0.02),
     )
+
+
+def _short(lr: float, precision: Literal["auto", "fp32"], warmup: float = 0.06) -> Training:
+    """Half an hour at a peak rate."""
+    return Training(minutes=30.0, precision=precision, optimizer=Optimizer(lr=lr), schedule=Schedule(warmup=warmup))
 
 
 def _published(model: Bert, objectives: Objectives) -> Pretraining:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,14 @@ from unmask.data import collate
 from unmask.data.corpus import Split
 from unmask.data.tokenizer import Tokenizer
 from unmask.files import write_text
+from unmask.generate import Limits, Search, generate_all
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
+from unmask.objectives import SpanCorruption
 from unmask.types import Example
 
 FILE = "samples.jsonl"
+SHOWN = 48  # tokens of a text with holes, and of what is written into them
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,30 @@ def hidden_words(split: Split, tokenizer: Tokenizer, count: int, length: int, se
         if len(found) == count:
             break
     return found
+
+
+def cut_out(
+    split: Split, tokenizer: Tokenizer, objective: SpanCorruption, count: int, length: int, seed: int = 0
+) -> list[Prompt]:
+    """Beginnings of held-out documents out of which spans were cut, the same for every run on the corpus."""
+    rng = np.random.default_rng(seed)
+    found: list[Prompt] = []
+    units = split.units(length)
+    for row in rng.permutation(len(units))[:count]:
+        text = np.concatenate(split.read(units[row].item()).sentences)[: min(SHOWN, length - 1)]
+        read, written = objective.hide(text, objective.noise(len(text), rng))
+        shown, answer = (tokenizer.decode(ids, special=True) for ids in (read, written))
+        found.append(Prompt(shown, np.append(read, objective.end), (answer,)))
+    return found
+
+
+def written(model: EncoderDecoder, tokenizer: Tokenizer, given: Sequence[Prompt]) -> list[list[tuple[str, float]]]:
+    """What the model writes for each prompt, and the probability of all of it."""
+    search = Search(limits=Limits(max_length=SHOWN))
+    sources = [prompt.tokens.tolist() for prompt in given]
+    with torch.autocast(model.device.type, enabled=False):
+        found = list(generate_all(model, sources, search, end=tokenizer.sep, pad=tokenizer.pad, device=model.device))
+    return [[(tokenizer.decode(best.tokens, special=True), math.exp(best.log_probability))] for best, *_ in found]
 
 
 def guesses(model: Model, tokenizer: Tokenizer, given: Sequence[Prompt], top: int = 3) -> list[list[tuple[str, float]]]:

@@ -6,9 +6,11 @@ Shapes: B rows, T tokens of a row, N examples, M targets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.errors import UnmaskError
@@ -53,11 +55,18 @@ def pad(examples: Sequence[Example], pad: int, multiple: int = 8) -> Batch:
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """The rows of several batches of one width, in order; optional fields that some lack are filled in.
 
-    `starts` is None where a batch that has several sequences a row lacks it. Raises UnmaskError for no batches
-    or different widths.
+    `starts` is None where a batch that has several sequences a row lacks it. Rows with sources are filled up to the
+    longest on both sides. Raises UnmaskError for no batches, different widths where there are no sources, and where
+    only some have them.
     """
     if len(batches) == 1:
         return batches[0]
+    sources = [batch.source for batch in batches if batch.source is not None]
+    if len(sources) not in (0, len(batches)):
+        raise UnmaskError("Batches with sources can be joined only with others that have them.")
+    if sources:
+        written = concatenate(_widened([replace(batch, source=None) for batch in batches]))
+        return replace(written, source=concatenate(_widened(sources)))
     widths = {batch.tokens.shape[1] for batch in batches}
     if len(widths) != 1:
         raise UnmaskError(f"Batches can be joined only where their rows have one length, not {sorted(widths)}.")
@@ -85,6 +94,34 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         join(lambda b: b.segments, lambda b: torch.zeros_like(b.tokens)),
         torch.cat(known) if len(known) == len(batches) else None,
         targets,
+    )
+
+
+def _widened(batches: Sequence[Batch]) -> list[Batch]:
+    """The batches with padding at the end of their rows, all as long as the longest."""
+    longest = max(batch.tokens.shape[1] for batch in batches)
+    return [_with_padding(batch, longest - batch.tokens.shape[1]) for batch in batches]
+
+
+def _with_padding(batch: Batch, more: int) -> Batch:
+    if not more:
+        return batch
+    width = batch.tokens.shape[1]
+
+    def fill(x: Tensor | None) -> Tensor | None:
+        return None if x is None else F.pad(x, (0, more))
+
+    def move(places: Tensor) -> Tensor:
+        return places + places // width * more
+
+    return replace(
+        batch,
+        tokens=F.pad(batch.tokens, (0, more)),
+        documents=fill(torch.ones_like(batch.tokens) if batch.documents is None else batch.documents),
+        positions=fill(batch.positions),
+        segments=fill(batch.segments),
+        starts=None if batch.starts is None else move(batch.starts),
+        targets={name: Target(move(target.places), target.values) for name, target in batch.targets.items()},
     )
 
 

@@ -272,14 +272,16 @@ Arrays = tuple[Any, ...]
 def _arrays(batch: Batch) -> Arrays:
     fields = (batch.tokens, batch.documents, batch.positions, batch.segments, batch.starts)
     targets = {name: (target.places.numpy(), target.values.numpy()) for name, target in batch.targets.items()}
-    return (*(None if x is None else x.numpy() for x in fields), targets)
+    source = None if batch.source is None else _arrays(batch.source)
+    return (*(None if x is None else x.numpy() for x in fields), targets, source)
 
 
 def _batch(arrays: Arrays) -> Batch:
-    tokens, *optional, targets = arrays
+    tokens, *optional, targets, source = arrays
     documents, positions, segments, starts = [None if x is None else torch.from_numpy(x) for x in optional]
     tensors = {name: Target(*map(torch.from_numpy, pair)) for name, pair in targets.items()}
-    return Batch(torch.from_numpy(tokens), documents, positions, segments, starts, tensors)
+    read = None if source is None else _batch(source)
+    return Batch(torch.from_numpy(tokens), documents, positions, segments, starts, tensors, read)
 
 
 def _repeat(sizes: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:

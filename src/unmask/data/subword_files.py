@@ -1,22 +1,25 @@
-"""Files of vocabularies for written sequences: Marian folders, SentencePiece models, one JSON for plain ones."""
+"""Files of vocabularies for written sequences: folders of Marian and T5, SentencePiece models, JSON for the others."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer as RawTokenizer
 
 from unmask.config import read_json
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter
 from unmask.data.tokenizer_files import optional_json
+from unmask.data.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
 from unmask.errors import UnmaskError, unknown
 from unmask.files import atomic
 
 PLAIN_FILE = "subwords.json"
 SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
-CONFIG = "tokenizer_config.json"
+T5_MODEL, TOKENIZER, CONFIG = "spiece.model", "tokenizer.json", "tokenizer_config.json"
 
 
 class Names(NamedTuple):
@@ -56,6 +59,10 @@ def read(path: Path) -> tuple[Side, Side]:
             return side, side
         if (path / SOURCE).is_file():
             return read_marian(path)
+        for name, read_side in ((T5_MODEL, read_t5), (TOKENIZER, read_tokenizer)):
+            if (path / name).is_file():
+                side = read_side(path)
+                return side, side
         raise UnmaskError(f"{path} holds no vocabulary: there is no {PLAIN_FILE}, nor {SOURCE} with {VOCABULARY}.")
     if not path.is_file():
         raise UnmaskError(f"There is no vocabulary {path}.")
@@ -92,16 +99,73 @@ def _sentencepiece(path: Path) -> SentencePiece:
         raise UnmaskError(f"{path} cannot be used: {error}") from None
 
 
+# ------------------------------------------------------------------------------------------------ T5 folders
+
+
+def read_t5(folder: Path) -> Side:
+    """spiece.model, with the sentinels behind its pieces, <extra_id_0> the last of all."""
+    side = read_model(folder / T5_MODEL)
+    count = optional_json(folder / CONFIG).get("extra_ids", SENTINELS)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 16:
+        raise UnmaskError(f"{folder / CONFIG} asks for {count!r} extra_ids; it must be a number, such as {SENTINELS}.")
+    pieces = [sentinel(number) for number in reversed(range(count))]
+    first = max(side.vocabulary.values()) + 1
+    vocabulary = {**side.vocabulary, **{piece: first + i for i, piece in enumerate(pieces)}}
+    return replace(side, vocabulary=vocabulary, added=frozenset(pieces))
+
+
+def write_t5(folder: Path, side: Side, length: int | None) -> list[str]:
+    """Write what transformers' T5Tokenizer reads; returns the names of the files."""
+    config: dict[str, Any] = {"tokenizer_class": "T5Tokenizer", "extra_ids": len(side.added)}
+    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
+    config |= {} if length is None else {"model_max_length": length}
+    write_bytes(folder / T5_MODEL, _model(side))
+    write_bytes(folder / CONFIG, _json(config))
+    return [T5_MODEL, CONFIG]
+
+
+def is_t5(side: Side) -> bool:
+    """Whether a side is that of a T5 folder, by its sentinels."""
+    return sentinel(0) in side.added and isinstance(side.splitter, SentencePiece)
+
+
+def read_tokenizer(folder: Path) -> Side:
+    """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
+    place = folder / TOKENIZER
+    try:
+        splitter = TokenizerFile(RawTokenizer.from_buffer(place.read_bytes()))
+    except OSError as error:
+        raise UnmaskError(f"{place} cannot be read: {error.strerror or error}.") from None
+    except Exception as error:  # the library raises bare Exception for every kind of damage
+        raise UnmaskError(f"{place} is damaged or not a tokenizer: {error}.") from None
+    names, _ = _names(folder)
+    vocabulary = splitter.raw.get_vocab()
+    for name in names:
+        if name not in vocabulary:
+            raise UnmaskError(f"{place} lacks the special piece '{name}'; name it in {CONFIG} beside it.")
+    return Side(splitter=splitter, vocabulary=vocabulary, names=names, added=splitter.controls)
+
+
+def write_tokenizer(folder: Path, side: Side, length: int | None) -> list[str]:
+    """Write tokenizer.json and what transformers opens it by; returns the names of the files."""
+    assert isinstance(side.splitter, TokenizerFile)
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
+    config |= {"model_input_names": ["input_ids", "attention_mask"]}
+    config |= {} if length is None else {"model_max_length": length}
+    write_bytes(folder / TOKENIZER, side.splitter.raw.to_str(pretty=True).encode())
+    write_bytes(folder / CONFIG, _json(config))
+    return [TOKENIZER, CONFIG]
+
+
 # ------------------------------------------------------------------------------------------------ Marian folders
 
 
 def read_marian(folder: Path) -> tuple[Side, Side]:
     """source.spm, target.spm and vocab.json (with target_vocab.json, where each side has ids of its own)."""
-    config = optional_json(folder / CONFIG)
+    names, config = _names(folder)
     if config.get("sp_model_kwargs"):
         raise UnmaskError(f"{folder / CONFIG} asks for sp_model_kwargs, which are not supported; remove them.")
-    older = optional_json(folder / "special_tokens_map.json")
-    names = Names(**{role: name for key, role in ROLES.items() if (name := _token(config, older, key))})
     own = TARGET_VOCABULARY if config.get("separate_vocabs") else VOCABULARY
     added = _added(folder, config)
     sides = []
@@ -138,6 +202,12 @@ def _model(side: Side) -> bytes:
 
 def _same(one: Side, other: Side) -> bool:
     return one.vocabulary == other.vocabulary and one.splitter.facts() == other.splitter.facts()
+
+
+def _names(folder: Path) -> tuple[Names, dict[str, Any]]:
+    """The special pieces that a folder names, and its tokenizer_config.json."""
+    config, older = optional_json(folder / CONFIG), optional_json(folder / "special_tokens_map.json")
+    return Names(**{role: name for key, role in ROLES.items() if (name := _token(config, older, key))}), config
 
 
 def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str | None:

@@ -14,7 +14,9 @@ import numpy as np
 
 from unmask.data import subword_files as files
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter, learn
-from unmask.data.subword_files import SPECIALS, Side
+from unmask.data.subword_files import SPECIALS, Names, Side
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import TokenizerFile, sentinel_ids
 from unmask.errors import UnmaskError, unknown
 
 LEARNED = ("unigram", "bpe")
@@ -52,6 +54,18 @@ class Subwords:
         self._pieces = {i: piece for piece, i in self.vocabulary.items()}
         self._tags = frozenset(p for p in self._ordinary if p.startswith(">>") and p.endswith("<<"))
         self._target = None if target is None or target is side else type(self)(target)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Self:
+        """The pieces of a tokenizer that models of another kind read with; its [SEP] ends a sequence."""
+        names = Names(*tokenizer.pieces([tokenizer.sep, tokenizer.unknown, tokenizer.pad]))
+        splitter = TokenizerFile(tokenizer.raw)
+        return cls(Side(splitter=splitter, vocabulary=tokenizer.raw.get_vocab(), names=names, added=splitter.controls))
+
+    @cached_property
+    def sentinels(self) -> list[int]:
+        """Ids of <extra_id_0> and so on, which stand for what was cut out of a text; none where it has none."""
+        return sentinel_ids(self.vocabulary)
 
     @property
     def target(self) -> Subwords:
@@ -118,7 +132,8 @@ class Subwords:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Open a folder that `save` or transformers' MarianTokenizer wrote, or a SentencePiece .model or .spm file.
+        """Open a folder that `save` or transformers' MarianTokenizer or T5Tokenizer wrote, or one with a
+        tokenizer.json, or a SentencePiece .model or .spm file.
 
         Raises UnmaskError where a file is missing, damaged, or asks for what is not supported.
         """
@@ -126,12 +141,17 @@ class Subwords:
 
     def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:
         """Write the files, of which the names are returned: for SentencePiece source.spm, target.spm, vocab.json and
-        tokenizer_config.json, which MarianTokenizer opens; for words and characters subwords.json.
+        tokenizer_config.json, which MarianTokenizer opens, or with sentinels spiece.model, which T5Tokenizer does; for
+        words and characters subwords.json; tokenizer.json where the pieces are from there.
 
         `length` is the greatest number of tokens that the model takes, noted for readers of the folder.
         """
         if self.splitter.kind in PLAIN:
             return files.write_plain(Path(folder), self.side)
+        if isinstance(self.splitter, TokenizerFile):
+            return files.write_tokenizer(Path(folder), self.side, length)
+        if files.is_t5(self.side):
+            return files.write_t5(Path(folder), self.side, length)
         return files.write_marian(Path(folder), self.side, self.target.side, length)
 
     def save_model(self, path: Path | str) -> None:

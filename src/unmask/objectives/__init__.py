@@ -7,6 +7,7 @@ from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
 from unmask.objectives.replaced_token import ReplacedToken
 from unmask.objectives.segments import SegmentLM
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
+from unmask.objectives.span_corruption import SpanCorruption
 from unmask.objectives.two_way import TwoWayLM
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "SequenceAutoencoder",
     "SentenceOrder",
     "TwoWayLM",
+    "SpanCorruption",
     "cross_entropy",
 ]

@@ -27,6 +27,7 @@ class NextToken(Objective):
     """
 
     name = "next"
+    head = "next"
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
@@ -39,7 +40,7 @@ class NextToken(Objective):
 
     def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
-        log_p_MV = model.answer(self.name, hidden_BTD, target.places).float().log_softmax(-1)
+        log_p_MV = model.answer(self.head, hidden_BTD, target.places).float().log_softmax(-1)
         log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
         nll = -log_p_M.sum()
         total = nll

@@ -1,0 +1,52 @@
+"""pack_pairs: rows that hold several pairs side by side, what is read and what is written of it.
+
+Shapes: B rows, S tokens of a row of sources, T of a row of targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from unmask.types import Batch, Target
+
+MULTIPLE = 8  # what the length of rows is rounded up to
+Ids = Sequence[int] | np.ndarray
+
+
+def pack_pairs(
+    rows: Sequence[Sequence[tuple[Ids, Ids]]], pad: int, start: int, end: int, target: str = "next"
+) -> Batch:
+    """Rows that hold several pairs side by side, where `data.pairing` has one: what is i-th in a row of `tokens`
+    [B, T] is i-th in its row of `source.tokens` [B, S], which `documents` and `positions` of both say.
+
+    target  name of what is asked: the token after each one, and `end` after the last
+    """
+    read = [[np.append(source, end) for source, _ in row] for row in rows]
+    written = [[np.append(start, written) for _, written in row] for row in rows]
+    following = [np.append(written, end) for row in rows for _, written in row]
+    batch = _side_by_side(written, pad)
+    assert batch.documents is not None
+    places = batch.documents.flatten().nonzero().squeeze(1)
+    values = np.concatenate(following) if following else np.empty(0)
+    asked = Target(places, torch.from_numpy(values.astype(np.int64)))
+    return replace(batch, targets={target: asked}, source=_side_by_side(read, pad))
+
+
+def _side_by_side(rows: Sequence[Sequence[np.ndarray]], pad: int) -> Batch:
+    """Sequences of ids, those of a row one after the other in it; rows as long as the longest, in eights."""
+    width = -(-max((sum(map(len, row)) for row in rows), default=0) // MULTIPLE) * MULTIPLE
+    tokens, documents, positions = (np.full((len(rows), width), fill, np.int64) for fill in (pad, 0, 0))
+    for b, row in enumerate(rows):
+        sizes = [len(ids) for ids in row]
+        used = sum(sizes)
+        if used:
+            tokens[b, :used] = np.concatenate(row)
+            documents[b, :used] = np.repeat(np.arange(1, len(row) + 1), sizes)
+            positions[b, :used] = np.concatenate([np.arange(size) for size in sizes])
+    starts = np.flatnonzero((positions == 0) & (documents > 0))
+    laid = [torch.from_numpy(x) for x in (tokens, documents, positions, starts)]
+    return Batch(laid[0], laid[1], laid[2], starts=laid[3])

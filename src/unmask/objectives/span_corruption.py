@@ -1,0 +1,138 @@
+"""SpanCorruption: short runs of a text are cut out; they are written, with what stands in their place (Raffel et al.).
+
+Shapes: N tokens of a text, K spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from unmask.errors import UnmaskError
+from unmask.objectives.language_modeling import runs
+from unmask.objectives.next_token import NextToken
+from unmask.objectives.paired_rows import pack_pairs
+from unmask.types import Batch, Document, Example
+
+
+class SpanCorruption(NextToken):
+    """T5's denoising (Raffel et al. 2020, section 3.1.4): 15 % of the tokens, in spans of 3 on average, are replaced by
+    one sentinel each; the target is every sentinel with what it stands for, and one more at the end.
+
+        Thank you <X> me to your party <Y> week  ->  <X> for inviting <Y> last <Z>
+
+    All placements of spans that do not touch are equally likely; a text may begin or end with one. They are drawn anew
+    each time a text is seen.
+
+    sentinels   ids of <X>, <Y>, <Z> …: as many spans can be cut out of a text, less one
+    start, end  ids that a target begins with, and that ends a text; `padding` fills rows up
+    rate        share of the tokens that are hidden        mean  tokens of a span, on average
+    short       share of the texts that end at a random shorter length, though not within a sentence
+    """
+
+    name = "spans"
+
+    def __init__(
+        self,
+        sentinels: Sequence[int],
+        *,
+        start: int,
+        end: int,
+        padding: int,
+        rate: float = 0.15,
+        mean: float = 3.0,
+        short: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if len(sentinels) < 2:
+            raise UnmaskError("Spans are cut out where there are sentinels to stand for them: at least two.")
+        if not 0 < rate < 1 or mean < 1:
+            raise UnmaskError(
+                f"A share of {rate} of the tokens, in spans of {mean} on average, cannot be hidden; "
+                "choose a share between 0 and 1 and spans of at least 1."
+            )
+        self.heads = {self.head: 0}
+        self.sentinels = np.asarray(sentinels, np.int64)
+        self.start, self.end, self.padding = start, end, padding
+        self.rate, self.mean, self.short = rate, mean, short
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        """Runs of sentences, each with `end` behind it, that fill up to `length` tokens within a document."""
+        return [
+            Example(np.append(run, self.end).astype(np.int64))
+            for document in documents
+            for run in runs(document.sentences, length - 1, self.short, rng)
+        ]
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """The same rows in which each sequence is a pair: what is left of it is read, what was cut out is written."""
+        tokens_BT = batch.tokens.numpy()
+        documents_BT = np.ones_like(tokens_BT) if batch.documents is None else batch.documents.numpy()
+        rows = []
+        for tokens, documents in zip(tokens_BT, documents_BT, strict=True):
+            ends = np.flatnonzero(np.diff(documents, append=-1)) + 1
+            sequences = [part for part in np.split(np.arange(len(tokens)), ends) if len(part) and documents[part[0]]]
+            texts = [tokens[part][:-1] for part in sequences]  # without their `end`, which both sides get
+            rows.append([self.hide(text, self.noise(len(text), rng)) for text in texts])
+        return pack_pairs(rows, self.padding, self.start, self.end, target=self.name)
+
+    def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """Which of the tokens of a text are hidden, [N] bool: at least one.
+
+        Both numbers, of tokens and of spans, are rounded at random so that their expectation is exact.
+        """
+        hidden = min(max(int(length * self.rate + rng.random()), 1), length)
+        spans = max(int(hidden / self.mean + rng.random()), 1)
+        spans = min(spans, hidden, length - hidden + 1, len(self.sentinels) - 1)
+        sizes_K = _parts(hidden, spans, rng)
+        gaps = _parts(length - hidden + 2, spans + 1, rng)  # the two at the ends may be empty
+        gaps[[0, -1]] -= 1
+        sizes = np.insert(gaps, np.arange(1, spans + 1), sizes_K)
+        return np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
+
+    def hide(self, text: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is read and what is written of a text [N] where some of its tokens are hidden, without start and end.
+
+        Raises UnmaskError where there are more spans than sentinels to mark them, and the end.
+        """
+        begins = hidden & ~np.append(False, hidden[:-1])
+        spans = int(begins.sum())
+        if spans >= len(self.sentinels):
+            raise UnmaskError(f"{spans} spans cannot be told apart by {len(self.sentinels)} sentinels.")
+        read = text.astype(np.int64)
+        read[begins] = self.sentinels[:spans]
+        before = np.flatnonzero(begins[hidden])
+        written = np.insert(text[hidden].astype(np.int64), before, self.sentinels[:spans])
+        return read[~hidden | begins], np.append(written, self.sentinels[spans])
+
+    def restore(self, read: np.ndarray, written: np.ndarray) -> np.ndarray:
+        """The text again, from what is read and what a model wrote of it: `hide` undone.
+
+        A sentinel that was not answered stands for nothing; what stands before the first one that is known is lost.
+        """
+        order = {int(token): i for i, token in enumerate(self.sentinels)}
+        answers: dict[int, list[int]] = {}
+        current: list[int] = []
+        for token in written.tolist():
+            if token in order:
+                current = answers.setdefault(order[token], [])
+            else:
+                current.append(token)
+        parts = [answers.get(order[t], []) if t in order else [t] for t in read.tolist()]
+        return np.array([token for part in parts for token in part], np.int64)
+
+    def expected(self, counts_V: np.ndarray, length: int) -> np.ndarray:
+        """How often each token is to be written, [V], of text with these counts in sequences of `length` tokens."""
+        texts = counts_V.sum() / length
+        spans = min(round(length * self.rate / self.mean), len(self.sentinels) - 1)
+        found = counts_V * self.rate
+        found[self.sentinels[: spans + 1]] += texts
+        found[self.end] += texts
+        return found
+
+
+def _parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
+    """`total` as a sum of positive whole numbers, [parts], all such sums being equally likely."""
+    cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
+    return np.diff(cuts, prepend=0, append=total)
