@@ -341,7 +341,8 @@ def _length(config: FineTuning, model: Model) -> int:
     positions, length = model.positions or UNBOUNDED, config.rows.length
     if length is not None and not 3 <= length <= positions:
         raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
-    return length or min(LENGTHS.get(config.task, LONGEST), positions)
+    usual = LENGTHS.get(config.task, LONGEST) * getattr(model.config, "spelling", 1)
+    return length or min(usual, positions)
 
 
 def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:

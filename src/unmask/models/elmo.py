@@ -39,7 +39,7 @@ class Elmo(ModelConfig):
     layers      L of the language model; 0: none, for a task's network alone
     hidden      cells of an LSTM, which are projected to `dim`
     task        R, width of the network of a task: a two-way LSTM between the vectors of words and the head
-    length      longest sequence, in characters; None: no end is known
+    length      longest text that a task reads at once, in characters; nothing breaks beyond it
     dropout     on what layers read and say
     padding     id of the padding token
 
@@ -57,7 +57,7 @@ class Elmo(ModelConfig):
     layers: int = 2
     hidden: int = 4_096
     task: int = 256
-    length: int | None = None
+    length: int | None = 1_024
     dropout: float = 0.1
     padding: int = 0
 
@@ -65,6 +65,11 @@ class Elmo(ModelConfig):
     def segments(self) -> int:
         """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
         return 1
+
+    @property
+    def spelling(self) -> int:
+        """How many times as long as in pieces of words a text is, about: by so much tasks may have longer rows."""
+        return 8
 
     @property
     def width(self) -> int:
