@@ -118,6 +118,20 @@ def test_show_writes_a_page(view, folder, tmp_path, capsys):
         assert len(data["details"]) == 2
 
 
+def test_show_writes_pages_of_what_writes_and_of_runs(folders, tmp_path):
+    asked = {
+        "beam": ["beam", "--model", str(folders.place / "writer"), "the animal", "--beam-size", "2", "--length", "5"],
+        "following": ["beam", "--model", str(folders.place / "lm"), "the", "--beam-size", "2", "--length", "5"],
+        "runs": ["run", str(folders.runs / "first"), str(folders.runs / "second")],
+        "attention": ["attention", "--model", str(folders.place / "writer"), "the animal", "--kind", "decoder"],
+    }
+    for name, arguments in asked.items():
+        out = tmp_path / f"{name}.html"
+        main(["show", *arguments, "--out", str(out)])
+        data = json.loads(re.search(r'id="data">(.*?)</script>', out.read_text(encoding="utf-8"), re.S)[1])
+        assert data["view"] == {"following": "beam"}.get(name, name)
+
+
 def test_show_writes_pictures(folder, tmp_path):
     pytest.importorskip("matplotlib")
     for name in ("one.png", "one.svg"):

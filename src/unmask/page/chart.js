@@ -19,7 +19,7 @@ export function chart({ title, series, x = "step", y = "", log = false }) {
     const at = scaleY(tick);
     picture.append(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: at, y2: at }), svg("text", { class: "soft", x: LEFT - 6, y: at + 4, "text-anchor": "end" }, mark(tick)));
   }
-  for (const tick of scaleX.ticks) picture.append(svg("text", { class: "soft", x: scaleX(tick), y: H - 14, "text-anchor": "middle" }, mark(tick)));
+  for (const tick of scaleX.ticks) picture.append(svg("text", { class: "soft", x: scaleX(tick), y: H - 14, "text-anchor": scaleX(tick) > W - 24 ? "end" : "middle" }, mark(tick)));
   picture.append(
     svg("line", { class: "axis", x1: LEFT, x2: W - RIGHT, y1: H - BOTTOM, y2: H - BOTTOM }),
     svg("text", { class: "soft", x: W - RIGHT, y: H - 1, "text-anchor": "end" }, x),

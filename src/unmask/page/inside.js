@@ -7,12 +7,12 @@ import { matrix } from "./matrix.js";
 /** data: what `visualize.positions` says. */
 export function positionsView(root, data) {
   const [P, D] = data.table.shape;
-  const scaled = unpack(data.table).map((value) => value / (data.largest || 1));
+  const scaled = unpack(data.table).map((value) => value / (data.scale || 1));
   const places = Array.from({ length: P }, (_, i) => String(i)), features = Array.from({ length: D }, (_, i) => String(i));
   const table = unpack(data.table), similar = unpack(data.similarity);
   empty(
     root,
-    h("p", {}, `${data.kind === "learned" ? "Learned" : "Sinusoidal"} positions, ${P} places of ${D} features: ${data.note}. Blue is above zero, orange below.`),
+    h("p", {}, `${data.kind === "learned" ? "Learned" : "Sinusoidal"} positions, ${P} places of ${D} features: ${data.note}. Blue is above zero, orange below, full colour from ±${short(data.scale)} on.`),
     h("h3", {}, "A row for each place, a column for each feature"),
     matrix({ rows: places, columns: features, sheets: [{ name: "value", colour: "--s0", values: scaled }], signed: true, label: "Positions", say: (i, j) => `place ${i}, feature ${j}\n${short(table[i * D + j])}` }),
     h("h3", {}, "How alike two places are (cosine)"),
@@ -69,7 +69,7 @@ export function masksView(root, data) {
     empty(
       stage,
       h("p", {}, `Row sees column where it is filled: ${one.note}.`),
-      matrix({ rows: one.tokens, columns: one.tokens, sheets: [{ name: "", colour: "--s0", values: visible.map((v) => 0.75 * v) }], label: `${name} mask`, say: (i, j) => `${one.tokens[i]} ${visible[i * T + j] ? "sees" : "does not see"} ${one.tokens[j]}` }),
+      matrix({ rows: one.tokens, columns: one.tokens, sheets: [{ name: "", colour: "--s0", values: visible.map((v) => 0.75 * v) }], label: `${name} mask`, figures: false, say: (i, j) => `${one.tokens[i]} ${visible[i * T + j] ? "sees" : "does not see"} ${one.tokens[j]}` }),
     );
   };
   const names = Object.fromEntries(data.masks.map((mask) => [mask.name, mask.name]));

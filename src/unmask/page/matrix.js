@@ -12,10 +12,11 @@ const FEW = 80; // up to so many columns each has room for its name, and what do
  * sheets         [{name, colour: "--s0", values: Float32Array rows × columns}], mixed where there are several
  * signed         values from -1 to 1, those below 0 in another colour; else from 0 to 1
  * faint          whether small values are strengthened (square root)
+ * figures        whether cells that are large enough hold their numbers
  * say(i, j)      what stands in the tooltip of a cell
  * pick(i, j)     what a click or Enter does
  */
-export function matrix({ rows, columns, sheets, signed = false, faint = false, say = null, pick = null, label = "Matrix" }) {
+export function matrix({ rows, columns, sheets, signed = false, faint = false, figures = true, say = null, pick = null, label = "Matrix" }) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${label}: ${rows.length} rows, ${columns.length} columns; arrow keys read cells` });
   const readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a cell, or use the arrow keys.");
   const scroll = h("div", { class: "scroll" }, canvas);
@@ -52,7 +53,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
     context.strokeStyle = `rgb(${r},${g},${b})`;
     context.strokeRect(left - 0.5, top - 0.5, cell * S + 1, cell * T + 1);
     if (named) names(context, left, top, cell);
-    if (cell >= 34 && sheets.length === 1) figures(context, left, top, cell);
+    if (figures && cell >= 34 && sheets.length === 1) written(context, left, top, cell);
     if (cursor) outline(context);
   }
 
@@ -84,7 +85,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, s
     return sheet;
   }
 
-  function figures(context, left, top, cell) {
+  function written(context, left, top, cell) {
     context.font = FONT;
     context.textBaseline = "middle";
     context.textAlign = "center";

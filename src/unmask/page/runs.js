@@ -21,7 +21,7 @@ export function runsView(root, data) {
     table(["run", "recipe", "state", "step", "minutes"], data.runs.map((run) => [run.name, run.recipe, run.state, run.step, run.seconds / 60])),
     h("div", { class: "cards" }, shown),
     rest.length ? h("details", {}, h("summary", {}, `${rest.length} more curves`), h("div", { class: "cards" }, rest)) : null,
-    several ? [h("h3", {}, "What differs"), data.differences.length ? table(["field", ...data.runs.map((run) => run.name)], data.differences.map((row) => [row.field, ...row.values.map(plain)])) : h("p", { class: "note" }, "Nothing: the configurations are alike.")] : null,
+    several ? [h("h3", {}, "What differs"), differing(data)] : null,
     data.runs.filter((run) => run.samples.length).map((run) => samples(run, several)),
     several ? null : h("details", {}, h("summary", {}, "Configuration"), table(["field", "value"], Object.entries(data.runs[0].config).map(([name, value]) => [name, plain(value)]))),
   );
@@ -33,6 +33,13 @@ const rank = (name) => {
 };
 
 const plain = (value) => (value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+function differing({ runs, differences }) {
+  if (!differences.length) return h("p", { class: "note" }, "Nothing: the configurations are alike.");
+  const rows = differences.map((row) => [row.field, ...row.values.map(plain)]);
+  const shown = table(["field", ...runs.map((run) => run.name)], rows);
+  return rows.length > 20 ? h("details", {}, h("summary", {}, `${rows.length} fields`), shown) : shown;
+}
 
 function samples(run, several) {
   const last = run.samples.at(-1).samples ?? [];

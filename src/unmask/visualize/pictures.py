@@ -70,7 +70,7 @@ def _attention(figure: Any, data: Data) -> None:
 def _positions(figure: Any, data: Data) -> None:
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2)
-    most = data["largest"]
+    most = data["scale"]
     left.imshow(unpacked(data["table"]), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     left.set(title=f"{data['kind']} positions", xlabel="feature", ylabel="place")
     right.imshow(unpacked(data["similarity"]), cmap="RdBu", vmin=-1, vmax=1)

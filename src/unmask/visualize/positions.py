@@ -46,6 +46,6 @@ def _data(table_PD: np.ndarray, kind: str, note: str) -> Data:
         "kind": kind,
         "note": note,
         "table": packed(table_PD),
-        "largest": float(np.abs(table_PD).max()),
+        "scale": float(np.quantile(np.abs(table_PD), 0.99)),  # a few outliers would drown the rest
         "similarity": packed(unit_PD @ unit_PD.T),
     }
