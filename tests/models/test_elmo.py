@@ -36,7 +36,12 @@ NUMBERS = {
 
 
 def model(heads: dict[str, int] | None = None, **changes: object) -> ElmoModel:
-    return Elmo().replace(**{**NUMBERS, **changes}).build(heads, seed=1).double().eval()
+    net = Elmo().replace(**{**NUMBERS, **changes}).build(heads, seed=1).double().eval()
+    with torch.no_grad():  # all biases start from the same number, which would hide where they are added
+        for name, p in net.named_parameters():
+            if "bias" in name:
+                p += torch.linspace(-0.5, 0.5, p.numel()).double()
+    return net
 
 
 def text(words: int, seed: int = 0) -> np.ndarray:
