@@ -9,7 +9,6 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-
 from tokenizers import Tokenizer as RawTokenizer
 
 from unmask import huggingface

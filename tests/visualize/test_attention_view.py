@@ -11,9 +11,11 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
+from unmask.models.convs2s import ConvS2S
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.transformer import Transformer
+from unmask.models.transformer_xl import TransformerXl
 from unmask.nn import record_attention
 from unmask.visualize import attention, reading
 from unmask.visualize.numbers import packed, thumbnail, unpacked
@@ -93,6 +95,24 @@ def test_shared_blocks_are_told_apart_by_their_turn(tokenizer):
         np.testing.assert_allclose(ours, one.weights[0].numpy(), atol=1e-5)
 
 
+def test_segments_are_put_together(tokenizer):
+    """A Transformer-XL reads segment after segment; a token of a later one sees the end of those before."""
+    config = TransformerXl(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, memory=5)
+    model = config.build().eval()
+    read = reading.read(model, tokenizer, TEXT)
+    T = len(read.tokens)
+    found = attention.weights(model, read.batch, "decoder")
+    with torch.no_grad(), record_attention(model.stack.blocks[1]) as maps:
+        model(read.batch)
+    i, j = np.indices((T, T))
+    for weights_HTT in found:
+        np.testing.assert_allclose(weights_HTT.sum(-1), 1, atol=1e-5)
+        assert weights_HTT[:, j > i].max() == 0
+        assert weights_HTT[:, 6, 2].min() > 0  # from the second segment into the first
+    np.testing.assert_allclose(found[1][:, 5:10, :10], maps[1].weights[0], atol=1e-5)
+    np.testing.assert_allclose(found[1][:, 10:, 5:], maps[2].weights[0], atol=1e-5)
+
+
 def test_an_encoder_decoder_has_three_kinds(transformer, subwords):
     read = reading.read_pair(transformer, subwords, "the street", "a street")
     with torch.no_grad(), record_attention(transformer) as maps:
@@ -112,8 +132,16 @@ def test_an_encoder_decoder_has_three_kinds(transformer, subwords):
     assert attention.names(read, "decoder")[0][0] == "<s>"
 
 
-def test_recurrent_translation_has_cross_attention_alone(subwords):
-    model = Seq2Seq(vocabulary=subwords.size, dim=16, hidden=16).build().eval()
+@pytest.mark.parametrize(
+    "config",
+    [
+        Seq2Seq(vocabulary=60, dim=16, hidden=16),
+        ConvS2S(vocabulary=60, dim=16, length=30, encoder_widths=(16,), decoder_widths=(16,)),
+    ],
+    ids=["recurrent", "convolutional"],
+)
+def test_other_translation_has_cross_attention_alone(config, subwords):
+    model = config.build().eval()
     read = reading.read_pair(model, subwords, "the street", "a street")
     found = attention.overview(model, read)
     assert (found["kind"], found["layers"], found["heads"], found["rollout"]) == ("cross", 1, 1, None)

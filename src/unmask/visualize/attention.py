@@ -34,11 +34,12 @@ KINDS = {
 
 
 class Layer(NamedTuple):
-    """One layer's attention: the part that computes it, and which of its calls in a forward is meant (a block that
-    is shared by layers, as ALBERT's is, runs several times)."""
+    """One layer's attention: the part that computes it, and which of its calls in a forward is meant: a block that
+    is shared by layers, as ALBERT's is, runs several times. None: all of them, segment after segment of the rows, each
+    of which sees the end of what came before (Transformer-XL)."""
 
     part: nn.Module
-    call: int
+    call: int | None = 0
 
 
 def layers_of(model: nn.Module) -> dict[str, list[Layer]]:
@@ -53,9 +54,12 @@ def layers_of(model: nn.Module) -> dict[str, list[Layer]]:
         if isinstance(stack, Stack):
             for name, layer in _of_stack(stack):
                 found.setdefault("cross" if name.startswith("cross") else kind, []).append(layer)
+        elif isinstance(model, Model) and isinstance(blocks := getattr(stack, "blocks", None), nn.ModuleList):
+            parts = [part for part in blocks.modules() if hasattr(part, "recorder")]
+            found |= {kind: [Layer(part, None) for part in parts]} if parts else {}
     if not found and isinstance(model, EncoderDecoder):  # recurrent or convolutional: attention to the source alone
         parts = [part for part in model.modules() if hasattr(part, "recorder")]
-        found = {"cross": [Layer(part, 0) for part in parts]} if parts else {}
+        found = {"cross": [Layer(part) for part in parts]} if parts else {}
     return found
 
 
@@ -80,7 +84,20 @@ def weights(model: nn.Module, batch: Batch, kind: str, layers: Sequence[int] | N
         parts = {id(layer.part): layer.part for layer in chosen}
         maps = {key: context.enter_context(record_attention(part)) for key, part in parts.items()}
         other(batch)
-    return [maps[id(layer.part)][layer.call].weights[0].float().cpu().numpy() for layer in chosen]
+    found = [[one.weights[0].float().cpu().numpy() for one in maps[id(layer.part)]] for layer in chosen]
+    return [
+        _joined(calls) if layer.call is None else calls[layer.call] for layer, calls in zip(chosen, found, strict=True)
+    ]
+
+
+def _joined(segments: Sequence[np.ndarray]) -> np.ndarray:
+    """Segments [H, t, s], whose last columns are their own rows, as one matrix [H, T, T]."""
+    H, T = len(segments[0]), sum(one.shape[1] for one in segments)
+    whole, end = np.zeros((H, T, T), np.float32), 0
+    for one in segments:
+        begin, end = end, end + one.shape[1]
+        whole[:, begin:end, end - one.shape[2] : end] = one
+    return whole
 
 
 def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
