@@ -1,4 +1,4 @@
-"""T5 folders end to end: pre-trained on spans, resumed, opened in transformers."""
+"""T5 folders end to end: pre-trained on spans, resumed, opened in transformers, fine-tuned to write labels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from finetune_toy import BAD, FILLER, GOOD
 from safetensors.torch import load_file
 
 from unmask import huggingface, recipes, samples
+from unmask.cli import main
 from unmask.data import byte_pairs, corpus
+from unmask.data.rows import Row
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
+from unmask.families import Rows
+from unmask.finetune import FineTuning
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5Model
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
+from unmask.serve.translator import Translator
 from unmask.train.metrics import read as read_metrics
+from unmask.translation.text_to_text import TextTask, finetune_text
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -131,3 +137,92 @@ def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> 
         Pretrain(config(written="none"), [corpora / "pieces"], tmp_path)
     with pytest.raises(UnmaskError, match="written by a T5"):
         Pretrain(recipes.find("bert-tiny").replace(objectives={"written": "spans"}), [corpora / "pieces"], tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------ text to text
+
+
+def sentiments(count: int, seed: int) -> list[tuple[str, str]]:
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 2, count)
+    words = [(rng.choice(["film", "plot"]), rng.choice(GOOD if kind else BAD)) for kind in kinds]
+    return [
+        (f"the {what} was {how}", "good" if kind else "bad") for (what, how), kind in zip(words, kinds, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def tuned(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pre-trained folder, fine-tuned to write the label of a text, through the command line."""
+    place = tmp_path_factory.mktemp("tuned")
+    Pretrain(config(60), [corpora / "pieces"], place / "base", recipe="t5-tiny").run()
+    for name, count in (("train", 160), ("dev", 30), ("test", 30)):
+        rows = sentiments(count, count)
+        lines = [f"{text} {i}\t{label}" for i, (text, label) in enumerate(rows)]
+        (place / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    files = [f"--{name}={place / name}.tsv" for name in ("train", "dev", "test")]
+    numbers = ["--lr=5e-3", "--epochs=6", "--least-steps=250", "--precision=fp32", "--device=cpu", "--evaluations=0.2"]
+    main(["finetune", f"--model={place / 'base'}", *files, *numbers, f"--out={place / 'run'}"])
+    return place
+
+
+def test_a_text_is_answered_by_its_label(tuned: Path) -> None:
+    found = json.loads((tuned / "run" / "results.json").read_text())
+    assert found["test"]["accuracy"] > 0.8
+    assert found["test"]["answered"] > 0.9
+    assert found["test"].keys() >= {"accuracy", "f1", "macro_f1", "mcc", "answered"}
+    translator = Translator(tuned / "run")
+    texts = sentiments(20, 5)
+    answers = translator([f"classification sentence: {text}" for text, _ in texts])
+    assert np.mean([answer == label for answer, (_, label) in zip(answers, texts, strict=True)]) > 0.8
+
+
+def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["translate", "--model", str(tuned / "run"), "classification sentence: the film was good"])
+    assert capsys.readouterr().out.strip() in ("good", "bad")
+    pairs = [(f"reverse: {a} {b}", f"{b} {a}") for a in (*GOOD, *BAD) for b in ("film", "plot", "the")]
+    (tuned / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
+    where = ["--pairs", str(tuned / "pairs.tsv"), "--heldout", "4", "--tokens", "64"]
+    short = ["--steps", "6", "--device", "cpu", "--precision", "fp32", "--out", str(tuned / "reversed")]
+    main(["train", "--from", str(tuned / "base"), *where, *short])
+    assert (tuned / "reversed" / "config.json").exists()
+    one, two = (huggingface.load_writer(tuned / name) for name in ("base", "reversed"))
+    assert one.tokenizer.fingerprint == two.tokenizer.fingerprint
+    assert one.model.config.replace(dropout=0.1) == two.model.config
+    moved = (one.model.source.token.weight - two.model.source.token.weight).abs().max()
+    assert 0 < moved < 0.1  # it went on from the weights, not from new ones
+    capsys.readouterr()
+    main(["evaluate", "--model", str(tuned / "reversed"), "--pairs", str(tuned / "pairs.tsv")])
+    assert "BLEU" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "y"), "--dim", "32"])
+    assert "keeps its sizes" in capsys.readouterr().err
+
+
+def test_rows_as_texts() -> None:
+    rows = [Row(text="a", pair="b", label="2.33"), Row(text="a", pair="c", label="4.5")]
+    task = TextTask("regression", "stsb", rows)
+    assert task.source(rows[0]) == "stsb sentence1: a sentence2: b"
+    assert [task.target(row) for row in rows] == ["2.4", "4.4"]
+    assert task.scores(["2.4", "4.4"], rows)["pearson"] == pytest.approx(1.0)
+    found = task.scores(["2.4", "nothing"], rows)
+    assert found["answered"] == 0.5
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean([0.07**2, (3.415 - 4.5) ** 2])))
+    rows = [Row(text="a", label="1"), Row(text="b", label="0")]
+    task = TextTask("classification", "sst2", rows)
+    assert task.source(rows[0]) == "sst2 sentence: a"
+    assert task.labels == ("negative", "positive")
+    assert task.scores(["positive", "Negative"], rows)["accuracy"] == 1.0
+    found = task.scores(["positive", "no answer"], rows)
+    assert (found["accuracy"], found["answered"]) == (0.5, 0.5)
+    assert TextTask("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
+
+
+def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> None:
+    base, train = tuned / "base", tuned / "train.tsv"
+    with pytest.raises(UnmaskError, match="tagging is for encoders"):
+        finetune_text(FineTuning(model=base, task="tagging", rows=Rows(train=train)), tmp_path)
+    with pytest.raises(UnmaskError, match="no use for other values of transfer"):
+        finetune_text(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
+    with pytest.raises(UnmaskError, match="--train FILE"):
+        finetune_text(FineTuning(model=base), tmp_path)

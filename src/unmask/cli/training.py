@@ -150,6 +150,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.finetune import FineTuning, finetune
+    from unmask.huggingface import holds_writer
     from unmask.search import Grid, search
     from unmask.train.display import Terminal
 
@@ -175,6 +176,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     elif searches:
         grid = Grid.of(config.transfer).override({name.removeprefix(GRID): value for name, value in points.items()})
         search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
+    elif config.model is not None and holds_writer(config.model):
+        from unmask.translation.text_to_text import finetune_text
+
+        finetune_text(config, Path(options.out), display=Terminal())
     else:
         finetune(config, Path(options.out), display=Terminal())
 

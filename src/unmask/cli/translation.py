@@ -12,6 +12,8 @@ from typing import Any
 from unmask.cli.parser import add_verb, answering_options, print_fields
 from unmask.errors import UnmaskError
 
+TUNED = "tuned"  # the run of --from, where no system is named
+
 
 def add_training(verbs: Any) -> None:
     """The verbs that come before a model is there."""
@@ -23,6 +25,7 @@ def add_training(verbs: Any) -> None:
         fields=True,
     )
     sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
+    sub.add_argument("--from", dest="start", help="model folder to go on from, such as one of T5; needs no system")
     sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
     sub.add_argument("--out", help="folder of the run")
@@ -62,19 +65,23 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
     from unmask.train import distributed
     from unmask.train.display import Terminal, render_plan
-    from unmask.translation import TrainTranslation, systems
+    from unmask.translation import TrainTranslation, origin, systems
     from unmask.translation.report import write_translation
 
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not facts:
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
-    name = options.system or facts.get("recipe")
+    start = facts["config"].get("start") if facts else options.start
+    name = options.system or facts.get("recipe") or (TUNED if start else None)
     if not name:
         raise UnmaskError(f"Say which system: one of {', '.join(systems.names())}.")
-    config = systems.find(name)
+    if start:
+        config = systems.tuned(start) if name == TUNED else origin.starting_from(systems.find(name), start)
+    else:
+        config = systems.find(name)
     if facts:
         config = config.replace(**facts["config"])
-    elif not options.pairs:
+    elif not options.pairs and not start:
         config = systems.dates(config)
     texts = {key: tuple(given) for key, given in (("train", options.pairs), ("dev", options.dev)) if given}
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):

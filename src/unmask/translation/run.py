@@ -30,6 +30,7 @@ from unmask.objectives import NextToken, ScheduledSampling
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.translation import origin
 from unmask.translation.evaluation import DATES, read_pairs
 from unmask.types import Batch
 
@@ -104,11 +105,13 @@ class Learning(Config):
 class Translation(Config):
     """Everything that makes a translation run; `systems.py` holds those with a name.
 
-    model   a Transformer, Seq2Seq or ConvS2S; its vocabulary and special ids are those of the tokenizer
+    model   a Transformer, Seq2Seq, ConvS2S or T5; its vocabulary and special ids are those of the tokenizer
+    start   a folder whose weights and vocabulary to go on from (`translation.origin.starting_from`); None: fresh ones
     search  how `unmask translate` searches where nothing else is said; evaluations on the way are greedy
     """
 
     model: Config = field(default_factory=Transformer)
+    start: str | None = None
     texts: Texts = field(default_factory=Texts)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     learning: Learning = field(default_factory=Learning)
@@ -137,16 +140,15 @@ class TrainTranslation:
         self.out, self.recipe = Path(out), recipe
         self.notes: list[str] = []
         train, dev = self._read(config.texts, config.training.seed)
-        self.tokenizer = self._tokenizer(config.vocabulary, train, resume)
+        self.tokenizer = self._tokenizer(config, train, resume)
         longest = _longest(config)
         train, kept = self._fitting(train, longest, config.texts.ratio)
         self.dev = dev
         self.dev_sources, self.dev_targets = self._encode(dev)
-        config = config.replace(model=_ids(self.tokenizer), search={"blocking": {"forbidden": (self.tokenizer.pad,)}})
-        self.config = config
+        self.config = config = origin.settled(config, self.tokenizer)
         self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
-        self.model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]
+        self.model = origin.build(config, resume=resume and bool(self._checkpoints()))
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
         self.pairs = Pairs(
             *kept,
@@ -253,11 +255,18 @@ class TrainTranslation:
         self.notes += [f"{train.description}.", *([f"{dev.description}."] if texts.dev else []), *apart]
         return train, dev
 
-    def _tokenizer(self, vocabulary: Vocabulary, train: Bitext, resume: bool) -> Subwords:
-        """That of the run that goes on, else one trained on both sides of the training pairs."""
-        steps = checkpoint.steps(self.out / "checkpoints") if resume else []
-        if steps:
-            return Subwords.load(checkpoint.folder_of(self.out / "checkpoints", steps[-1]))
+    def _checkpoints(self) -> list[Path]:
+        """Folders of the checkpoints, the newest last."""
+        place = self.out / "checkpoints"
+        return [checkpoint.folder_of(place, step) for step in checkpoint.steps(place)]
+
+    def _tokenizer(self, config: Translation, train: Bitext, resume: bool) -> Subwords:
+        """That of the run or the folder that is gone on from, else one trained on both sides of the training pairs."""
+        folders, vocabulary = self._checkpoints() if resume else [], config.vocabulary
+        if folders:
+            return Subwords.load(folders[-1])
+        if config.start:
+            return origin.vocabulary(config.start)
         texts = [*train.sources, *train.targets]
         found = Subwords.train(texts, vocabulary.size, vocabulary.kind, normalization=vocabulary.normalization)
         self.notes += [found.note] if found.note else []
@@ -342,16 +351,15 @@ class TrainTranslation:
         """Leave the model with the weights that scored best on the dev pairs, or with a mean that scores better."""
         if (self.out / BEST).is_dir():
             self._take(huggingface.load_writer(self.out / BEST).model)
-        steps = checkpoint.steps(self.out / "checkpoints")[-self.config.learning.average :]
-        if self.config.learning.average < 2 or len(steps) < 2:
+        folders = self._checkpoints()[-self.config.learning.average :]
+        if self.config.learning.average < 2 or len(folders) < 2:
             return
-        folders = [checkpoint.folder_of(self.out / "checkpoints", step) for step in steps]
         mean = huggingface.load_writer(folders[-1], weights=huggingface.average(folders)).model.to(self.model.device)
         value = self._scores(self.translations(mean, self.config.texts.scored))[self.metric]
         better = value >= self.best
         found, best = _shown(self.metric, value), _shown(self.metric, self.best)
         self.notes.append(
-            f"The mean of the last {len(steps)} checkpoints has {found} on the dev pairs, the best one {best}: "
+            f"The mean of the last {len(folders)} checkpoints has {found} on the dev pairs, the best one {best}: "
             f"the {'mean' if better else 'best one'} is kept."
         )
         self._averaged = True
@@ -368,16 +376,6 @@ def _longest(config: Translation) -> int:
     return config.texts.longest if positions is None else min(config.texts.longest, positions)
 
 
-def _ids(tokenizer: Subwords) -> dict[str, int]:
-    """The fields of a model that its tokenizer decides."""
-    return {
-        "vocabulary": tokenizer.size,
-        "padding": tokenizer.pad,
-        "start": tokenizer.start,
-        "end": tokenizer.end,
-    }
-
-
 def _by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
     """Numbers of the dev pairs in batches of about equal lengths, of `longest` tokens at most."""
     sizes = [min(longest, 1 + max(len(source), len(target))) for source, target in zip(sources, targets, strict=True)]
@@ -392,4 +390,5 @@ def _by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], lon
 
 
 def _shown(metric: str, value: float) -> str:
-    return f"{value:.1%} exact" if metric == "exact" else f"BLEU {value:.1f}"
+    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}"}
+    return named.get(metric, f"{metric} {value:.3f}")

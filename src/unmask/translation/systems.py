@@ -16,6 +16,7 @@ from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
+from unmask.translation import origin
 from unmask.translation.run import Learning, Translation, Vocabulary
 
 BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256))
@@ -113,6 +114,12 @@ def _run(model: Config, lr: float) -> Translation:
             save_every=0.05,
         ),
     )
+
+
+def tuned(folder: str) -> Translation:
+    """Go on from a folder, T5 or any of these, on other pairs, at half the rate of fresh weights."""
+    run = _run(Transformer(), lr=5e-4).replace(learning={"label_smoothing": 0.0})
+    return origin.starting_from(run, folder)
 
 
 def dates(config: Translation) -> Translation:
