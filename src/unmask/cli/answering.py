@@ -95,7 +95,7 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
         rows = Rows().override(overrides)
-    scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
+        scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 
