@@ -170,12 +170,12 @@ def transformer_xl_base() -> Pretraining:
 
 def t5_tiny() -> Pretraining:
     """T5 (Raffel et al. 2020): 2 + 2 layers of 128, spans cut out of a text and written: minutes on a laptop."""
-    return _spans("tiny", lr=2e-3, precision="fp32")
+    return _spans("tiny", lr=5e-3, precision="fp32")
 
 
 def t5_mini() -> Pretraining:
     """T5 of 4 + 4 layers of 256: minutes to hours on a CPU."""
-    return _spans("mini", lr=1e-3)
+    return _spans("mini", lr=3e-3)
 
 
 def t5_small() -> Pretraining:
