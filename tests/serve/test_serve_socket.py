@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +20,10 @@ import pytest
 pytest.importorskip("httpx2")
 pytest.importorskip("uvicorn")
 import httpx2 as httpx
+from starlette.testclient import TestClient
 
 from unmask.cli import main
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.serve import Predictor
 from unmask.serve.http import Pool, Settings
@@ -172,6 +175,27 @@ def test_addresses(models):
     for host, port in (("127.0.0.1", 99_999), ("no such host", 0), ("a" * 300, 0)):
         with pytest.raises(UnmaskError, match="cannot be served"):
             bind(host, port)
+
+
+def test_the_code_of_the_page_on_serving_runs(models, capsys):
+    pytest.importorskip("openai")
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    with serving(models.encoder) as served:
+        exec(code.replace("http://127.0.0.1:8000", str(served.http.base_url).rstrip("/")))
+    count = sum(len(ids) + 2 for ids in Tokenizer.load(models.encoder).ids(["a great film", "a bore"]))
+    assert capsys.readouterr().out == f"32 {count}\n"
+
+
+def test_the_requests_of_the_page_on_serving_are_ones_that_may_be_sent(models):
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    asked = re.findall(r"curl http://127\.0\.0\.1:8000(/\w+) .*?-d '(.*?)'", page, re.S)
+    assert [path for path, _ in asked] == ["/predict", "/embed", "/translate", "/generate", "/tokenize"]
+    pool = Pool([f"sentiment={models.classifier}", models.encoder, models.writer, models.lm])
+    http = TestClient(build(pool))
+    for path, body in asked:
+        answer = http.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 200, answer.text
 
 
 # ------------------------------------------------------------------------------------------------ the command

@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.serve import Predictor
 from unmask.serve.continuation import Continuer
-from unmask.serve.http import Pool, Settings, forms, openapi
+from unmask.serve.http import Pool, Settings, forms, openapi, verbs
 from unmask.serve.http.app import build
 from unmask.serve.http.settings import Access, is_loopback, read_keys
 from unmask.serve.translator import Translator
@@ -136,6 +136,16 @@ def test_a_language_model_goes_on(http, models):
     greedy = http.post("/generate", json={"texts": "the", "search": {"max_length": 4}}).json()["answers"]
     search = Search(limits=Limits(max_length=4))
     assert greedy == [[one.to_dict() for one in Continuer(models.lm, search)(["the"])[0]]]
+
+
+def test_what_is_drawn_shares_no_batch_and_what_is_searched_does(pool):
+    served = pool.get("lm")
+
+    def key(**body):
+        return verbs.generate(served, {"texts": "the", **body}, Settings()).key
+
+    assert key(sampling={"seed": 1}) != key(sampling={"seed": 1})  # beside another its draws would be others
+    assert key(search={"max_length": 4}) == key(search={"max_length": 4}) != key(search={"max_length": 5})
 
 
 def test_tokens_have_their_places(http, models):
