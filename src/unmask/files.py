@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from unmask.errors import UnmaskError
 
 MANIFEST = "manifest.json"
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")  # as `atomic` names them
 
 
 @contextlib.contextmanager
@@ -29,15 +31,21 @@ def writing(path: Path) -> Iterator[None]:
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, put in its place when the block ends well and removed when it does not.
 
-    Raises UnmaskError, in one sentence, where the disk is full or the folder cannot be written.
+    What processes that were killed meanwhile left of the same file is removed first. Raises UnmaskError, in one
+    sentence, where the disk is full or the folder cannot be written.
     """
     temporary: Path | None = None
+    handle: int | None = None
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            sweep(path.parent, path.name)
+            # Locked until it is in its place: `sweep` leaves the files of the living alone.
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-            os.close(handle)
             temporary = Path(name)
+            if not locked(handle, otherwise=False):
+                os.close(handle)  # where there are no locks, an open file may not even be renamed
+                handle = None
             yield temporary
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
@@ -45,7 +53,42 @@ def atomic(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the permission may be what is lacking
+                temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove temporary files in a folder, of the file `name` or of all, that no living process is writing."""
+    try:
+        found = [p for p in folder.iterdir() if p.name.startswith(f".{name}") and _TEMPORARY.fullmatch(p.name)]
+    except OSError:
+        return
+    for path in found:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                if locked(descriptor, otherwise=False):
+                    path.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+
+
+def locked(descriptor: int, *, otherwise: bool = True) -> bool:
+    """Take the lock of an open file without waiting, which its holder's end frees, however it ends; False where another
+    holds it, and `otherwise` where the file system or platform has no locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return otherwise
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return otherwise
+    return True
 
 
 def write_text(path: Path, text: str) -> None:

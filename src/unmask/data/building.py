@@ -37,7 +37,7 @@ def workspace(out: Path) -> Iterator[Path]:
     """
     refuse_taken(out)
     remove_stale(out)
-    partial = out.parent / f"{_partial(out)}{os.getpid()}"
+    partial = partial_of(out)
     try:
         with writing(out):
             partial.mkdir(parents=True)
@@ -69,6 +69,11 @@ def remove_stale(out: Path) -> None:
         # A folder with the number of this very process is older than it: numbers are used again, in containers soon.
         if process.isdecimal() and (int(process) == os.getpid() or not _alive(int(process))):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def partial_of(out: Path) -> Path:
+    """Where this process builds what will be at `out`: a hidden sibling."""
+    return out.parent / f"{_partial(out)}{os.getpid()}"
 
 
 def _partial(out: Path) -> str:

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check, describe
+from unmask.files import MANIFEST, check, describe, locked
 
 STATE, TENSORS = "state.json", "optimizer.safetensors"
+LOCK = ".lock"
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
 
@@ -160,7 +161,7 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / ".lock"
+        self.path = folder / LOCK
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -169,7 +170,7 @@ class Lock:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UnmaskError(f"The folder {self.path.parent} cannot be written: {error.strerror}.") from None
-        if not _locked(descriptor):
+        if not locked(descriptor):
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             raise UnmaskError(f"Another run (process {holder}) is writing to {self.path.parent}; use another folder.")
@@ -191,21 +192,6 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def _locked(descriptor: int) -> bool:
-    """Take the lock without waiting; True also where the file system or platform has none."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # some network file systems
-        return True
-    return True
 
 
 def _manifest(files: Mapping[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from torch import nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.files import sweep
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps
 from unmask.train.engine import Engine, Minimised
@@ -211,6 +212,8 @@ class Trainer:
         folder = self.out / "checkpoints"
         if distributed.is_main():
             checkpoint.tidy(folder)
+            for place in (self.out, *self.out.glob("*/")):
+                sweep(place)
         distributed.barrier()
         if not self.resume:
             if checkpoint.steps(folder):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.building import partial_of, remove_stale
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 from unmask.train.interrupt import Interrupt
@@ -215,14 +216,21 @@ def _free(out: Path) -> Path:
 
 
 class _workplace:
-    """A temporary folder, beside the target where there is one: it must hold the text as numbers."""
+    """A temporary folder, beside the target where there is one: it must hold the text as numbers. What a process that
+    was killed left of the same target is removed."""
 
     def __init__(self, target: Path | None) -> None:
-        self.beside = None if target is None else target.parent
+        self.target = target
 
     def __enter__(self) -> Path:
-        with writing(self.beside or Path(tempfile.gettempdir())):
-            self.folder = Path(tempfile.mkdtemp(prefix=".word2vec-", dir=self.beside))
+        if self.target is None:
+            with writing(Path(tempfile.gettempdir())):
+                self.folder = Path(tempfile.mkdtemp(prefix="unmask-"))
+            return self.folder
+        remove_stale(self.target)
+        self.folder = partial_of(self.target)
+        with writing(self.target):
+            self.folder.mkdir(parents=True)
         return self.folder
 
     def __exit__(self, *_: object) -> None:
