@@ -10,7 +10,7 @@ from unmask import samples
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.heldout import WORDS, plateau
-from unmask.train import report
+from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
 
 TERMS = {
@@ -57,10 +57,11 @@ def write_pretraining(folder: Path) -> Path:
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
-    """run.json of a run, from its newest checkpoint where the run has not ended."""
-    places = [folder / "run.json", *sorted((folder / "checkpoints").glob("step-*/run.json"), reverse=True)]
-    found = next((place for place in places if place.exists()), None)
-    return read_json(found) if found else {}
+    """run.json of a run, from its newest sound checkpoint where the run has not ended."""
+    if (folder / "run.json").exists():
+        return read_json(folder / "run.json")
+    found = checkpoint.latest(folder / "checkpoints")
+    return read_json(found.folder / "run.json") if found and (found.folder / "run.json").exists() else {}
 
 
 def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Section]:
