@@ -477,6 +477,13 @@ def test_the_model_that_rested_longest_makes_room(models):
     assert len(pool.loaded()) == 2
 
 
+def test_the_precision_is_that_of_the_predictor(models):
+    pool = Pool([models.classifier], precision="bf16")
+    wanted = Predictor(models.classifier, precision="bf16")(TEXTS)
+    assert client(pool).post("/predict", json={"texts": TEXTS}).json()["answers"] == wanted
+    assert wanted != Predictor(models.classifier)(TEXTS)
+
+
 def test_threads_that_ask_for_a_model_get_the_same_one(models):
     from concurrent.futures import ThreadPoolExecutor
 

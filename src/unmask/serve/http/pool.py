@@ -51,7 +51,7 @@ class Pool:
                says which
     loaded     models that are in memory at a time
     device     where they run
-    precision  "bf16": products in bfloat16, for models that translate
+    precision  "bf16": products in bfloat16; language models stay in float32
 
     Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
     """
@@ -135,7 +135,7 @@ class Pool:
         placed(loaded.model, self.device)
         if "next" in loaded.model.heads:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
-        predictor = Predictor(loaded, top=self.top)
+        predictor = Predictor(loaded, top=self.top, precision=self.precision)
         return Served(name, folder, predictor.kind or _pretrained(loaded.model.heads), predictor=predictor)
 
 
