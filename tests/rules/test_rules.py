@@ -23,7 +23,18 @@ LINES, ARGUMENTS = 400, 10
 GROUND = {"errors", "types", "config", "files"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
-WIRING |= {"recurrent_recipes", "search", "curve", "survey", "leaderboard", "translation", "heldout", "word_vectors", "in_context"}
+WIRING |= {
+    "recurrent_recipes",
+    "search",
+    "curve",
+    "survey",
+    "leaderboard",
+    "translation",
+    "heldout",
+    "word_vectors",
+    "in_context",
+}
+WIRING |= {"minimal_pairs"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}

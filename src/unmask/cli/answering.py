@@ -32,6 +32,10 @@ def add_verbs(verbs: Any) -> None:
     what.add_argument(
         "--text", nargs="+", metavar="FILE", help="how likely text is to a language model: its perplexity"
     )
+    what.add_argument(
+        "--minimal-pairs", nargs="+", metavar="FILE", help="pairs of a right and a wrong sentence, as BLiMP has them"
+    )
+    sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)
     sub.add_argument("--window", type=int, help="with --text: tokens read at once (default: what the model takes)")
     sub.add_argument("--stride", type=int, help="with --text: tokens by which a window goes on (default: half of it)")
@@ -86,6 +90,9 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.text:
         _evaluate_text(options, overrides)
         return
+    if options.minimal_pairs:
+        _evaluate_minimal_pairs(options, overrides)
+        return
     from unmask.finetune import Rows, evaluate, render_evaluation
 
     if options.shots is not None:
@@ -110,6 +117,17 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
     texts = (" ".join(text.sentences(one.text)) if options.as_corpus else one.text for one in documents)
     found = scorer.perplexity(texts)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found.render())
+
+
+def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.minimal_pairs import evaluate_minimal_pairs, render
+
+    for name in overrides:
+        raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
+    if options.most is not None and options.most < 1:
+        raise UnmaskError(f"--most is a number of pairs, 1 or more, not {options.most}.")
+    found = evaluate_minimal_pairs(_language_model(options), options.minimal_pairs, most=options.most)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render(found))
 
 
 def _language_model(options: argparse.Namespace) -> Any:
