@@ -13,7 +13,7 @@ import numpy as np
 
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
-from unmask.files import write_text
+from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed, summary
 from unmask.search import differing
 from unmask.tasks import Encoded
@@ -77,6 +77,8 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
         )
     if known.keys() & set(wanted):
         say("The curve goes on from the runs that were finished before.")
+    if distributed.is_main():
+        _write(out, given, prepared, known, say)  # whoever is killed from here on can go on
     for rows, seed in wanted:
         if (rows, seed) in known:
             continue
@@ -161,6 +163,7 @@ def _clear(folder: Path) -> None:
 
 def _begun(out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """curve.json of an earlier run of the same settings; empty for a new folder. Raises UnmaskError for any other."""
+    sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
     if there and (NAME not in there or there - {NAME, RUN, REPORT}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
@@ -191,7 +194,7 @@ def _write(
     found = [known[point] for point in sorted(known)]
     facts = {
         "task": prepared.config.task,
-        "metric": found[0]["metric"],
+        "metric": prepared.config.fit.metric or prepared.task.metric,
         "all": len(prepared.encoded["train"].rows),
         "baseline": prepared.baseline,
         "runs": found,
@@ -228,6 +231,8 @@ def render(facts: Mapping[str, Any]) -> str:
 def write_curve(folder: Path) -> Path:
     """Write report.html from the curve.json of a folder."""
     facts = read_json(folder / NAME)
+    if not facts["runs"]:
+        raise UnmaskError(f"{folder} holds a curve whose first run has not ended; go on with it by the same command.")
     config, splits = facts["config"], list(facts["baseline"])
     sections: list[report.Section] = [_chart(facts, split) for split in reversed(splits)]
     sections += [_table(facts, split) for split in reversed(splits)]

@@ -19,9 +19,21 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import LENGTHS, Family, Options, Rows, build, read_sets
-from unmask.files import write_text
+from unmask.files import sweep, write_text
 from unmask.finetune_report import render_result, shown, write_report
-from unmask.fit import LOWER_IS_BETTER, Examples, Fit, Fitted, fit
+from unmask.fit import (
+    LOWER_IS_BETTER,
+    RESULTS,
+    RUN,
+    Examples,
+    Fit,
+    Fitted,
+    begun_with,
+    fit,
+    forget,
+    refuse_taken,
+    settings_of,
+)
 from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.objectives import Objective
@@ -29,23 +41,13 @@ from unmask.tasks import Encoded, Task, pair_classes
 from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.tagging import check_segments
-from unmask.train import distributed
+from unmask.train import checkpoint, distributed
+from unmask.train.checkpoint import LOCK
 from unmask.train.trainer import Display, Silent
 from unmask.transfer import Transfer, merged
 
-__all__ = [
-    "Examples",
-    "FineTuning",
-    "Fit",
-    "Fitted",
-    "Options",
-    "Result",
-    "Rows",
-    "evaluate",
-    "finetune",
-    "fit",
-    "render_evaluation",
-]
+__all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Options", "Result", "Rows"]
+__all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation"]
 
 LONGEST = 128  # tokens of a row, where nothing else is said
 UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read
@@ -106,21 +108,38 @@ class Result:
         return {**vars(self), "labels": list(self.labels)}
 
 
-def finetune(config: FineTuning, out: Path | str, *, display: Display | None = None) -> Result:
+def finetune(config: FineTuning, out: Path | str, *, display: Display | None = None, resume: bool = False) -> Result:
     """Fine-tune a model folder on labelled rows, once for each seed, and keep the model that is best on the dev rows.
 
     `out` becomes a folder that `transformers` opens, with run.json (the resolved config), results.json,
     metrics.jsonl and report.html beside the model. Nothing is written before the rows and the model are found good.
 
+    resume  go on with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
+
     Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings.
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    if not resume:
+        refuse_taken(out)
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
-    return run(prepare(config, say), out, display, say)
+    prepared = prepare(config, say)
+    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+        if distributed.is_main():
+            sweep(out)
+            _write_config(out, config)
+        result = run(prepared, out, display, say, resume=resume)
+        if result.seeds[-1]["stopped"] not in INTERRUPTIONS and distributed.is_main():
+            for row in result.seeds:
+                forget(out / "seeds" / str(row["seed"]))
+            (out / LOCK).unlink(missing_ok=True)
+    return result
+
+
+def begun(out: Path | str) -> FineTuning:
+    """The settings of the run in a folder that was cut short. Raises UnmaskError where there is none, or it ended."""
+    return FineTuning().replace(**settings_of(Path(out)))
 
 
 class Speaker:
@@ -204,9 +223,9 @@ def _taught(config: Distillation, task: Task, tokenizer: Tokenizer) -> Distilled
     return Distilled(task, teacher, temperature=config.temperature, weight=config.weight, hidden=config.hidden)
 
 
-def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker) -> Result:
-    """Fine-tune once for each seed, and write the folder of the best."""
-    seeds, kept = _run_seeds(prepared, out, display, say)
+def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker, *, resume: bool | None = None) -> Result:
+    """Fine-tune once for each seed, and write the folder of the best; for `resume` see `fit`."""
+    seeds, kept = _run_seeds(prepared, out, display, say, resume)
     result = Result(
         task=prepared.config.task,
         labels=prepared.task.labels,
@@ -236,7 +255,7 @@ class _Kept:
 
 
 def _run_seeds(
-    prepared: Prepared, out: Path, display: Display | None, say: Speaker
+    prepared: Prepared, out: Path, display: Display | None, say: Speaker, resume: bool | None
 ) -> tuple[list[dict[str, Any]], _Kept]:
     """One row of results for each seed, and the best of them."""
     config, task, encoded = prepared.config, prepared.task, prepared.encoded
@@ -246,7 +265,7 @@ def _run_seeds(
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        model, row, answers = run_seed(prepared, seed, out, display, say)
+        model, row, answers = run_seed(prepared, seed, out, display, say, resume=resume)
         if "test" in encoded:
             row["test"] = task.evaluate(model, encoded["test"], prepared.tokenizer.pad)
         seeds.append(row)
@@ -262,9 +281,9 @@ def _run_seeds(
 
 
 def run_seed(
-    prepared: Prepared, seed: int, out: Path, display: Display | None, say: Speaker
+    prepared: Prepared, seed: int, out: Path, display: Display | None, say: Speaker, *, resume: bool | None = None
 ) -> tuple[Model, dict[str, Any], list[Any]]:
-    """The model of a seed, its row of results, and its answers to the dev rows.
+    """The model of a seed, its row of results, and its answers to the dev rows; for `resume` see `fit`.
 
     It is started again, once, where it gives every row the same answer: it never left its start, which a seed can do
     to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another order of rows often helps.
@@ -273,6 +292,8 @@ def run_seed(
     folder = out / "seeds" / str(seed)
     for restarted in (False, True):
         drawn = seed + ANEW * restarted
+        if resume and not restarted and begun_with(folder) == seed + ANEW:
+            continue
         model = _load(config, prepared.aim or task, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
@@ -287,6 +308,7 @@ def run_seed(
                 display=display,
                 objective=prepared.aim,
                 transfer=config.transfer,
+                resume=resume,
             )
         answers = task.answer_all(model, encoded["dev"], pad)
         if fitted.stopped or not task.is_constant(answers):
@@ -316,6 +338,7 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     seeds = config.seeds if config.seeds is not None else SEEDS if rows < SMALL else 1
     if seeds < 1:
         raise UnmaskError("The number of seeds must be 1 or more.")
+    config.fit.check()
     if config.fit.sampling == "balanced" and config.task != "classification":
         raise UnmaskError(f"--sampling balanced is for --task classification; rows of {config.task} have no one class.")
     if config.rows.benchmark is not None and config.task != "embedding" and config.fit.metric is None:
@@ -360,7 +383,11 @@ def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer
     huggingface.save(out, merged(kept.model).cpu(), tokenizer, labels=result.labels, settings=kept.settings)
     if "pairs" in kept.model.heads:
         pair_classes.save_head(out, kept.model, result.labels)
-    write_text(out / "run.json", json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")
-    write_text(out / "results.json", json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    _write_config(out, config)
+    write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_text(out / "metrics.jsonl", (out / "seeds" / str(result.kept) / "metrics.jsonl").read_text(encoding="utf-8"))
     write_report(out)
+
+
+def _write_config(out: Path, config: FineTuning) -> None:
+    write_text(out / RUN, json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")

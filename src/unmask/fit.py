@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import tempfile
@@ -14,21 +15,25 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from unmask.config import Config
+from unmask.config import Config, read_json
 from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, unknown
+from unmask.files import sweep, write_text
 from unmask.models.model import Model
 from unmask.tasks import Encoded, Task
-from unmask.train import distributed
+from unmask.train import checkpoint, distributed
+from unmask.train.checkpoint import LOCK
 from unmask.train.engine import Minimised
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Display, Trainer, Training
 from unmask.transfer import Transfer, prepare, remembering
 from unmask.types import Batch, Example
 
+RUN, RESULTS = "run.json", "results.json"  # of a folder of fine-tuning: what was asked for, what came out
 TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
 LOWER_IS_BETTER = frozenset({"loss", "rmse"})
 
@@ -59,6 +64,11 @@ class Fit(Config):
     schedule: Schedule = field(default_factory=Schedule)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: str = "auto"
+
+    def check(self) -> None:
+        """Raises UnmaskError for settings that make no run."""
+        if self.epochs <= 0 or self.batch_size < 1 or self.evaluations <= 0:
+            raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,7 @@ def fit(
     display: Display | None = None,
     objective: Minimised | None = None,
     transfer: Transfer | None = None,
+    resume: bool | None = None,
 ) -> Fitted:
     """Train `model` on `train` and leave it, in evaluation mode, with the weights that were best on `dev`.
 
@@ -167,11 +178,12 @@ def fit(
     out        folder for metrics.jsonl; None leaves nothing on disk
     objective  what is minimised, where it is not the task alone: with a teacher, say
     transfer   what of the model is trained, and how fast; None is all of it
+    resume     a checkpoint is written to `out` with every evaluation, and stays; True goes on from the last sound one,
+               bit for bit. None keeps none
 
     Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
     """
-    if config.epochs <= 0 or config.batch_size < 1 or config.evaluations <= 0:
-        raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
+    config.check()
     balanced = config.sampling == "balanced"
     data = Examples(
         train.examples,
@@ -184,6 +196,7 @@ def fit(
     planned = max(1, round(config.epochs * data.steps_per_epoch))
     total = max(planned, config.least_steps)
     evaluate_every = data.steps_per_epoch / config.evaluations * total / planned  # no more of them in a longer run
+    evaluate_steps = max(1, round(evaluate_every))
     training = Training(
         steps=total,
         optimizer=config.optimizer,
@@ -192,9 +205,9 @@ def fit(
         device=config.device,
         seed=seed,
         log_every=max(1, min(10, total // 20)),
-        evaluate_every=max(1, round(evaluate_every)),
-        save_every=None,
-        keep=1,
+        evaluate_every=evaluate_steps,
+        save_every=None if resume is None else evaluate_steps,
+        keep=2,
     )
     best = _Best(config.metric or task.metric, config.patience)
 
@@ -210,19 +223,72 @@ def fit(
             stack.enter_context(remembering(model, transfer or Transfer()))
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
         aim = objective or task
-        trainer = Trainer(model, aim, data, training, folder, evaluate=evaluate_dev, display=display, tuning=tuning)
+        found = checkpoint.latest(folder / "checkpoints") if resume else None
+        if found is not None:
+            best.load(found.folder)
+        trainer = Trainer(
+            model,
+            aim,
+            data,
+            training,
+            folder,
+            evaluate=evaluate_dev,
+            save=best.save,
+            display=display,
+            tuning=tuning,
+            resume=found is not None,
+        )
+        if best.is_spent:
+            trainer.stop(f"no gain in {config.patience} evaluations")
         result = trainer.train()
-        if distributed.is_main():  # the trainer's own state is for going on with a run, and this one is over
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-            (folder / ".lock").unlink(missing_ok=True)
+        if resume is None:
+            forget(folder)
     if not best.found:  # interrupted before the first evaluation
         best.is_exhausted(model, result.step, task.evaluate(model, dev, pad))
     best.restore(model)
     return Fitted(best.metric, best.found, best.step, total, best.history, result.stopped)
 
 
+def settings_of(out: Path) -> dict[str, Any]:
+    """The config of the fine-tuning run in a folder that was cut short. Raises UnmaskError where there is none, or it
+    ended."""
+    if not (out / RUN).exists():
+        raise UnmaskError(f"{out} holds no fine-tuning run to go on with; leave out --resume to start one.")
+    values = read_json(out / RUN)
+    if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
+        raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
+    if (out / RESULTS).exists() and not (out / LOCK).exists():
+        raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
+    return values["config"]
+
+
+def refuse_taken(out: Path) -> None:
+    """Raises UnmaskError where a folder holds more than what a run that was killed before it began leaves there."""
+    if out.is_dir():
+        sweep(out)
+        if (out / RUN).exists() and (out / LOCK).exists():
+            raise UnmaskError(f"{out} holds a run that was cut short; go on with --resume, or choose another folder.")
+    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+
+
+def begun_with(folder: Path) -> int | None:
+    """The seed of the run of `fit` in a folder, which its last sound checkpoint knows; None where there is none."""
+    found = checkpoint.latest(folder / "checkpoints")
+    return None if found is None else found.state["config"]["seed"]
+
+
+def forget(folder: Path) -> None:
+    """Remove what a run of `fit` goes on from; what it measured stays."""
+    if distributed.is_main():
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        (folder / LOCK).unlink(missing_ok=True)
+
+
 class _Best:
-    """The best evaluation so far, and the weights that gave it."""
+    """The best evaluation so far, and the weights that gave it; a part of every checkpoint."""
+
+    FACTS, WEIGHTS = "best.json", "best.safetensors"
 
     def __init__(self, metric: str, patience: int | None) -> None:
         self.metric, self.patience = metric, patience
@@ -245,7 +311,27 @@ class _Best:
             self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
             return False
         self.waited += 1
+        return self.is_spent
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was no gain for so long that the run ends."""
         return self.patience is not None and self.waited >= self.patience
+
+    def save(self, folder: Path) -> None:
+        """Write it into the folder of a checkpoint."""
+        names = ("value", "step", "waited", "found", "history")
+        facts = {name: getattr(self, name) for name in names if self.found or name == "history"}
+        write_text(folder / self.FACTS, json.dumps(facts, indent=2) + "\n")
+        save_file({name: x.contiguous() for name, x in self.weights.items()}, folder / self.WEIGHTS)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what `save` wrote into a sound checkpoint."""
+        facts = read_json(folder / self.FACTS)
+        for name, value in facts.items():
+            setattr(self, name, value)
+        self.history = [(step, found) for step, found in facts["history"]]
+        self.weights = load_file(folder / self.WEIGHTS)
 
     def restore(self, model: Model) -> None:
         with torch.no_grad():

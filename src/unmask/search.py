@@ -14,8 +14,9 @@ import numpy as np
 
 from unmask.config import Config, read_json
 from unmask.errors import UnmaskError
-from unmask.files import write_text
+from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
+from unmask.fit import RESULTS
 from unmask.train import distributed, report
 from unmask.train.trainer import Display
 from unmask.transfer import Transfer
@@ -95,6 +96,8 @@ def search(
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
         say("The search goes on from the points that were tried before.")
+    if distributed.is_main():
+        _write(out, config, list(known.values()))  # whoever is killed from here on can go on
     for number, point in enumerate(points, 1):
         if _key(point) not in known:
             say(f"Point {number} of {len(points)}: {shown(point)}.", note=False)
@@ -193,8 +196,9 @@ def _clear(folder: Path) -> None:
 
 def _begun(out: Path, config: FineTuning) -> list[Point]:
     """The points that an earlier search of the same settings tried. Raises UnmaskError for a folder with more."""
+    sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
-    if there and (NAME not in there or there - {NAME, TRIAL, "seeds"}):
+    if there and (NAME not in there or RESULTS in there):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     if not there:
         return []

@@ -47,6 +47,7 @@ def add_verbs(verbs: Any) -> None:
         verbs, "finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.", fields=True
     )
     sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut short")
     ways = sub.add_mutually_exclusive_group()
     ways.add_argument(
         "--search",
@@ -106,9 +107,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         words.pretrain(options, overrides)
         return
     if options.data:
-        raise UnmaskError(
-            "--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...)."
-        )
+        raise UnmaskError("--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not (facts or options.recipe or start):
@@ -149,7 +148,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.finetune import FineTuning, finetune
+    from unmask.finetune import FineTuning, begun, finetune
     from unmask.huggingface import holds_writer
     from unmask.search import Grid, search
     from unmask.train.display import Terminal
@@ -157,6 +156,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     searches = options.search is not False  # None: without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
     config = FineTuning().override(overrides)
+    if options.resume and options.out and not searches and options.curve is None:  # those go on by themselves
+        config = begun(options.out)
+        if config.override(overrides) != config:
+            raise UnmaskError(f"The run in {options.out} goes on with its own settings; leave out the others.")
     if options.fields:
         print_fields(config)
         if searches:
@@ -181,7 +184,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
         finetune_text(config, Path(options.out), display=Terminal())
     else:
-        finetune(config, Path(options.out), display=Terminal())
+        finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

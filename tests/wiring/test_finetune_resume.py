@@ -1,0 +1,156 @@
+"""Fine-tuning that was killed goes on where it was, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from finetune_toy import Spy, Stopper, arguments, fields
+
+from unmask.cli import main
+from unmask.errors import UnmaskError
+from unmask.finetune import FineTuning, begun, finetune
+
+TRACES = ("results.json", "metrics.jsonl", "config.json", "tokenizer.json", "seeds/0/metrics.jsonl")
+
+
+def config(place, **more):
+    return FineTuning().override({**fields(*place), "seeds": 2, "evaluations": 2, **more})
+
+
+def trace(folder):
+    """All that a run computed: its files without what the clock says, and the bytes of its weights."""
+    found = {name: (folder / name).read_text() for name in TRACES}
+    for name in found:
+        if name.endswith("metrics.jsonl"):
+            rows = [json.loads(line) for line in found[name].splitlines()]
+            timed = {"seconds", "tokens_per_second"}
+            found[name] = [{k: v for k, v in row.items() if k not in timed} for row in rows]
+    results = json.loads(found["results.json"])
+    found["results.json"] = {**results, "notes": None}
+    return {**found, "weights": (folder / "model.safetensors").read_bytes()}
+
+
+@pytest.fixture(scope="module")
+def whole(place, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finetune(config(place), out)
+    return out
+
+
+class Killed(BaseException):
+    """A death that no code prepares for: nothing is saved, no result is written."""
+
+
+@pytest.mark.parametrize("dies", [(0, 5), (1, 16)])
+def test_a_run_that_dies_at_any_step_ends_as_if_it_had_not(dies, place, whole, tmp_path):
+    out, (seed, step) = tmp_path / "run", dies
+
+    class Deadly(Spy):
+        def show(self, row):
+            if row["step"] == step and (not seed or "Seed 1:" in self.notes):
+                raise Killed
+
+    with pytest.raises(Killed):
+        finetune(config(place), out, display=Deadly())
+    with pytest.raises(UnmaskError, match="--resume"):
+        finetune(config(place), out)
+    assert begun(out) == config(place)
+    finetune(begun(out), out, resume=True)
+    assert trace(out) == trace(whole)
+    assert not list(out.rglob("checkpoints"))
+    assert not list(out.rglob(".*"))
+
+
+def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path):
+    out = tmp_path / "run"
+    result = finetune(config(place), out, display=Stopper("Seed 0:"))
+    assert result.seeds[-1]["stopped"] == "SIGTERM"
+    finetune(begun(out), out, resume=True)
+    assert trace(out)["weights"] == trace(whole)["weights"]
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_a_second_start_survives(start, place, tmp_path, monkeypatch):
+    """The first try is taken for collapsed; the run dies in it, or in the second start."""
+    asked, asks = config(place, seeds=1, epochs=3), []
+
+    def collapsed_once(self, answers):
+        asks.append(1)
+        return len(asks) == 1
+
+    monkeypatch.setattr("unmask.tasks.classification.Classification.is_constant", collapsed_once)
+    finetune(asked, tmp_path / "whole")
+    asks.clear()
+
+    class Deadly(Spy):
+        starts = 0
+
+        def start(self, step, total):
+            self.starts += 1
+
+        def show(self, row):
+            if self.starts == start and row["step"] == 10:
+                raise Killed
+
+    with pytest.raises(Killed):
+        finetune(asked, tmp_path / "run", display=Deadly())
+    assert len(asks) == start - 1
+    finetune(begun(tmp_path / "run"), tmp_path / "run", resume=True)
+    assert len(asks) == 2
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+
+
+def test_early_stopping_is_not_forgotten(place, tmp_path):
+    asked = config(place, patience=1, epochs=12, evaluations=4, lr=3e-2)
+    finetune(asked, tmp_path / "whole")
+    seeds = json.loads((tmp_path / "whole/results.json").read_text())["seeds"]
+    assert seeds[0]["stopped"].startswith("no gain")
+
+    class Deadly(Spy):
+        def note(self, text):
+            super().note(text)
+            if text == "Seed 1:":
+                raise Killed
+
+    with pytest.raises(Killed):
+        finetune(asked, tmp_path / "run", display=Deadly())
+    finetune(begun(tmp_path / "run"), tmp_path / "run", resume=True)
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+
+
+def test_what_cannot_go_on_is_one_sentence(place, whole, tmp_path, capsys):
+    with pytest.raises(UnmaskError, match="has ended; its scores are in"):
+        begun(whole)
+    with pytest.raises(UnmaskError, match="holds no fine-tuning run"):
+        begun(tmp_path)
+    (tmp_path / "run.json").write_text('{"recipe": "bert-mini", "config": {}}')
+    with pytest.raises(UnmaskError, match="no fine-tuning; go on with it by the verb"):
+        begun(tmp_path)
+    out = tmp_path / "cut"
+    finetune(config(place, seeds=1), out, display=Stopper())
+    with pytest.raises(SystemExit):
+        main(["finetune", "--out", str(out), "--resume", "--lr", "1"])
+    assert "goes on with its own settings" in capsys.readouterr().err
+    main(["finetune", "--out", str(out), "--resume"])
+    assert (out / "results.json").exists()
+    assert not (out / ".lock").exists()
+
+
+def test_a_killed_process_is_gone_on_with(place, whole, tmp_path):
+    """SIGKILL from outside, at the moment that the first checkpoint of the second seed appears."""
+    out = tmp_path / "run"
+    given = arguments(*place, seeds=2, evaluations=2)
+    command = [sys.executable, "-m", "unmask", "finetune", "--out", str(out)]
+    process = subprocess.Popen([*command, *given], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not list(out.glob("seeds/1/checkpoints/step-*")):
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "results.json").exists()
+    main(["finetune", "--out", str(out), "--resume"])
+    assert trace(out) == trace(whole)
