@@ -126,9 +126,13 @@ class Subwords:
             pieces = splitter.pieces
         vocabulary = {piece: i for i, piece in enumerate([*pieces, SPECIALS.pad])}
         trained = cls(Side(splitter=splitter, vocabulary=vocabulary))
-        if trained.size < size:
-            trained.note = f"The text gives no more than {trained.size} of the {size} pieces that were asked for."
+        trained.note = trained.short_of(size)
         return trained
+
+    def short_of(self, size: int) -> str:
+        """A sentence where there are fewer pieces than the `size` that was asked for; else nothing."""
+        short = f"The text gives no more than {self.size} of the {size} pieces that were asked for."
+        return short if self.size < size else ""
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

@@ -262,14 +262,15 @@ class TrainTranslation:
 
     def _tokenizer(self, config: Translation, train: Bitext, resume: bool) -> Subwords:
         """That of the run or the folder that is gone on from, else one trained on both sides of the training pairs."""
-        folders, vocabulary = self._checkpoints() if resume else [], config.vocabulary
-        if folders:
-            return Subwords.load(folders[-1])
+        sound, vocabulary = checkpoint.latest(self.out / "checkpoints") if resume else None, config.vocabulary
         if config.start:
-            return origin.vocabulary(config.start)
-        texts = [*train.sources, *train.targets]
-        found = Subwords.train(texts, vocabulary.size, vocabulary.kind, normalization=vocabulary.normalization)
-        self.notes += [found.note] if found.note else []
+            return Subwords.load(sound.folder) if sound else origin.vocabulary(config.start)
+        if sound:
+            found = Subwords.load(sound.folder)
+        else:
+            texts = [*train.sources, *train.targets]
+            found = Subwords.train(texts, vocabulary.size, vocabulary.kind, normalization=vocabulary.normalization)
+        self.notes += [note] if (note := found.short_of(vocabulary.size)) else []
         return found
 
     def _fitting(
