@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
+from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.lora import LoRALinear
 from unmask.onnx import OnnxModel, drift, export, graph_of, render
@@ -26,6 +28,7 @@ from unmask.tasks import Embedding, task_of
 from unmask.types import Batch
 
 SIZE = {"vocabulary": 60, "dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 40, "std": 0.2}
+MOBILE = partial(MobileBert, factor=8, bottleneck=8, feedforwards=2)
 WORDS = "the film was good and bad plot people talk of kind great dull".split()  # noqa: SIM905
 HEADS = {
     "mlm": {"mlm": 0},
@@ -63,7 +66,7 @@ def texts(n, seed=0):
 # ------------------------------------------------------------------------------------------------ the graph
 
 
-@pytest.mark.parametrize("page", [Bert, Roberta, Albert])
+@pytest.mark.parametrize("page", [Bert, Roberta, Albert, MOBILE])
 @pytest.mark.parametrize("head", HEADS)
 def test_the_graph_answers_as_the_model_to_a_padded_batch(head, page, tokenizer):
     model = build(HEADS[head], page)

@@ -57,13 +57,22 @@ class PlainAttention(nn.Module):
         self.query, self.key, self.value = attention.query, attention.key, attention.value
         self.output, self.heads, self.head_dim = attention.output, attention.heads, attention.head_dim
 
-    def forward(self, x_BTD: Tensor, *, bias: Bias, **_: Any) -> Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        q_BTHK, k_BTHK, v_BTHK = (
-            layer(x_BTD).unflatten(-1, (self.heads, self.head_dim)) for layer in (self.query, self.key, self.value)
-        )
-        scores_BHTS = q_BTHK.transpose(1, 2) @ k_BTHK.permute(0, 2, 3, 1) / self.head_dim**0.5 + bias.tensor
-        return self.output((scores_BHTS.softmax(-1) @ v_BTHK.transpose(1, 2)).transpose(1, 2).flatten(2))
+    def forward(
+        self,
+        x_BTD: Tensor,
+        keys_BSD: Tensor | None = None,
+        values_BSD: Tensor | None = None,
+        *,
+        bias: Bias,
+        **_: Any,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]; keys and values are made of x where nothing else is given, as MobileBERT does."""
+        keys_BSD = x_BTD if keys_BSD is None else keys_BSD
+        values_BSD = keys_BSD if values_BSD is None else values_BSD
+        made = ((self.query, x_BTD), (self.key, keys_BSD), (self.value, values_BSD))
+        q_BTHK, k_BSHK, v_BSHK = (layer(of).unflatten(-1, (self.heads, self.head_dim)) for layer, of in made)
+        scores_BHTS = q_BTHK.transpose(1, 2) @ k_BSHK.permute(0, 2, 3, 1) / self.head_dim**0.5 + bias.tensor
+        return self.output((scores_BHTS.softmax(-1) @ v_BSHK.transpose(1, 2)).transpose(1, 2).flatten(2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
