@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from unmask.data import characters
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Search
@@ -101,6 +102,11 @@ def test_vectors_of_a_model_are_its_table(bert, tokenizer):
     assert not any(word.startswith(("##", "[")) for word in found.words)
     i = tokenizer.raw.token_to_id("bank")
     np.testing.assert_array_equal(found.matrix[found.place("Bank")], bert.embedding.token.weight[i].detach())
+
+
+def test_a_model_of_characters_has_no_vectors_of_words(writer):
+    with pytest.raises(UnmaskError, match="single characters"):
+        words.of_model(writer, characters.train(["a text"]))
 
 
 def test_a_word_in_context_is_its_hidden_state(bert, tokenizer):

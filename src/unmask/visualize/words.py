@@ -79,7 +79,10 @@ class Vectors:
 
 def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
     """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
-    their frequency; pieces that continue a word, special tokens and unused entries are left out."""
+    their frequency; pieces that continue a word, special tokens and unused entries are left out.
+
+    Raises UnmaskError for a model that has none.
+    """
     table = model.embedding.token
     if not isinstance(table, Token):
         raise UnmaskError("This model has no table of word vectors: it spells its words.")
@@ -90,6 +93,8 @@ def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
         if i not in tokenizer.specials and not tokenizer.continuation[i] and any(c.isalpha() for c in piece)
         and not piece.startswith("[")
     ]  # fmt: skip
+    if not rows:
+        raise UnmaskError("This model has no vectors of words: its tokens are single characters.")
     with torch.no_grad():
         matrix = table(torch.tensor(rows, device=model.device)).float().cpu().numpy()
     words: dict[str, int] = {}
