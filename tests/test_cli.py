@@ -135,8 +135,16 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
 def test_recipes_are_listed_with_what_they_are(capsys):
     main(["recipes"])
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("bert-tiny ") for line in lines)
+    assert lines[0].startswith("bert-tiny ")
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+    assert len({len(line) - len(line.split(maxsplit=1)[1]) for line in lines}) == 1, "one column of names"
+
+
+@pytest.mark.parametrize("group", ["corpus", "vocabulary", "words", "show"])
+def test_a_group_of_verbs_says_what_it_is_for(group, capsys):
+    with pytest.raises(SystemExit):
+        main([group, "--help"])
+    assert ".\n" in capsys.readouterr().out.split("\n\n")[1] + "\n"
 
 
 @pytest.mark.parametrize(

@@ -347,14 +347,16 @@ def _published(model: Bert, objectives: Objectives) -> Pretraining:
 
 
 def names() -> dict[str, str]:
-    """Recipe name -> its first line of documentation."""
-    return {
-        name.replace("_", "-"): (inspect.getdoc(function) or "").split("\n", 1)[0]
+    """Recipe name -> its first line of documentation, in the order in which they are written, this page first."""
+    found = {
+        name: function
         for name, function in globals().items()
         if inspect.isfunction(function)
         and not name.startswith("_")
         and function.__annotations__ == {"return": "Pretraining"}  # a recipe is not asked anything
     }
+    order = sorted(found, key=lambda name: (found[name].__module__ != __name__, found[name].__code__.co_firstlineno))
+    return {name.replace("_", "-"): (inspect.getdoc(found[name]) or "").split("\n", 1)[0] for name in order}
 
 
 def find(name: str) -> Pretraining:

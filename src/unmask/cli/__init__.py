@@ -12,7 +12,9 @@ from unmask.errors import UnmaskError
 
 __all__ = ["main", "parser"]
 
-DESCRIPTION = "BERT and its family: pre-train, fine-tune, evaluate, predict, on your own text and hardware."
+DESCRIPTION = (
+    "BERT and its family: pre-train, fine-tune, evaluate, predict and look inside, on your own text and hardware."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

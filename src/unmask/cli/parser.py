@@ -73,7 +73,7 @@ def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False
 
 def add_group(verbs: Any, name: str, help: str) -> Any:
     """A verb that has verbs of its own."""
-    return verbs.add_parser(name, help=help).add_subparsers(metavar="verb", required=True)
+    return verbs.add_parser(name, help=help, description=help).add_subparsers(metavar="verb", required=True)
 
 
 def text_options(parser: argparse.ArgumentParser) -> None:

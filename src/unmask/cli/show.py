@@ -16,7 +16,7 @@ Data = dict[str, Any]
 
 def add_verbs(verbs: Any) -> None:
     group = add_group(
-        verbs, "show", "Write what is inside as a page of its own: attention, beam, embeddings, masking …"
+        verbs, "show", "Write what is inside as a page of its own: attention, beam, embeddings, masking and more."
     )
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)

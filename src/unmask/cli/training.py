@@ -96,7 +96,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import recipes
 
     for name, line in (recipes.names() | words.RECIPES).items():
-        print(f"{name:17} {line}")
+        print(f"{name:21} {line}")
 
 
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
