@@ -17,6 +17,7 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.heldout import plateau
 from unmask.pretrain import Pretrain
+from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -123,7 +124,7 @@ def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
     for (name, a), (_, b) in zip(one.named_parameters(), two.named_parameters(), strict=True):
         assert torch.equal(a, b), name
     traces = [
-        [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in read_metrics(path)]
+        [{k: v for k, v in row.items() if k not in TIMED} for row in read_metrics(path)]
         for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "part" / "metrics.jsonl")
     ]
     assert traces[0] == traces[1]

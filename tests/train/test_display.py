@@ -19,6 +19,7 @@ ROW = {
     "skipped": 0,
     "lr": 1e-3,
     "tokens_per_second": 12345.6,
+    "waiting": 0.0123,
 }
 PLAN = {
     "parameters": 110_000_000,
@@ -48,6 +49,7 @@ def test_lines_hold_the_numbers_and_do_not_flood() -> None:
     shown.close()
     assert lines[0] == "Training 100 steps."
     start = "step 50 of 100  mlm loss 5.250  mlm correct 28.6 %  gradient norm 1.5  lr 1.00e-03  tokens/s 12,346"
+    start += "  waiting for data 1.2 %"
     assert lines[1].startswith(start)
     assert lines[1].endswith("left")
     assert lines[2] == "step 51 of 100  held out:  mlm loss 5.000"

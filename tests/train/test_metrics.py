@@ -126,8 +126,12 @@ def test_the_clock_leaves_pauses_out_of_its_rate(monkeypatch: pytest.MonkeyPatch
     now[0] += 2
     with clock.paused():
         now[0] += 10
-    assert clock.tokens_per_second() == 25
-    assert clock.seconds() == 19
+    with clock.waiting():
+        now[0] += 0.5
+    assert clock.rates() == {"tokens_per_second": 20, "waiting": 0.2}
+    now[0] += 1
+    assert clock.rates() == {"tokens_per_second": 0, "waiting": 0}
+    assert clock.seconds() == 20.5
 
 
 def test_tensorboard_on_request(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     found = metrics.read(folder / name / "metrics.jsonl")
-    return [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in found]
+    return [{k: v for k, v in row.items() if k not in metrics.TIMED} for row in found]
 
 
 MANY = ["two", "four", "sharded", "fewer", "thaw-two", "thaw-sharded"]

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
@@ -130,6 +130,7 @@ def test_more_series_than_colours_still_draw() -> None:
 finite = st.floats(-1e12, 1e12).map(lambda x: round(x, 6))
 
 
+@example([999999999000.0, 999999999001.0], True)
 @given(st.lists(finite, min_size=1, max_size=20), st.booleans())
 def test_axes_hold_all_values_and_label_few_of_them(values: list[float], log: bool) -> None:
     if log:

@@ -19,8 +19,6 @@ from unmask.errors import UnmaskError
 from unmask.train import checkpoint, metrics
 from unmask.train.trainer import MOST_SKIPPED, Result, Trainer, Training
 
-CLOCK = ("seconds", "tokens_per_second")
-
 
 def train(
     out: Path, config: Training = TRAINING, data: Any = None, *, dropout: float = 0.1, **more: Any
@@ -31,7 +29,7 @@ def train(
 
 
 def trace(out: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k not in CLOCK} for row in metrics.read(out / "metrics.jsonl")]
+    return [{k: v for k, v in row.items() if k not in metrics.TIMED} for row in metrics.read(out / "metrics.jsonl")]
 
 
 def same(a: nn.Module, b: nn.Module) -> bool:

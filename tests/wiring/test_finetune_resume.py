@@ -14,6 +14,7 @@ from finetune_toy import Spy, Stopper, arguments, fields
 from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, begun, finetune
+from unmask.train.metrics import TIMED
 
 TRACES = ("results.json", "metrics.jsonl", "config.json", "tokenizer.json", "seeds/0/metrics.jsonl")
 
@@ -28,10 +29,7 @@ def trace(folder):
     for name in found:
         if name.endswith("metrics.jsonl"):
             rows = [json.loads(line) for line in found[name].splitlines()]
-            timed = {"seconds", "tokens_per_second"}
-            found[name] = [{k: v for k, v in row.items() if k not in timed} for row in rows]
-    results = json.loads(found["results.json"])
-    found["results.json"] = {**results, "notes": None}
+            found[name] = [{k: v for k, v in row.items() if k not in TIMED} for row in rows]
     return {**found, "weights": (folder / "model.safetensors").read_bytes()}
 
 

@@ -25,6 +25,7 @@ from unmask.pretraining import Pretraining
 from unmask.serve.continuation import Continuer
 from unmask.serve.likelihood import Scorer
 from unmask.train import checkpoint
+from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -189,7 +190,7 @@ def test_a_run_resumes_with_its_memory_to_the_same_weights(folder: Path, tmp_pat
     for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b), name
     both = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "part")]
-    one, two = ([{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in b] for b in both)
+    one, two = ([{k: v for k, v in r.items() if k not in TIMED} for r in b] for b in both)
     assert one == two
 
 

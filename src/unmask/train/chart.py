@@ -116,14 +116,15 @@ class Axis(NamedTuple):
     def fit(cls, values: Sequence[float], begin: float, end: float, *, log: bool = False) -> Axis:
         """An axis that holds all values, with round ticks."""
         low, high = min(values), max(values)
+        alone = math.isclose(low, high, rel_tol=1e-8)  # nearer than labels can tell apart
         if log:
-            if low == high:
+            if alone:
                 low, high = low / 2, high * 2
             if begin > end:
                 low, high = _rounded(low, math.floor), _rounded(high, math.ceil)
             ticks = _log_ticks(low, high)
         else:
-            if low == high:
+            if alone:
                 low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
             ticks = _ticks(low, high)
             if begin > end:  # upwards: end on ticks, so that the line does not touch the frame

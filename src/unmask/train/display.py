@@ -203,14 +203,14 @@ def readable(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _name(name: str) -> str:
     words = {"tokens_per_second": "tokens/s", "gradient_norm": "gradient norm", "skipped": "skipped steps"}
-    words["words_per_second"] = "words/s"
+    words |= {"words_per_second": "words/s", "waiting": "waiting for data"}
     return words.get(name) or " ".join(reversed(name.split("/")) if name.startswith("loss/") else name.split("/"))
 
 
 def _value(name: str, value: Any) -> str:
     if value is None or isinstance(value, str):
         return "–" if value is None else value
-    if name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy"):
+    if name == "waiting" or name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy"):
         return f"{100 * value:.1f} %"
     if name.startswith("loss/"):
         return f"{value:.3f}"

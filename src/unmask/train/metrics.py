@@ -94,6 +94,10 @@ def _own(name: str) -> bool:
     return "/" in name and not name.startswith("count/")
 
 
+TIMED = frozenset({"seconds", "tokens_per_second", "waiting"})
+"""Names of a row of metrics that say how long something took; all others are the same in every run alike."""
+
+
 class Clock:
     """Time of a run, and of its steps alone for tokens per second.
 
@@ -106,7 +110,7 @@ class Clock:
 
     def start(self) -> None:
         """Begin to measure the rate of tokens anew."""
-        self.tokens, self.since = 0, time.monotonic()
+        self.tokens, self.since, self.idle = 0, time.monotonic(), 0.0
 
     def seconds(self) -> float:
         """Time of the whole run so far."""
@@ -116,11 +120,19 @@ class Clock:
         """Seconds since this process took up the run."""
         return time.monotonic() - self.began
 
-    def tokens_per_second(self) -> float:
-        """Rate since the last call."""
-        rate = self.tokens / max(1e-9, time.monotonic() - self.since)
+    def rates(self) -> dict[str, float]:
+        """Since the last call: tokens_per_second, and waiting, the share of the time in which no batch was there."""
+        seconds = max(1e-9, time.monotonic() - self.since)
+        found = {"tokens_per_second": self.tokens / seconds, "waiting": self.idle / seconds}
         self.start()
-        return rate
+        return found
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """What happens within it is waiting for data."""
+        began = time.monotonic()
+        yield
+        self.idle += time.monotonic() - began
 
     @contextmanager
     def paused(self) -> Iterator[None]:

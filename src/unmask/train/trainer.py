@@ -293,7 +293,8 @@ class Trainer:
     def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
         """One update; True if a signal asks to leave."""
         try:
-            micro, position = next(batches)
+            with self.clock.waiting():
+                micro, position = next(batches)
         except StopIteration:
             raise UnmaskError(f"The data ended at step {self.step} of {self.total}.") from None
         totals, tokens, signals = self._totals(micro, interrupt.name is not None)
@@ -333,10 +334,7 @@ class Trainer:
     # What is written
 
     def _log(self) -> None:
-        row = self.meter.read()
-        self._write(
-            "train", {**row, "lr": self._lr(self.step - 1), "tokens_per_second": self.clock.tokens_per_second()}
-        )
+        self._write("train", {**self.meter.read(), "lr": self._lr(self.step - 1), **self.clock.rates()})
 
     def _note_evaluation(self) -> None:
         """The caller's numbers; neither the model's mode nor the random state is changed by it."""
