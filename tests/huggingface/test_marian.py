@@ -295,7 +295,7 @@ def test_half_precision_opens_in_full(tmp_path):
     [
         ({"model_type": "mariam"}, "did you mean 'marian'?"),
         ({"model_type": 3}, "There is no reader for the model type of"),
-        ({"model_type": "bert"}, "holds a bert, an encoder alone"),
+        ({"model_type": "bert"}, "holds a model of type bert"),
         ({"normalize_before": True}, "normalize_before = True is not supported; only False is"),
         ({"static_position_embeddings": False}, "static_position_embeddings"),
         ({"encoder_layerdrop": 0.1}, "encoder_layerdrop = 0.1 is not supported"),

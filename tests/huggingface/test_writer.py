@@ -192,7 +192,7 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
     assert "has no config.json" in refusal(tmp_path)
     huggingface.save(tmp_path / "bert", Bert(vocabulary=9, dim=4, layers=1, heads=1, hidden=4, length=4).build())
     assert not huggingface.holds_writer(tmp_path / "bert")
-    assert "holds a bert, an encoder alone, but an encoder–decoder is wanted" in refusal(tmp_path / "bert")
+    assert "holds a model of type bert, but an encoder–decoder is wanted" in refusal(tmp_path / "bert")
     (tmp_path / "config.json").write_text("{")
     assert "not valid JSON" in refusal(tmp_path)
     with pytest.raises(UnmaskError, match="not valid JSON"):

@@ -63,12 +63,26 @@ def table_of(config: ModelConfig) -> Table[ModelConfig]:
     raise UnmaskError(f"There is no Hugging Face table for {type(config).__name__}.")
 
 
+def require_model(folder: Path) -> None:
+    """Raises UnmaskError for a folder without a config.json, saying what it holds instead."""
+    if (folder / "config.json").is_file():
+        return
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no model folder {folder}.")
+    if (folder / "vectors.safetensors").is_file():
+        raise UnmaskError(f"{folder} holds word vectors, not a model: ask them with `unmask words`.")
+    raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
+
+
 def table_for(values: Mapping[str, Any], folder: Path) -> Table[ModelConfig]:
     kind = values.get("model_type")
     if not isinstance(kind, str):
         raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
     if kind in WRITERS:
-        raise UnmaskError(f"{folder} holds a model that translates: use `unmask translate`, or evaluate with --pairs.")
+        raise UnmaskError(
+            f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate --pairs` "
+            "or `unmask train --from`."
+        )
     if kind not in TABLES:
         raise unknown(f"reader for the model type of {folder}:", kind, TABLES)
     return TABLES[kind]

@@ -18,7 +18,15 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import sentence_transformers
-from unmask.huggingface.config import LABELLED, config_json, label_names, read_config, table_for, table_of
+from unmask.huggingface.config import (
+    LABELLED,
+    config_json,
+    label_names,
+    read_config,
+    require_model,
+    table_for,
+    table_of,
+)
 from unmask.huggingface.layout import fold
 from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model, ModelConfig
@@ -117,10 +125,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UnmaskError(f"There is no model folder {folder}.")
-    if not (folder / "config.json").exists():
-        raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
+    require_model(folder)
     verify_manifest(folder)
     values = read_json(folder / "config.json")
     table = table_for(values, folder)

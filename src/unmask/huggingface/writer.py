@@ -23,7 +23,7 @@ from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import marian, t5
-from unmask.huggingface.config import TABLES, WRITERS
+from unmask.huggingface.config import TABLES, WRITERS, require_model
 from unmask.huggingface.searching import GENERATION, read_search, write_search
 from unmask.huggingface.weights import read_tensors
 from unmask.models.convs2s import ConvS2S
@@ -168,15 +168,12 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
     Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UnmaskError(f"There is no model folder {folder}.")
-    if not (folder / "config.json").exists():
-        raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
+    require_model(folder)
     verify_manifest(folder)
     values = read_json(folder / "config.json")
     kind = str(values.get("model_type"))
     if kind in TABLES:
-        raise UnmaskError(f"{folder} holds a {kind}, an encoder alone, but an encoder–decoder is wanted.")
+        raise UnmaskError(f"{folder} holds a model of type {kind}, but an encoder–decoder is wanted.")
     if kind not in MODEL_TYPES:
         raise unknown(f"reader for the model type of {folder}:", kind, MODEL_TYPES)
     settings = values.pop(SETTINGS, None)

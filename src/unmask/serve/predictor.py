@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ from unmask.serve.inputs import Input, as_row, asked_in, from_line
 from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
 from unmask.types import Example
 
+PRETRAINED = ("mlm", "nsp", "sop")  # heads of pre-training that answer
 AT_ONCE = 64  # texts of a stream that are answered together
 
 
@@ -83,8 +84,8 @@ class Predictor:
         self.task: Task | None = None
         if heads & set(ANSWERING) or is_encoder(loaded.settings):
             self.task = task_of(self.model, loaded.labels, loaded.settings)
-        elif not heads & {"mlm", "nsp", "sop"}:
-            raise UnmaskError("The model has no head that answers: fine-tune it first, or take one with its mlm head.")
+        elif not heads & set(PRETRAINED):
+            raise UnmaskError(f"The model has no head that answers: {_instead(heads)}.")
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
         self.kind = "" if self.task is None else self.task.name
@@ -232,3 +233,12 @@ class _Asked:
     texts: tuple[str, ...]
     example: Example
     cut: bool
+
+
+def _instead(heads: Collection[str]) -> str:
+    """What to do with a model of which no head answers."""
+    if "next" in heads:
+        return "it goes on with texts, so ask it by `unmask generate`, or fine-tune it first"
+    if "rtd" in heads:
+        return "fine-tune it first, or ask for hidden words in the folder `generator` inside it"
+    return "fine-tune it first, or take one with its mlm head"

@@ -14,11 +14,11 @@ from unmask.config import read_json
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
-from unmask.huggingface.config import TABLES
+from unmask.huggingface.config import TABLES, require_model
 from unmask.huggingface.writer import holds_writer
 from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
-from unmask.serve.predictor import Predictor
+from unmask.serve.predictor import PRETRAINED, Predictor
 from unmask.serve.translator import Translator
 from unmask.tasks import ANSWERING
 
@@ -141,12 +141,7 @@ class Pool:
 
 def kind_of(folder: Path) -> str:
     """What the model of a folder does, by its files alone. Raises UnmaskError for a folder that holds none."""
-    if not (folder / "config.json").is_file():
-        raise UnmaskError(
-            f"There is no model folder {folder}."
-            if not folder.is_dir()
-            else f"{folder} is not a model folder: it has no config.json."
-        )
+    require_model(folder)
     if holds_writer(folder):
         return "translation"
     heads = _heads(read_json(folder / "config.json"))
@@ -154,6 +149,8 @@ def kind_of(folder: Path) -> str:
         return "generation"
     if (folder / "modules.json").is_file() and not heads & set(ANSWERING):
         return "embedding"
+    if heads and not heads & {*ANSWERING, *PRETRAINED}:
+        raise UnmaskError(f"{folder} has no head that answers: fine-tune it first.")
     return next((head for head in ANSWERING if head in heads), _pretrained(heads))
 
 

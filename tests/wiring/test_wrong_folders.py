@@ -1,0 +1,83 @@
+"""A folder of one kind, given to a verb that is for another: one sentence, which says what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unmask import huggingface
+from unmask.cli import main
+from unmask.data.tokenizer import Tokenizer
+from unmask.models.electra import Electra
+from unmask.models.gpt import Gpt2
+from unmask.models.t5 import T5
+from unmask.word_vectors import WordVectors
+
+SIZES = {"vocabulary": 40, "dim": 8, "heads": 2, "layers": 1, "length": 16}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("folders")
+    WordVectors(["king", "queen"], np.eye(2, 4)).save(root / "words")
+    tokenizer = Tokenizer.train(["a text of a few words"] * 3, 40)
+    huggingface.save(root / "electra", Electra(**SIZES, hidden=16).build({"rtd": 1}), tokenizer)
+    huggingface.save(root / "gpt", Gpt2(**SIZES).build({"next": 0}), tokenizer)
+    t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
+    huggingface.save_writer(root / "t5", t5.build())
+    (root / "empty").mkdir()
+    return root
+
+
+@pytest.mark.parametrize("verb", ["predict", "translate", "generate", "evaluate", "export", "serve", "finetune"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("words", "holds word vectors, not a model: ask them with `unmask words`"),
+        ("empty", "is not a model folder: it has no config.json"),
+        ("nowhere", "There is no model folder"),
+    ],
+)
+def test_what_is_no_model_is_refused_by_all_verbs(verb, name, sentence, folders, tmp_path, capsys):
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "".join(f"film {i}\t{i % 2}\n" for i in range(20)))
+    rest = {
+        "evaluate": ["--data", str(rows)],
+        "export": ["--out", str(tmp_path / "out")],
+        "serve": ["--port", "0"],
+        "finetune": ["--train", str(rows), "--out", str(tmp_path / "out")],
+    }
+    if verb in ("serve", "export"):
+        pytest.importorskip("starlette" if verb == "serve" else "onnxruntime")
+    refused(capsys, [verb, "--model", str(folders / name), *rest.get(verb, ["a text"])], sentence)
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "sentence"),
+    [
+        ("predict", "gpt", "unmask generate"),
+        ("predict", "electra", "the folder `generator` inside it"),
+        ("translate", "gpt", "of type gpt2, but an encoder–decoder is wanted"),
+        ("predict", "t5", "unmask translate"),
+        ("generate", "t5", "unmask translate"),
+        ("generate", "electra", "unmask pretrain gpt-tiny"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused(verb, name, sentence, folders, capsys):
+    refused(capsys, [verb, "--model", str(folders / name), "a text"], sentence)
+
+
+def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
+    pytest.importorskip("starlette")
+    refused(capsys, ["serve", "--port", "0", "--model", str(folders / "electra")], "has no head that answers")
+
+
+def refused(capsys, arguments, sentence):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    error = capsys.readouterr().err
+    assert exit.value.code == 2
+    assert sentence in error
+    assert error.startswith("unmask: ")
+    assert error.count("\n") == 1
