@@ -290,9 +290,11 @@ def run_seed(
     """
     config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.tokenizer.pad
     folder = out / "seeds" / str(seed)
+    collapsed = f"Seed {seed} collapsed: it gives every dev row the same answer. It is started again, once."
     for restarted in (False, True):
         drawn = seed + ANEW * restarted
         if resume and not restarted and begun_with(folder) == seed + ANEW:
+            say(collapsed)
             continue
         model = _load(config, prepared.aim or task, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
@@ -314,7 +316,7 @@ def run_seed(
         if fitted.stopped or not task.is_constant(answers):
             break
         if not restarted:
-            say(f"Seed {seed} collapsed: it gives every dev row the same answer. It is started again, once.")
+            say(collapsed)
             if distributed.is_main():
                 shutil.rmtree(folder)
             distributed.barrier()
