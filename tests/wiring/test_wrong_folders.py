@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,15 @@ def test_a_model_of_another_kind_is_refused(verb, name, sentence, folders, capsy
 def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
     pytest.importorskip("starlette")
     refused(capsys, ["serve", "--port", "0", "--model", str(folders / "electra")], "has no head that answers")
+
+
+@pytest.mark.parametrize(
+    ("verb", "recipe"), [("pretrain", "finetune"), ("pretrain", "transformer-small"), ("train", "bert-tiny")]
+)
+def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": recipe, "config": {}}))
+    sentence = f"holds a run of '{recipe}'; go on with it by the verb that began it"
+    refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
 
 
 def refused(capsys, arguments, sentence):

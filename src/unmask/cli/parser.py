@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from unmask.errors import UnmaskError, unknown
@@ -93,6 +93,16 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
         default="fp32",
         help="bf16 multiplies in bfloat16: several times as fast where the processor has it, and nearly the same",
     )
+
+
+def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises UnmaskError where the run in a folder has no name that the verb knows: it is one of another verb.
+
+    facts  run.json of the run, where `recipe` is its name
+    """
+    name = facts.get("recipe")
+    if name and name not in known:
+        raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
 
 
 def overrides(rest: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import words
-from unmask.cli.parser import add_verb, print_fields
+from unmask.cli.parser import add_verb, check_run, print_fields
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -112,6 +112,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not (facts or options.recipe or start):
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
+    check_run(options.out, facts, recipes.names())
     options.recipe, config = recipes.choose(options.recipe, start, facts)
     options.corpus = options.corpus or facts.get("corpora", [])
     # One of the two says how long: the one given here replaces the recipe's.

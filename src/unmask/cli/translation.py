@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, print_fields
+from unmask.cli.parser import add_verb, answering_options, check_run, print_fields
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -71,6 +71,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not facts:
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
+    check_run(options.out, facts, {*systems.names(), TUNED})
     start = facts["config"].get("start") if facts else options.start
     name = options.system or facts.get("recipe") or (TUNED if start else None)
     if not name:

@@ -94,6 +94,8 @@ def adapt(
     """
     linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     known = {name.rpartition(".")[2] for name in linear}
+    if not linear:
+        raise UnmaskError("LoRA adapts linear layers, and this model has none: choose another --strategy.")
     for name in target:
         if name not in known:
             raise unknown("linear layer to adapt,", name, known)
