@@ -8,8 +8,12 @@ import torch
 from unmask.data import collate
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
+from unmask.models.elmo import Elmo
+from unmask.models.gpt import Gpt2
+from unmask.models.mobilebert import MobileBert
 from unmask.models.quick_encoder import QuickStack, answering
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.transformer_xl import TransformerXl
 from unmask.nn.lora import LoRALinear
 from unmask.nn.packed import can_pack
 from unmask.types import Example
@@ -62,6 +66,33 @@ def test_nearly_the_same_in_bfloat16(page):
         assert not torch.equal(found, wanted)
         seen = slice(None) if batch.documents is None else batch.documents > 0
         assert torch.cosine_similarity(found, wanted, dim=-1)[seen].min() > 0.999
+
+
+OTHERS = {
+    "elmo": Elmo(
+        vocabulary=60, continues=30, characters=8, widths=(1, 2), filters=(8, 8), dim=16, layers=2, hidden=24, task=16
+    ),
+    "gpt2": Gpt2().replace(**SIZE),
+    "mobilebert": MobileBert(**SIZE, factor=16, bottleneck=16, feedforwards=2),
+    "recurrent": RecurrentNetwork(vocabulary=60, dim=16, hidden=16),
+    "transformer-xl": TransformerXl(vocabulary=60, dim=32, heads=4, hidden=64, layers=2, memory=6),
+}
+
+
+@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_answer_nearly_the_same_in_bfloat16(name):
+    model = OTHERS[name].build({"classification": 3}, seed=1).eval()
+    quick = answering(model, "bf16")
+    assert quick is not model
+    for batch in batches():
+        with torch.inference_mode():
+            hidden, wanted = quick(batch), model(batch)
+            answers = [one.answer("classification", x, batch.starts) for one, x in ((quick, hidden), (model, wanted))]
+        seen = slice(None) if batch.documents is None else batch.documents > 0
+        off, all_of_it = (hidden - wanted)[seen].norm(dim=-1), wanted[seen].norm(dim=-1)
+        assert (off <= 0.05 * all_of_it).all(), "where an ELMo begins no word, both are zero"
+        torch.testing.assert_close(*answers, atol=0.02, rtol=0)
 
 
 def test_nothing_flows_back():

@@ -73,12 +73,13 @@ def answering(model: Model, precision: Precision = "fp32") -> Model:
     """What answers in the place of a model, sooner: on a CPU, and in bfloat16 anywhere, one with a `QuickStack` where
     the blocks are those of BERT; otherwise, in bfloat16, one whose linear layers are packed; else the model itself.
 
-    The heads stay as they are. Raises UnmaskError where the device has no products in bfloat16.
+    Pooler and heads stay as they are. Raises UnmaskError where the device has no products in bfloat16.
     """
     if precision == "fp32" and model.device.type != "cpu":
         return model
     if not _is_plain(model):
-        return packed(model, but=model.heads) if precision == "bf16" else model
+        own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
+        return packed(model, but=own) if precision == "bf16" else model
     quick = QuickStack(model.stack, precision)
     parts = {"pooler": model.pooler, "heads": dict(model.heads.items()), "mask": model.mask}
     return Model(model.config, model.embedding, quick, **parts).eval()  # type: ignore[arg-type]

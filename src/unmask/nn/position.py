@@ -192,14 +192,14 @@ class TransformerXL(Position):
     def score(self, q_BHTK: Tensor, k_BNSK: Tensor, scale: float) -> Tensor:
         T, S = q_BHTK.shape[-2], k_BNSK.shape[-2]
         apart_L = torch.arange(S - 1, -T, -1, device=q_BHTK.device)  # query place minus key place, far past first
-        angle = _angles(apart_L, self.dim, self.base, self.project.weight.dtype)
-        wave_LD = torch.cat([angle.sin(), angle.cos()], dim=-1).to(self.project.weight.dtype)
+        angle = _angles(apart_L, self.dim, self.base, self.u.dtype)
+        wave_LD = torch.cat([angle.sin(), angle.cos()], dim=-1).to(self.u.dtype)
         r_HKL = self.project(wave_LD).unflatten(-1, (self.heads, -1)).permute(1, 2, 0)
-        by_distance_BHTL = (q_BHTK + self.v[:, None]) @ r_HKL
+        by_distance_BHTL = (q_BHTK + self.v[:, None]).to(r_HKL.dtype) @ r_HKL
         index_TS = distances(T, S, q_BHTK.device) + S - 1
         by_distance = by_distance_BHTL.gather(-1, index_TS.expand(*q_BHTK.shape[:2], T, S))
         u_NGK = self.u.unflatten(0, (k_BNSK.shape[1], -1))  # G query heads read each head of the keys
-        by_content = (u_NGK @ k_BNSK.transpose(-1, -2)).flatten(1, 2).unsqueeze(-2)
+        by_content = (u_NGK.to(k_BNSK.dtype) @ k_BNSK.transpose(-1, -2)).flatten(1, 2).unsqueeze(-2)
         return scale * (by_distance + by_content)
 
 
