@@ -77,7 +77,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["submit", "--models", "missing", "--data", "missing", "--out", "out"], "does not say of which task"),
         (["submit", "--models", "RTE=missing", "--data", "missing", "--out", "out"], "missing"),
         (["submit", "--data", "missing", "--out", "out"], "required: --models"),
-        (["glue-table", "missing"], "does not say of which task"),
+        (["glue-table", "missing"], "There is no file or folder missing"),
         (["glue-table", "RTE=missing"], "missing"),
         (["evaluate", "--model", "not-a-model", "--data", "missing.tsv"], "no model_type"),
         (["predict", "--model", "missing", "a text"], "There is no model folder missing"),

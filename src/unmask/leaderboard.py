@@ -70,6 +70,8 @@ def table(results: Sequence[str | Path], *, wnli: bool = False) -> Average:
     scores: dict[str, Mapping[str, float]] = {}
     for given in results:
         name, path = _named(given)
+        if not path.exists():
+            raise UnmaskError(f"There is no file or folder {path}.")
         folder = path if path.is_dir() else path.parent
         benchmark = glue.find(name or _benchmark_of(folder)).name
         if benchmark in scores:

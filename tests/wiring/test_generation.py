@@ -56,6 +56,30 @@ def test_greedy_is_the_likeliest_token_each_time(letters):
     assert Continuer(letters, Search(limits=Limits(max_length=5)))(["the fil"]) == [[answer]]
 
 
+def test_a_file_has_a_beginning_a_line(letters, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("the\nthe film\n")
+    main(["generate", "--model", str(letters), "--file", str(tmp_path / "lines.txt"), "--search", "--max-length=3"])
+    said = capsys.readouterr().out
+    main(["generate", "--model", str(letters), "the", "the film", "--search", "--max-length=3"])
+    assert capsys.readouterr().out == said
+    assert said.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["a text", "--file", "lines.txt"], "Give texts or --file, not both"),
+        (["--file", "missing.txt"], "There is no file missing.txt"),
+        (["a text", "--device", "nowhere"], "The device nowhere cannot be used"),
+        (["a text", "--temperature", "0"], "--search"),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_said(options, sentence, letters, capsys):
+    with pytest.raises(SystemExit):
+        main(["generate", "--model", str(letters), *options])
+    assert sentence in capsys.readouterr().err
+
+
 def test_draws_follow_the_seed_and_the_text_begins_as_it_was_given(pieces):
     def texts(seed):
         how = Sampling(samples=3, seed=seed, limits=Limits(max_length=8))

@@ -134,7 +134,7 @@ def _language_model(options: argparse.Namespace) -> Any:
     from unmask import huggingface
 
     if options.precision != "fp32":
-        raise UnmaskError("--precision is for translations: log-probabilities are computed in full.")
+        raise UnmaskError("--precision means nothing here: log-probabilities are computed in full.")
     loaded = huggingface.load(options.model)
     loaded.model.to(options.device)
     return loaded

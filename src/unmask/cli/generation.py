@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_verb, print_fields
+from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
 
 
@@ -22,8 +23,10 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--model", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes")
     sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
+    sub.add_argument("--file", help="a file with one beginning a line")
     sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    sub.add_argument("--device", default="cpu", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
     sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
@@ -35,7 +38,9 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask import huggingface
     from unmask.generate import Sampling, Search
+    from unmask.nn.packed import placed
     from unmask.serve.continuation import Continuer, sampling, searching
 
     how: Sampling | Search = searching() if options.search else sampling()
@@ -45,7 +50,10 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if not options.model:
         raise UnmaskError("Say which model: --model FOLDER.")
-    for answers in Continuer(options.model, how).stream(options.texts or [""]):
+    loaded = huggingface.load(options.model)
+    placed(loaded.model, options.device)
+    beginnings = list(lines(options)) if options.texts or options.file else [""]
+    for answers in Continuer(loaded, how).stream(beginnings):
         for answer in answers:
             print(json.dumps(answer.to_dict(), ensure_ascii=False) if options.json else answer.text, flush=True)
         if answers and answers[0].unknown and not options.json:

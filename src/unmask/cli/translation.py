@@ -137,7 +137,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if isinstance(translator.search, Search):
             print(f"score: {translator.search.formula}")
         return
-    for answer in translator.stream(_lines(options)):
+    for answer in translator.stream(lines(options)):
         if options.json:
             print(json.dumps(answer.to_dict(), ensure_ascii=False), flush=True)
             continue
@@ -151,7 +151,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(note, file=sys.stderr)
 
 
-def _lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, else of standard input; empty lines stay."""
     if options.texts and options.file:
         raise UnmaskError("Give texts or --file, not both.")

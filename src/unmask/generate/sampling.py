@@ -47,7 +47,8 @@ class Sampling(Config):
             raise UnmaskError(f"{self.samples} samples are none; draw at least one.")
         if not 0 < self.temperature < math.inf:
             raise UnmaskError(
-                f"The temperature must be above 0, not {self.temperature}; for the most probable tokens use Search()."
+                f"The temperature must be above 0, not {self.temperature}; for the most probable tokens use Search() "
+                "(--search)."
             )
         if self.top_k < 0 or not 0 < self.top_p <= 1 or not 0 <= self.min_p <= 1:
             raise UnmaskError(

@@ -215,7 +215,7 @@ class TwoWayLayer(nn.Module):
     def forward(self, left_NSD: Tensor, right_NSD: Tensor, lengths_N: Tensor) -> tuple[Tensor, Tensor]:
         """What comes from the left, and what from the right, [N, S, D] each. Padding is read last from either side,
         and so changes nothing."""
-        dtype = self.forwards.weight_ih_l0.dtype  # which layers before this one need not have kept
+        dtype = next(self.forwards.parameters()).dtype  # which layers before this one need not have kept
         left_NSD, right_NSD = left_NSD.to(dtype), right_NSD.to(dtype)
         with warnings.catch_warnings():  # torch says that a CPU has no faster kernel for projections
             warnings.filterwarnings("ignore", message="LSTM with projections")
