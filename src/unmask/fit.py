@@ -257,6 +257,8 @@ def settings_of(out: Path) -> dict[str, Any]:
     values = read_json(out / RUN)
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
         raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
+    if isinstance(values["config"].get("model"), dict):  # text-to-text keeps the config of a run on pairs
+        raise UnmaskError(f"The fine-tuning of a T5 in {out} cannot go on: start it again in another folder.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
     return values["config"]

@@ -84,6 +84,11 @@ def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
     refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
 
 
+def test_a_fine_tuned_t5_does_not_go_on(tmp_path, capsys):
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": "finetune", "config": {"model": {"dim": 8}}}))
+    refused(capsys, ["finetune", "--out", str(tmp_path), "--resume"], "The fine-tuning of a T5")
+
+
 def refused(capsys, arguments, sentence):
     with pytest.raises(SystemExit) as exit:
         main(arguments)
