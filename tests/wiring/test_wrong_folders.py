@@ -84,6 +84,21 @@ def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
     refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
 
 
+@pytest.mark.parametrize(
+    ("kind", "run"),
+    [("gpt2", "--from {folder}"), ("t5", "t5-mini"), ("unmask-elmo", "elmo-tiny"), (None, "bert-mini")],
+)
+def test_a_corpus_says_what_may_follow(kind, run, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("A text.\n\nA few words.\n" * 20)
+    folder = tmp_path / "model"
+    Tokenizer.train(["a text of a few words"] * 3, 40).save(folder)
+    if kind:  # else a tokenizer alone
+        (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    main(["corpus", "build", "--data", str(text), "--tokenizer", str(folder), "--out", str(tmp_path / "corpus")])
+    assert f"Next: unmask pretrain {run.format(folder=folder)} --corpus" in capsys.readouterr().out
+
+
 def test_a_fine_tuned_t5_does_not_go_on(tmp_path, capsys):
     (tmp_path / "run.json").write_text(json.dumps({"recipe": "finetune", "config": {"model": {"dim": 8}}}))
     refused(capsys, ["finetune", "--out", str(tmp_path), "--resume"], "The fine-tuning of a T5")

@@ -88,10 +88,18 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
             progress=show,
         )
     print(built.summary())
-    model = options.tokenizer and (Path(options.tokenizer) / "config.json").is_file()
-    fresh = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
-    run = f"--from {options.tokenizer}" if model else fresh
-    print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
+    print(f"Next: unmask pretrain {_next_run(options)} --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def _next_run(options: argparse.Namespace) -> str:
+    """What to pre-train on the corpus: on from the model whose tokenizer it has, if that can go on, else a recipe."""
+    from unmask.config import read_json
+
+    config = Path(options.tokenizer or "") / "config.json"
+    if options.tokenizer and config.is_file():
+        afresh = {"t5": "t5-mini", "unmask-elmo": "elmo-tiny"}
+        return afresh.get(str(read_json(config).get("model_type")), f"--from {options.tokenizer}")
+    return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
 
 
 def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
