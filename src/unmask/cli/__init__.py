@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(sentence: str, status: int) -> None:
-    print(f"unmask: {sentence}", file=sys.stderr)
+    # Names from files may hold what a terminal would obey.
+    shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in sentence)
+    print(f"unmask: {shown}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -14,6 +14,7 @@ from unmask.config import flatten
 from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
 from unmask.errors import UnmaskError, unknown
 
+MOST_COLUMNS = 10_000  # of a TSV or CSV; more are a mistake, or meant to exhaust
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet", "conll")
@@ -186,6 +187,8 @@ def _delimited(
     first = next(records, None)
     if first is None:
         raise NotText(path, "it is empty")
+    if len(first[1]) > MOST_COLUMNS:
+        raise UnmaskError(f"{path} has {len(first[1]):,} columns, and no more than {MOST_COLUMNS:,} are read.")
     names = [name.strip() for name in first[1]] if header else [str(i) for i in range(1, len(first[1]) + 1)]
     if any("\r" in name for name in names):
         raise UnmaskError(f"The lines of {path} end with CR alone; save it with the line ends LF or CRLF.")

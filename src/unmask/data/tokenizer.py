@@ -19,6 +19,8 @@ from unmask.data.vocabulary import PREFIX, clean, learn
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 
+MOST_IDS = 10_000_000  # many times the largest vocabulary published; tables of all ids are made
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -69,6 +71,8 @@ class Tokenizer:
         self.pad, self.unknown, self.cls, self.sep, self.mask = (vocabulary[name] for name in self._names.values())
         self.specials = frozenset(i for i, token in raw.get_added_tokens_decoder().items() if token.special)
         self.size = max(vocabulary.values()) + 1
+        if self.size > MOST_IDS:
+            raise UnmaskError(f"its largest id is {self.size - 1:,}; more than {MOST_IDS:,} are refused.")
         if raw.post_processor is None:
             raw.post_processor = files.frame(raw, self._names["cls"], self._names["sep"])
         self.cased = not files.lowercases(self._facts["normalizer"])

@@ -95,6 +95,7 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
             raise UnmaskError(f"{place}: {name} = {values[name]!r} is not supported; only {required!r} is.")
     for name, value in values.items():
         known = name in table.fields or name in table.fixed or name in IRRELEVANT
+        name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
             raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
     ours = {table.fields[name]: value for name, value in values.items() if name in table.fields and value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
-from unmask.huggingface import sentence_transformers
+from unmask.huggingface import sentence_transformers, sizes
 from unmask.huggingface.config import (
     LABELLED,
     config_json,
@@ -137,10 +138,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     for head in wanted.keys() - table.heads.keys():
         raise unknown("head", head, table.heads)
     pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
-    try:
-        model = config.build(heads=wanted, seed=None, pooler=pooler)
-    except (UnmaskError, RuntimeError, MemoryError) as error:
-        raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {error}") from None
+    make = partial(config.build, heads=wanted, seed=None, pooler=pooler)
+    model = sizes.build(make, config.to_dict(), tensors.values(), folder)
     new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))

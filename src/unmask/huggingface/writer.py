@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ from unmask.config import Config, read_json
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
-from unmask.huggingface import marian, t5
+from unmask.huggingface import marian, sizes, t5
 from unmask.huggingface.config import TABLES, WRITERS, require_model
 from unmask.huggingface.searching import GENERATION, read_search, write_search
 from unmask.huggingface.weights import read_tensors
@@ -183,12 +184,12 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
     if kind in FOREIGN:
         form = FOREIGN[kind]
         config: Config = form.read_fields(values, tensors, folder)
-        model = _build(config, folder)
+        model = _built(config, tensors, folder)
         _fill(model, form.names(model), form.restore(config, tensors, folder), folder)
         settings = {"search": _search(config, values, folder)} if settings is None else settings
     else:
         config = _read_own(kind, values, folder)
-        model = _build(config, folder)
+        model = _built(config, tensors, folder)
         _fill(model, {name: name for name in _state(model)}, tensors, folder)
     tokenizer = None
     if any((folder / name).is_file() for name in VOCABULARIES):
@@ -215,23 +216,10 @@ def _search(config: Config, values: Mapping[str, Any], folder: Path) -> dict[str
         raise UnmaskError(f"{place}: {error}") from None
 
 
-def _build(config: Config, folder: Path) -> EncoderDecoder:
+def _built(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> EncoderDecoder:
     """The model that a config describes, its weights still to be filled."""
-    wrong = (
-        UnmaskError,
-        RuntimeError,
-        MemoryError,
-        ValueError,
-        TypeError,
-        AssertionError,
-        ArithmeticError,
-        LookupError,
-    )
-    try:
-        model: EncoderDecoder = config.build(seed=None)  # type: ignore[attr-defined]
-    except wrong as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UnmaskError(f"{folder / 'config.json'} describes no model that can be built: {reason}") from None
+    make = partial(config.build, seed=None)  # type: ignore[attr-defined]
+    model: EncoderDecoder = sizes.build(make, config.to_dict(), tensors.values(), folder)
     return model
 
 
