@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types check benchmark clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types check benchmark reliability audit clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -31,6 +31,15 @@ check: lint types test
 benchmark: .venv/installed  ## side by side with Hugging Face; ARGS="--threads 4"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[benchmark]'
 	$(BIN)/python benchmarks/pretrain.py $(ARGS)
+
+reliability: .venv/tested  ## faults injected for real: kills, refused writes, hostile files; docs/reliability.md
+	$(BIN)/python reliability/kill.py
+	$(BIN)/python reliability/storage.py
+	$(BIN)/python reliability/hostile.py --fuzz-minutes 2
+
+audit: .venv/installed  ## known holes in what is installed, and a list of it; says so where there is no network
+	$(BIN)/python -m pip inspect > sbom.json && echo "sbom.json lists what is installed"
+	-$(BIN)/python -m pip install --quiet pip-audit && $(BIN)/python -m pip_audit -r constraints.txt
 
 # torch first, by its exact version: it decides between the CPU build at hand and the CUDA build.
 .venv/installed: pyproject.toml constraints.txt

@@ -158,4 +158,6 @@ def _word(path: Path, row: int, peek: Callable[[int], bytes], read: Callable[[in
 
 
 def _short(word: str) -> str:
+    """A word as a message shows it: not too long, and as text."""
+    word = word if word.isprintable() else ascii(word)[1:-1]
     return word if len(word) <= 40 else word[:40] + "…"

@@ -1,0 +1,207 @@
+"""What the fault tests run: tiny runs of every kind as commands, and all that a finished one computed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TIMED = {"seconds", "tokens_per_second", "waiting"}
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("", "n", "s", "ra", "to")]
+GOOD, BAD = "kanto", "tisra"  # what decides a label
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that can be killed.
+
+    begin   folder of the run -> arguments of `unmask` that start it; `again`: those that go on with it, which are the
+            same where None
+    waits   glob, in the folder beside the run, of what appears while something is being written
+    leaves  names that a finished run leaves beside what `trace` compares
+    """
+
+    name: str
+    begin: Callable[[Path], list[str]]
+    again: Callable[[Path], list[str]] | None
+    waits: str
+    leaves: frozenset[str] = frozenset({".lock"})
+
+
+def prepare(folder: Path, seed: int = 0) -> dict[str, Job]:
+    """Texts, a corpus and a model in `folder`, and every job by name."""
+    rng = np.random.default_rng(seed)
+    text, rows, pairs = folder / "text.txt", folder / "rows", folder / "pairs.tsv"
+    text.write_text("\n\n".join(_document(rng) for _ in range(240)), encoding="utf-8")
+    rows.mkdir()
+    for name, count in (("train", 96), ("dev", 32)):
+        lines = ["sentence\tlabel", *(_review(rng, i) for i in range(count))]
+        (rows / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pairs.write_text("\n".join(_pair(rng) for _ in range(240)) + "\n", encoding="utf-8")
+    corpus, model = folder / "corpus", folder / "model"
+    build = ["corpus", "build", "--data", str(text), "--vocabulary-size", "160", "--heldout", "0.05"]
+    sizes = ["--layers", "1", "--dim", "32", "--heads", "2", "--hidden", "64", "--device", "cpu", "--precision", "fp32"]
+    pretrain = ["pretrain", "bert-tiny", *sizes, "--corpus", str(corpus), "--rows.batch", "8", "--tokens", "64"]
+    pretrain += ["--rows.heldout", "8", "--log_every", "1"]
+    paced = ["--save_every", "4", "--evaluate_every", "6", "--steps", "30"]
+    for command in ([*build, "--out", str(corpus)], [*pretrain, "--steps", "3", "--out", str(model)]):
+        assert Process(command).wait() == 0, command
+    tune = ["finetune", "--model", str(model), "--train", str(rows / "train.tsv"), "--dev", str(rows / "dev.tsv")]
+    tune += ["--epochs", "3", "--least_steps", "1", "--batch_size", "16", "--evaluations", "2", "--lr", "3e-3"]
+    tune += ["--precision", "fp32", "--fit.device", "cpu", "--seeds", "2", "--length", "32"]
+    train = ["train", "seq2seq-attention", "--pairs", str(pairs), "--dim", "16", "--model.hidden", "16"]
+    train += ["--vocabulary.kind", "word", "--steps", "16", "--log_every", "1", "--evaluate_every", "5"]
+    train += ["--save_every", "3", "--device", "cpu", "--texts.tokens", "256", "--scored", "8"]
+    jobs = (
+        Job("pretrain", lambda out: [*pretrain, *paced, "--resume", "--out", str(out)], None, "checkpoints/.tmp-*"),
+        Job(
+            "finetune",
+            lambda out: [*tune, "--out", str(out)],
+            lambda out: ["finetune", "--resume", "--out", str(out)],
+            "seeds/*/checkpoints/.tmp-*",
+            frozenset(),
+        ),
+        Job(
+            "translation",
+            lambda out: [*train, "--out", str(out)],
+            lambda out: ["train", "--resume", "--out", str(out)],
+            "checkpoints/.tmp-*",
+        ),
+        Job("corpus", lambda out: [*build, "--out", str(out)], None, "../.{name}.partial-*/*", frozenset()),
+        Job(
+            "tokenizer",
+            lambda out: [*build, "--kind", "bpe", "--cased", "--vocabulary-size", "400", "--out", str(out)],
+            None,
+            "../.{name}.partial-*",
+            frozenset(),
+        ),
+    )
+    return {job.name: job for job in jobs}
+
+
+def _document(rng: np.random.Generator) -> str:
+    return " ".join(_sentence(rng) for _ in range(rng.integers(3, 8)))
+
+
+def _sentence(rng: np.random.Generator) -> str:
+    words = rng.choice(WORDS, rng.integers(4, 12), p=_SHARES)
+    return f"{' '.join(words).capitalize()}."
+
+
+_SHARES = np.arange(1, len(WORDS) + 1, dtype=float) ** -1.0
+_SHARES /= _SHARES.sum()
+
+
+def _review(rng: np.random.Generator, number: int) -> str:
+    label = number % 2
+    return f"{' '.join(rng.choice(WORDS, 5))} {(BAD, GOOD)[label]} {' '.join(rng.choice(WORDS, 3))}\t{label}"
+
+
+def _pair(rng: np.random.Generator) -> str:
+    words = rng.choice(WORDS[:40], rng.integers(2, 6))
+    return f"{' '.join(words)}\t{' '.join(words[::-1])}"
+
+
+class Process:
+    """One `unmask` command in a process of its own, forked from this one: what takes seconds to import is there."""
+
+    def __init__(self, command: Sequence[str], log: Path | None = None, **environment: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.began = time.monotonic()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._be(command, log, environment)
+
+    def kill(self) -> None:
+        """SIGKILL, to this process alone; its workers have to notice for themselves."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def ended(self) -> bool:
+        """Whether it is over; it stays a zombie until `wait`."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    def wait(self) -> int:
+        """The exit status, as `subprocess` gives it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def orphans(self, patience: float = 30.0) -> bool:
+        """Whether processes that it started are still there after `patience` seconds."""
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def prepare(self) -> None:
+        """What the new process does first."""
+
+    def conclude(self) -> None:
+        """What it does last, if it gets there."""
+
+    def _be(self, command: Sequence[str], log: Path | None, environment: dict[str, str]) -> None:
+        status = 70
+        try:
+            os.setsid()
+            os.environ.update(environment)
+            sink = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(sink, 1)
+            os.dup2(sink, 2)
+            from unmask.cli import main
+
+            self.prepare()
+            main([*command])
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            self.conclude()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+
+def trace(folder: Path) -> dict[str, Any]:
+    """All that a run computed, by file: numbers of its rows, but for what the clock says; the checksum of the rest."""
+    found: dict[str, Any] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.name == "metrics.jsonl":
+            found[name] = [untimed(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        elif path.name == "state.json":
+            found[name] = untimed(json.loads(path.read_text(encoding="utf-8")))
+        elif path.name not in ("report.html", ".lock") and not ("checkpoints" in name and path.name == "manifest.json"):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def untimed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of numbers without those of the clock."""
+    return {name: value for name, value in row.items() if name not in TIMED}
+
+
+def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Names of files that are missing, too many, or other than they should be."""
+    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+
+
+def leftovers(folder: Path, job: Job) -> list[str]:
+    """Hidden files in the folder of a finished run, and beside it, that should not be there."""
+    inside = [p.relative_to(folder).as_posix() for p in folder.rglob(".*") if p.name not in job.leaves]
+    return sorted(inside + [p.name for p in folder.parent.glob(f".{folder.name}.*")])

@@ -1,0 +1,204 @@
+"""SIGKILL at any moment: runs of every kind are killed, started again, and compared with those that were left alone.
+
+Every trial is one folder: start, kill at a drawn moment, start again, until a start comes to its end. Half of the kills
+are aimed: they wait until a file is being written, and strike some milliseconds later. What must hold:
+
+- the last start ends well, by the same command or the one that goes on, without any repair by hand
+- losses, metrics, weights, tokens: every file is bit for bit that of the run that was left alone
+- no temporary file is left, and no process
+
+    python reliability/kill.py --kills 20
+    python reliability/kill.py --jobs pretrain-workers pretrain-ranks --kills 5 --out killed.json
+
+`pretrain-workers` changes the number of data workers between 0 and 2 at every start, `pretrain-ranks` the number of
+processes between 1 and 2: there, losses agree to 1e-6. Ends with status 1 where anything did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread: what forks must not hold any
+
+import numpy as np
+from jobs import Job, Process, differences, leftovers, prepare, trace
+
+MOST_KILLS = 12  # of one trial, after which it is let go on
+TOLERANCE = 1e-6
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--kills", type=int, default=20, help="of each job (default: %(default)s)")
+    arguments.add_argument("--jobs", nargs="+", default=[], help="default: all")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--out", help="file for the results, as JSON")
+    options = arguments.parse_args()
+    import unmask.cli.training
+    import unmask.finetune
+    import unmask.pretrain
+    import unmask.translation  # noqa: F401 (imported once, before the processes part)
+
+    with tempfile.TemporaryDirectory(prefix="unmask-kill-") as temporary:
+        jobs = prepare(Path(temporary))
+        names = options.jobs or [*jobs, "pretrain-workers", "pretrain-ranks"]
+        found = [Trials(jobs, name, Path(temporary), options.seed).run(options.kills) for name in names]
+    if options.out:
+        Path(options.out).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return int(any(one["failures"] for one in found))
+
+
+class Trials:
+    """Trials of one job, until it was killed often enough."""
+
+    def __init__(self, jobs: dict[str, Job], name: str, folder: Path, seed: int) -> None:
+        self.name, self.folder = name, folder
+        self.job = jobs[name.partition("-")[0]]
+        self.variant = name.partition("-")[2]
+        self.rng = np.random.default_rng([seed, *name.encode()])
+        self.kills = self.aimed = self.trials = 0
+        self.failures: list[str] = []
+        self.expected: dict[str, Any] = {}
+        self.length = 0.0
+
+    def run(self, kills: int) -> dict[str, Any]:
+        began = time.monotonic()
+        out = self.folder / f"{self.name}-whole"
+        status = self._complete(out)
+        self.length = time.monotonic() - began
+        if status != 0:
+            self.failures.append(f"the run that was left alone ended with {status}: {_tail(out)}")
+            return self._result(began)
+        self.expected = trace(out)
+        while self.kills < kills and len(self.failures) < 3:
+            self._trial(kills)
+        return self._result(began)
+
+    def _result(self, began: float) -> dict[str, Any]:
+        facts = {"job": self.name, "kills": self.kills, "aimed": self.aimed, "trials": self.trials}
+        facts |= {"minutes": round((time.monotonic() - began) / 60, 2), "failures": self.failures}
+        print(f"{self.name:18} {self.kills:4} kills ({self.aimed} aimed) in {self.trials} trials: ", end="")
+        print("; ".join(self.failures) or "all as if nothing had happened", flush=True)
+        return facts
+
+    def _complete(self, out: Path) -> int:
+        """Start until it ends by itself, as whoever finds it stopped would."""
+        return max((process.wait() for process in self._start(out, 0)), default=0)
+
+    def _trial(self, kills: int) -> None:
+        out = self.folder / f"{self.name}-{self.trials}"
+        self.trials += 1
+        for attempt in range(MOST_KILLS + 1):
+            group = self._start(out, attempt)
+            if self.kills < kills and attempt < MOST_KILLS and self._killed(group, out):
+                continue
+            status = max(process.wait() for process in group)
+            if status == 2 and "already holds a corpus" in _tail(out):  # killed when all was done
+                break
+            if status != 0:
+                self.failures.append(f"start {attempt + 1} ended with {status}: {_tail(out)}")
+                return
+            break
+        self._compare(out)
+
+    def _start(self, out: Path, attempt: int) -> list[Process]:
+        """The processes of one start: of a run that is there, the command that goes on with it."""
+        there = self.job.again is not None and _begun(out)
+        command = self.job.again(out) if there and self.job.again else self.job.begin(out)
+        log = out.with_suffix(".log")
+        if self.variant == "workers":
+            return [Process([*command, "--workers", str(2 * (attempt % 2))], log)]
+        if self.variant == "ranks":
+            ranks = 1 + attempt % 2
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = str(free.getsockname()[1])
+            shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            return [Process(command, log, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(ranks)]
+        return [Process(command, log)]
+
+    def _killed(self, group: Sequence[Process], out: Path) -> bool:
+        """Kill the processes at a drawn moment; False where they came to their end before."""
+        aimed = bool(self.rng.random() < 0.5)
+        if aimed:
+            self._await_writing(group, out, int(self.rng.integers(1, 5)))
+            time.sleep(float(self.rng.exponential(0.004)))
+        else:
+            until = time.monotonic() + float(self.rng.uniform(0, self.length))
+            while time.monotonic() < until and not group[0].ended():
+                time.sleep(0.001)
+        if group[0].ended():
+            return False
+        for process in group:
+            process.kill()
+        for process in group:
+            process.wait()
+            if process.orphans():
+                self.failures.append(f"processes of {self.name} outlived the one that was killed")
+        self.kills += 1
+        self.aimed += aimed
+        return True
+
+    def _await_writing(self, group: Sequence[Process], out: Path, times: int) -> None:
+        """Wait until something is being written for the `times`-th time."""
+        pattern, seen = self.job.waits.format(name=out.name), False
+        place = out
+        if pattern.startswith("../"):
+            place, pattern = out.parent, pattern.removeprefix("../")
+        while times and not group[0].ended():
+            try:
+                there = any(True for _ in place.glob(pattern))
+            except FileNotFoundError:  # it was put in its place meanwhile
+                there = False
+            times -= there and not seen
+            seen = there
+
+    def _compare(self, out: Path) -> None:
+        found, left = trace(out), leftovers(out, self.job)
+        if left:
+            self.failures.append(f"left behind: {', '.join(left)}")
+        if self.variant == "ranks":
+            other = _far(self.expected["metrics.jsonl"], found["metrics.jsonl"])
+        else:
+            other = differences(self.expected, found)
+            if self.variant == "workers":  # run.json keeps the number
+                other = [name for name in other if not name.endswith(("run.json", "manifest.json", "state.json"))]
+        if other:
+            self.failures.append(f"differs from the run that was left alone: {', '.join(other)}")
+
+
+def _begun(out: Path) -> bool:
+    """Whether a run left anything to go on from."""
+    runs = [*out.glob("run.json"), *out.glob("checkpoints/step-*")]
+    return bool(runs)
+
+
+def _far(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[str]:
+    """Numbers of two traces that are further apart than the order of a sum explains."""
+    if [row["step"] for row in expected] != [row["step"] for row in found]:
+        return ["the steps"]
+    return [
+        f"{name} at step {row['step']} by {abs(value - other[name]):.1e}"
+        for row, other in zip(expected, found, strict=True)
+        for name, value in row.items()
+        if isinstance(value, float) and not math.isclose(value, other[name], rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    ]
+
+
+def _tail(out: Path) -> str:
+    log = out.with_suffix(".log")
+    return log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2] if log.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""What a stranger's file can be read by: a reader for each kind, named by the file that it reads, and a sound one."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROWS = b'text,label\nhello there,1\nnot so good,0\n"a, b",1\n'
+SQUAD = b"""{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The river is long.", "qas": [
+{"id": "1", "question": "What is long?", "answers": [{"text": "The river", "answer_start": 0}]}]}]}]}"""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a file of one kind is read, and a sound one of it."""
+
+    read: Callable[[Path], Any]
+    sample: bytes = b""
+    name: str = ""
+
+    def __call__(self, path: Path) -> Any:
+        return self.read(path)
+
+    def warm(self) -> None:
+        """Import what it needs, so that a measurement after it is of the file alone."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / self.name
+            if self.sample:
+                path.write_bytes(self.sample)
+            else:
+                write_model(path)
+            self.read(path)
+
+
+def write_model(folder: Path) -> Path:
+    """A tiny BERT that classifies, with its tokenizer."""
+    from unmask import huggingface
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.models.bert import Bert
+
+    tokenizer = Tokenizer.train(["the river is long and the film was good"] * 5, 60)
+    config = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=16)
+    huggingface.save(folder, config.build({"classification": 2}), tokenizer, labels=["bad", "good"])
+    return folder
+
+
+def _model(folder: Path) -> Any:
+    from unmask.serve.predictor import Predictor
+
+    return Predictor(folder)("the river")
+
+
+def _table(path: Path) -> Any:
+    from unmask.data import dataset
+
+    return dataset.read(path)
+
+
+def _text(path: Path) -> Any:
+    from unmask.data import text
+
+    return sum(len(document.text) for document in text.documents([path]))
+
+
+def _questions(path: Path) -> Any:
+    from unmask.data import squad
+
+    return squad.read(path)
+
+
+def _vectors(path: Path) -> Any:
+    from unmask.word_vectors import formats
+
+    return formats.read(path)
+
+
+READERS: dict[str, Reader] = {
+    "model": Reader(_model, name="model"),
+    "table.csv": Reader(_table, ROWS, "table.csv"),
+    "table.tsv": Reader(_table, b"text\tlabel\nhello there\t1\nnot so good\t0\n", "table.tsv"),
+    "table.jsonl": Reader(_table, b'{"text": "a b", "label": "x"}\n{"text": "c", "label": "y"}\n', "table.jsonl"),
+    "table.json": Reader(_table, b'[{"text": "a b", "label": "x"}, {"text": "c", "label": "y"}]', "table.json"),
+    "words.conll": Reader(_table, b"EU B-ORG\nrejects O\n\nPeter B-PER\nBlack I-PER\n", "words.conll"),
+    "text.txt": Reader(_text, "Some text. With é.\n\nAnd more of it.\n".encode(), "text.txt"),
+    "squad.json": Reader(_questions, SQUAD, "squad.json"),
+    "vectors.txt": Reader(_vectors, b"2 3\nriver 0.1 0.2 0.3\nfilm 1 2 -3e-1\n", "vectors.txt"),
+}
+READERS["text.txt.gz"] = Reader(_text, gzip.compress(READERS["text.txt"].sample, mtime=0), "text.txt.gz")
+READERS["vectors.bin"] = Reader(_vectors, b"1 2\nriver " + struct.pack("<2f", 0.5, 1.0) + b"\n", "vectors.bin")

@@ -1,0 +1,28 @@
+"""Faults injected for real, in short: SIGKILL while a checkpoint is written, writes refused, bytes flipped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["kill.py", "--kills", "2", "--jobs", "pretrain"],
+        ["kill.py", "--kills", "2", "--jobs", "corpus"],
+        pytest.param(["kill.py", "--kills", "8"], marks=pytest.mark.slow),
+        pytest.param(["storage.py", "--sample", "4", "--bytes", "9"], marks=pytest.mark.slow),
+        pytest.param(["hostile.py", "--fuzz-minutes", "0.5"], marks=pytest.mark.slow),
+    ],
+    ids=lambda command: " ".join(command),
+)
+def test_nothing_is_lost(command):
+    ran = subprocess.run([sys.executable, str(SCRIPTS / command[0]), *command[1:]], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout
