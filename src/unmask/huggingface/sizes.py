@@ -13,6 +13,7 @@ from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
     register_module_parameter_registration_hook,
 )
+from torch.overrides import TorchFunctionMode
 
 from unmask.config import flatten
 from unmask.errors import UnmaskError
@@ -40,7 +41,7 @@ def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Te
             raise UnmaskError(f"{place} asks for {value:,} {name}, and no more than {MOST:,} are built.")
     held = sum(x.numel() for x in weights)
     try:
-        with _Counted(TIMES * held + BESIDE), torch.device("meta"):
+        with _Counted(TIMES * held + BESIDE), torch.device("meta"), _Unfilled():
             make()
         return make()
     except _TooLargeError:
@@ -55,6 +56,15 @@ def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Te
 
 class _TooLargeError(Exception):
     """More numbers than the weights can fill."""
+
+
+class _Unfilled(TorchFunctionMode):
+    """Within it, nothing is drawn: without memory it means nothing, and the first draw takes most of a second."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "") in ("uniform_", "normal_"):
+            return args[0] if args else kwargs["tensor"]  # of a tensor, or of torch.nn.init
+        return function(*args, **(kwargs or {}))
 
 
 class _Counted:
