@@ -147,7 +147,8 @@ class Tokenizer:
         """
         folder = Path(folder)
         contents = {"tokenizer.json": self.raw.to_str(pretty=True)}
-        contents["tokenizer_config.json"] = json.dumps(self._config(length, segments), indent=2, ensure_ascii=False) + "\n"
+        facts = self._config(length, segments)
+        contents["tokenizer_config.json"] = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
         pieces = self.pieces(range(self.size))
         if self._facts["model"]["type"] == "WordPiece" and not any("\n" in piece or not piece for piece in pieces):
             contents["vocab.txt"] = "".join(f"{piece}\n" for piece in pieces)
