@@ -22,7 +22,7 @@ from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
 
-FEW = 512
+FEW = 256
 """Queries up to which attention is written out where it learns in bfloat16 on a CPU."""
 
 
@@ -243,8 +243,8 @@ class Attention(nn.Module):
 
     def _slow_when_fused(self, q_BHTK: Tensor) -> bool:
         """Whether plain products are faster: on a CPU the kernel of `_fused` draws dropout slowly, and bfloat16 in
-        float32 (see `nn.dropout`); without dropout, its backward in bfloat16 takes up to three times as long, until
-        rows are so long that the weights no longer fit the caches (`benchmarks/attention.py`)."""
+        float32 (see `nn.dropout`); without dropout, it learns in bfloat16 up to three times as slowly, until rows are
+        so long that the weights no longer fit the caches (`benchmarks/attention.py`)."""
         if q_BHTK.device.type != "cpu" or torch.compiler.is_compiling():
             return False
         if self.training and self.dropout > 0:
