@@ -16,6 +16,10 @@ from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
 from unmask.nn.cache import additive
 from unmask.nn.packed import PackedLinear, Precision, packed
 
+EVEN = 256
+"""In bfloat16, larger batches are filled up to a multiple of so many tokens: for every new number of rows the
+processor's library writes a new program for each product, which takes longer than the product itself."""
+
 
 class QuickBlock:
     """A `Block` for all tokens of a batch as one matrix: the same numbers up to rounding."""
@@ -31,19 +35,19 @@ class QuickBlock:
         self.up = PackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
         self.down = PackedLinear(feedforward.down, dtype=dtype)
 
-    def __call__(self, x_ND: Tensor, B: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D]. `seen` is added to the scores; None: all are seen."""
+    def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
+        """[N, D] -> [N, D], of which the first B * T rows count. `seen` is added to the scores; None: all are seen."""
         own, feedforward = self.residuals
-        x_ND = own.after(x_ND + self.said.forward(self._attend(own.before(x_ND), B, seen)))
+        x_ND = own.after(x_ND + self.said.forward(self._attend(own.before(x_ND), B, T, seen)))
         return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
 
-    def _attend(self, x_ND: Tensor, B: int, seen: Tensor | None) -> Tensor:
+    def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
         """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
         N = len(x_ND)
-        read = self.read.forward(x_ND).view(B, N // B, 3, self.heads, -1)
+        read = self.read.forward(x_ND)[: B * T].view(B, T, 3, self.heads, -1)
         q_BHTK, k_BHTK, v_BHTK = read.permute(2, 0, 3, 1, 4).unbind(0)
         o_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=seen, scale=self.scale)
-        return o_BHTK.transpose(1, 2).reshape(N, -1)
+        return _filled(o_BHTK.transpose(1, 2).reshape(B * T, -1), N)
 
 
 class QuickStack(Stack):
@@ -64,9 +68,16 @@ class QuickStack(Stack):
         B, T, D = x_BTD.shape
         seen = additive((mask or Mask()).tensor(T, T, x_BTD.device), self.dtype)  # once, for all blocks
         x_ND = x_BTD.detach().reshape(B * T, D)
+        if self.dtype is torch.bfloat16 and B * T > EVEN:
+            x_ND = _filled(x_ND, -(-B * T // EVEN) * EVEN)
         for i in self.order:
-            x_ND = self.quick[i](x_ND, B, seen)
-        return self.norm(x_ND).view(B, T, D)
+            x_ND = self.quick[i](x_ND, B, T, seen)
+        return self.norm(x_ND[: B * T]).view(B, T, D)
+
+
+def _filled(x_ND: Tensor, N: int) -> Tensor:
+    """The rows, and zeros behind them up to N."""
+    return x_ND if len(x_ND) == N else F.pad(x_ND, (0, 0, 0, N - len(x_ND)))
 
 
 def answering(model: Model, precision: Precision = "fp32") -> Model:

@@ -185,7 +185,7 @@ def _continued(continuer: Continuer, texts: list[str]) -> list[list[dict[str, An
 def _check_width(asked: int | None, served: Served) -> None:
     """Raises UnmaskError for another number of dimensions than the model has."""
     assert served.predictor is not None
-    width = served.predictor.model.config.dim  # type: ignore[attr-defined]
+    width = served.predictor.model.config.width
     if asked is not None and asked != width:
         raise UnmaskError(f"The vectors of {served.name} have {width} numbers, not {asked}; leave 'dimensions' out.")
 
