@@ -98,6 +98,18 @@ def test_an_unknown_token_is_named() -> None:
         quick.next(torch.full_like(state.first, V), state)
 
 
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu_new"])
+def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: str) -> None:
+    slow = model(activation=activation).float()
+    quick = QuickTransformer(slow)
+    assert {block.up.dtype for block in quick.blocks} == {torch.float32}
+    states = [one.begin(sources(), 2) for one in (slow, quick)]
+    for step in range(5):
+        tokens_N = random(12, seed=step)
+        wanted, found = (one.next(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
 @pytest.mark.parametrize("width", [1, 3])
 def test_in_bfloat16_it_says_about_the_same(width: int) -> None:

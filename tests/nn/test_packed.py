@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
@@ -38,6 +41,18 @@ def test_products_are_those_of_rounded_numbers(shape: tuple[int, ...], bias: boo
     ], -1)  # fmt: skip
     assert found.dtype is torch.bfloat16
     torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("then", [None, F.relu, F.gelu, F.silu, torch.tanh])
+def test_other_numbers_and_what_follows(dtype: torch.dtype, then: Callable[[Tensor], Tensor] | None) -> None:
+    """Also those that the processor's own order does not know, and activations that it does not apply."""
+    layer, x = linear(48, 40).to(dtype), torch.randn(3, 48, dtype=dtype, generator=torch.Generator().manual_seed(2))
+    wanted = layer(x) if then is None else then(layer(x))
+    found = PackedLinear(layer, dtype=dtype, then=then)(x)
+    assert found.dtype is dtype
+    tight = 1e-12 if dtype is torch.float64 else 1e-5
+    torch.testing.assert_close(found, wanted.detach(), rtol=tight, atol=tight * 10)
 
 
 @needs_bf16

@@ -5,9 +5,6 @@ Shapes: B rows (sources), W hypotheses of each, N = B * W of all; D width, H hea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,33 +18,10 @@ from unmask.nn.packed import PackedLinear, Precision, packed
 from unmask.types import Batch
 
 
-class Product(NamedTuple):
-    """x W^T + b of one or several linear layers that read the same, side by side, in float32.
-
-    The weight lies in memory by columns: with the few rows of a step, MKL multiplies 1.1 to 2 times as fast by it.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-
-    @classmethod
-    def of(cls, *layers: nn.Linear) -> Product:
-        weights: list[Tensor] = [layer.weight for layer in layers]
-        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-        return cls(_by_columns(torch.cat(weights)), torch.cat(biases) if biases else None)
-
-    def __call__(self, x_ND: Tensor) -> Tensor:
-        return F.linear(x_ND, self.weight, self.bias)
-
-
-MakeProduct = Callable[..., "Product | PackedLinear"]
-"""One or several linear layers that read the same -> what they say, side by side."""
-
-
-class QuickBlock:
+class QuickDecoderBlock:
     """A `Block` of the decoder for one token of each hypothesis: the same numbers up to rounding."""
 
-    def __init__(self, block: Block, product: MakeProduct) -> None:
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
         assert block.cross is not None
         self.residuals = (block.attention, block.cross, block.feedforward)
         own, cross, feedforward = (residual.f for residual in self.residuals)
@@ -55,10 +29,11 @@ class QuickBlock:
         assert isinstance(cross, Attention)
         assert isinstance(feedforward, FeedForward)
         self.heads, self.scale = own.heads, own.scale
-        self.read, self.said = product(own.query, own.key, own.value), product(own.output)
-        self.ask, self.told = product(cross.query), product(cross.output)
-        self.up, self.down = product(feedforward.up), product(feedforward.down)
-        self.activation = feedforward.activation
+        self.read = PackedLinear(own.query, own.key, own.value, dtype=dtype)
+        self.said = PackedLinear(own.output, dtype=dtype)
+        self.ask, self.told = PackedLinear(cross.query, dtype=dtype), PackedLinear(cross.output, dtype=dtype)
+        self.up = PackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
+        self.down = PackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, W: int, kept: BlockCache, seen: Tensor | None, source: Tensor | None) -> Tensor:
         """[N, D] -> [N, D].
@@ -73,7 +48,7 @@ class QuickBlock:
         x_ND = own.after(x_ND + self.said(self._attend(q_BHWK, kept.own.keys, kept.own.values, seen)))
         (q_BHWK,) = self._split(self.ask(cross.before(x_ND)), W, 1)
         x_ND = cross.after(x_ND + self.told(self._attend(q_BHWK, kept.memory.keys, kept.memory.values, source)))
-        return feedforward.after(x_ND + self.down(self.activation(self.up(feedforward.before(x_ND)))))
+        return feedforward.after(x_ND + self.down(self.up(feedforward.before(x_ND))))
 
     def _split(self, x: Tensor, W: int, parts: int) -> tuple[Tensor, ...]:
         """[N, parts * D] -> parts of [B, H, W, K]."""
@@ -96,12 +71,11 @@ class QuickTransformer:
         assert isinstance(head, TiedHead)
         self.model, self.positions = model, model.positions
         self.reader, self.dtype = model, head.token.weight.dtype  # of queries, keys and values
-        product: MakeProduct = Product.of
         if precision == "bf16":
-            self.reader, self.dtype, product = packed(model), torch.bfloat16, PackedLinear
+            self.reader, self.dtype = packed(model), torch.bfloat16
+        self.blocks = [QuickDecoderBlock(block, self.dtype) for block in blocks if isinstance(block, Block)]
+        self.output = PackedLinear(_as_linear(head), dtype=self.dtype)
         with torch.no_grad():
-            self.blocks = [QuickBlock(block, product) for block in blocks if isinstance(block, Block)]
-            self.output = product(_as_linear(head))
             self.places_TD = self._places(64)
 
     def begin(self, batch: Batch, width: int = 1) -> TransformerState:
@@ -121,7 +95,8 @@ class QuickTransformer:
         source = additive(cache.memory_mask, self.dtype)
         for block, kept in zip(self.blocks, cache.blocks, strict=True):
             x_ND = block(x_ND, W, kept, seen, source)
-        return self.output(self.model.decoder.norm(x_ND))
+        logits_NV: Tensor = self.output(self.model.decoder.norm(x_ND))
+        return logits_NV
 
     def _places(self, length: int) -> Tensor:
         """What the first places add to their tokens, [length, D]."""
@@ -142,9 +117,7 @@ def _as_linear(head: TiedHead) -> nn.Linear:
     """The layer over the vocabulary that a tied head amounts to."""
     V, D = head.token.weight.shape
     layer = nn.Linear(D, V, bias=False, device="meta")
-    layer.weight, layer.bias = head.token.weight, head.bias  # type: ignore[assignment]
+    layer.weight = head.token.weight
+    if head.bias is not None:
+        layer.bias = head.bias
     return layer
-
-
-def _by_columns(weight: Tensor) -> Tensor:
-    return weight.t().contiguous().t()

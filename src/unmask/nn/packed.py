@@ -42,6 +42,10 @@ FUSED: dict[Any, tuple[str, str]] = {F.gelu: ("gelu", "none"), F.relu: ("relu", 
 """Activations that a product on a CPU applies on its way out, and how they are called there."""
 
 
+ORDERED = (torch.float32, torch.bfloat16)
+"""Numbers whose products on a CPU read weights in an order of their own; those of others stay as they are."""
+
+
 class PackedLinear(nn.Module):
     """x W^T + b of one or several linear layers that read the same, side by side: [..., D] of any float -> [..., E].
     No gradients, and nothing to store: it is made from layers that have both.
@@ -63,7 +67,8 @@ class PackedLinear(nn.Module):
         weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(dtype)
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
         self.dtype, self.bias_E = dtype, torch.cat(biases).to(dtype) if biases else None
-        self.ordered = weight_ED.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        known = weight_ED.device.type == "cpu" and dtype in ORDERED
+        self.ordered = known and torch.backends.mkldnn.is_available()
         self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
         name, kind = _named(then) if self.ordered else ("", "")
         self.fused: tuple[str, list[Any], str] = (name or "none", [], kind)
