@@ -177,4 +177,4 @@ def _number(value: Any, kind: type) -> float | None:
 
 
 def _name(hint: Any) -> str:
-    return getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")  # type: ignore[return-value]
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -12,7 +12,7 @@ import numpy as np
 from unmask.config import Config
 from unmask.data import choices, dataset, glue, pairs, roles, squad
 from unmask.data.dataset import Dataset
-from unmask.data.rows import Question
+from unmask.data.rows import Choices, Question
 from unmask.data.tables import guess_format
 from unmask.errors import UnmaskError, unknown
 from unmask.tasks import (
@@ -263,7 +263,7 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
     if family == "question-answering":
         return _questions(train, others, options, say)
     if family == "multiple-choice":
-        numbers = [len(row.choices) for row in train]  # type: ignore[attr-defined]
+        numbers = [len(row.choices) for row in train if isinstance(row, Choices)]
         say(f"Choices: {_range(min(numbers), max(numbers))} a row.")
         return MultipleChoice()
     if family == "embedding":

@@ -112,7 +112,7 @@ def save_writer(
         values, tensors, files = _own_fields(config), _state(model), {}
     else:
         values, tensors = form.write_fields(config), form.export(model)
-        files = {GENERATION: _json(write_search(config, search))}  # type: ignore[arg-type]
+        files = {GENERATION: _json(write_search(config, search))}  # type: ignore[arg-type]  # a Writing
     values["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     files["config.json"] = _json({**values, SETTINGS: dict(settings or {})})
     with atomic(folder / "model.safetensors") as temporary:
@@ -211,14 +211,14 @@ def _search(config: Config, values: Mapping[str, Any], folder: Path) -> dict[str
     place = folder / GENERATION
     place, values = (place, read_json(place)) if place.is_file() else (folder / "config.json", values)
     try:
-        return read_search(config, values)  # type: ignore[arg-type]
+        return read_search(config, values)  # type: ignore[arg-type]  # every config here is a Writing
     except UnmaskError as error:
         raise UnmaskError(f"{place}: {error}") from None
 
 
 def _built(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> EncoderDecoder:
     """The model that a config describes, its weights still to be filled."""
-    make = partial(config.build, seed=None)  # type: ignore[attr-defined]
+    make = partial(config.build, seed=None)  # type: ignore[attr-defined]  # every config here has it
     model: EncoderDecoder = sizes.build(make, config.to_dict(), tensors.values(), folder)
     return model
 

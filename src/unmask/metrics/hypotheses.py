@@ -65,8 +65,8 @@ class Texts:
             raise UnmaskError("A single text was given where a list is needed; pass lists with one text a sentence.")
         if not hypotheses or not references:
             raise UnmaskError("There are no hypotheses, or no references, to score; pass a text of each a sentence.")
-        sets = [references] if isinstance(references[0], str | None) else references
-        texts = cls(list(hypotheses), [list(one) for one in sets])  # type: ignore[arg-type]
+        sets: Any = [references] if isinstance(references[0], str | None) else references
+        texts = cls(list(hypotheses), [list(one) for one in sets])
         texts._check()
         if not force:
             for name, lines in texts.named:

@@ -314,9 +314,9 @@ class ElmoModel(Model):
     """
 
     config: Elmo
-    embedding: CharacterCNN  # type: ignore[assignment]
-    stack: TwoWayStack  # type: ignore[assignment]
-    pooler: TaskReader | None  # type: ignore[assignment]
+    embedding: CharacterCNN  # type: ignore[assignment]  # of characters, not of tokens
+    stack: TwoWayStack  # type: ignore[assignment]  # that hands on every layer
+    pooler: TaskReader | None  # type: ignore[assignment]  # that sums a sequence up in its own way
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class ElmoModel(Model):
         heads: Mapping[str, nn.Module],
         reader: TaskReader | None,
     ) -> None:
-        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]
+        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]  # as above
         self.pooler = reader
 
     def forward(self, batch: Batch) -> Tensor:

@@ -179,7 +179,8 @@ class Gpt2(Gpt):
         with torch.no_grad():
             for block in (part for part in module.modules() if isinstance(part, Block)):
                 for last in (block.attention.f.output, block.feedforward.f.down):
-                    last.weight.mul_((2 * self.layers) ** -0.5)  # type: ignore[union-attr,operator]
+                    assert isinstance(last, nn.Linear)
+                    last.weight.mul_((2 * self.layers) ** -0.5)
 
 
 SIZES: dict[str, dict[str, int]] = {

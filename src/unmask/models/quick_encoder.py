@@ -92,8 +92,8 @@ def answering(model: Model, precision: Precision = "fp32") -> Model:
         own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
         return packed(model, but=own) if precision == "bf16" else model
     quick = QuickStack(model.stack, precision)
-    parts = {"pooler": model.pooler, "heads": dict(model.heads.items()), "mask": model.mask}
-    return Model(model.config, model.embedding, quick, **parts).eval()  # type: ignore[arg-type]
+    heads = dict(model.heads.items())
+    return Model(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask).eval()
 
 
 def _is_plain(model: Model) -> bool:

@@ -278,7 +278,7 @@ class RecurrentModel(Model):
         *,
         pools: bool,
     ) -> None:
-        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]
+        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]  # as above
         self.pools = pools
 
     def forward(self, batch: Batch) -> Tensor:

@@ -135,7 +135,7 @@ class T5(ModelConfig):
             raise UnmaskError("T5 answers in words and has no pooler.")
         token = Token(self.vocabulary, self.dim)
         model = T5Model(
-            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]  # no Transformer, but with the fields that are read
             source=Embedding(token, dropout=self.dropout),
             target=Embedding(token, dropout=self.dropout),
             encoder=self.encoder(),
@@ -169,7 +169,7 @@ class T5(ModelConfig):
 class T5Model(TransformerModel):
     """The wiring of a Transformer, out of T5's parts."""
 
-    config: T5  # type: ignore[assignment]
+    config: T5  # type: ignore[assignment]  # as in `build`
 
 
 class ScaledTiedHead(TiedHead):

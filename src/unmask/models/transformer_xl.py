@@ -263,7 +263,7 @@ class TransformerXlModel(CausalModel):
         *,
         pools: bool,
     ) -> None:
-        super().__init__(config, embedding, stack, heads, pools=pools)  # type: ignore[arg-type]
+        super().__init__(config, embedding, stack, heads, pools=pools)  # type: ignore[arg-type]  # as above
 
     def read(self, batch: Batch, memory_LBMD: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Hidden states [B, T, D] of a segment, and the memory [L, B, M, D] after it, which has no gradient.
@@ -277,7 +277,7 @@ class TransformerXlModel(CausalModel):
     # -- writing: see `models.sequence.Writer`
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> TransformerXlState:  # type: ignore[override]
+    def begin(self, batch: Batch, width: int = 1) -> TransformerXlState:  # type: ignore[override]  # no cache
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token.

@@ -137,7 +137,8 @@ class LSTMCell(Cell):
         return h, RecurrentState(h, c)
 
     def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        h, c = torch.lstm_cell(x_BD, (state.hidden, state.cell), *self.weights)  # type: ignore[arg-type]
+        assert state.cell is not None, "an LSTM's state has a cell"
+        h, c = torch.lstm_cell(x_BD, (state.hidden, state.cell), *self.weights)
         return h, RecurrentState(h, c)
 
 

@@ -57,11 +57,12 @@ def rows(graph: EncoderGraph, tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
     """The texts, every other one as a pair with the next; of choices each text with some others."""
     ids = tokenizer.ids(list(texts))
     longest = min(graph.model.positions or 512, 128)
+    pairs: list[tuple[np.ndarray, np.ndarray | None]]
     if graph.head == "choice":
         n = len(ids)
         pairs = [(own, ids[(i + step) % n]) for i, own in enumerate(ids) for step in range(1, CHOICES + 1)]
     else:
-        pairs = [(own, ids[i + 1] if i % 2 and i + 1 < len(ids) else None) for i, own in enumerate(ids)]  # type: ignore[misc]
+        pairs = [(own, ids[i + 1] if i % 2 and i + 1 < len(ids) else None) for i, own in enumerate(ids)]
     joined = [tokenizer.join(first, second, longest) for first, second in pairs]
     width = max(len(tokens) for tokens, _ in joined)
     tokens, segments, seen = (np.full((len(joined), width), fill, np.int64) for fill in (tokenizer.pad, 0, 0))

@@ -66,8 +66,8 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
             has, said = ("a", "none") if "crf" in model.heads else ("no", "one")
             raise UnmaskError(f"The model has {has} CRF, but config.json (unmask_task) speaks of {said}.")
         return Tagging(labels, **given)
-    kinds: dict[str, type[Task]] = {"classification": Classification, "multilabel": MultiLabel}
-    return kinds[name](labels, **_settings(kinds[name], settings))  # type: ignore[call-arg]
+    kind: type[Classification] | type[MultiLabel] = Classification if name == "classification" else MultiLabel
+    return kind(labels, **_settings(kind, settings))
 
 
 def doubting(task: Task | None, threshold: float) -> QuestionAnswering:

@@ -156,7 +156,7 @@ def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return nullcontext() if last else module.no_sync()
     if hasattr(module, "set_requires_gradient_sync"):
-        module.set_requires_gradient_sync(last)  # type: ignore[operator]
+        module.set_requires_gradient_sync(last)  # type: ignore[operator]  # of FSDP
     return nullcontext()
 
 
@@ -186,7 +186,7 @@ def at_rest(module: nn.Module) -> None:
     """
     for part in module.modules():
         if hasattr(part, "reshard"):
-            part.reshard()  # type: ignore[operator]
+            part.reshard()  # type: ignore[operator]  # of FSDP
 
 
 def whole_tensor(x: Tensor) -> Tensor:
@@ -203,4 +203,4 @@ def like(whole: Tensor, model: Tensor) -> Tensor:
         return whole
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(whole, model.device_mesh, model.placements)  # type: ignore[attr-defined]
+    return distribute_tensor(whole, model.device_mesh, model.placements)  # type: ignore[attr-defined]  # a DTensor

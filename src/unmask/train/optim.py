@@ -141,7 +141,7 @@ def update(optimizer: torch.optim.AdamW, norm: Tensor, clip: float | None, skip:
     """
     if optimizer.defaults["fused"]:
         scale = (norm / clip).clamp(min=1.0) if clip is not None else torch.ones_like(norm)
-        optimizer.grad_scale, optimizer.found_inf = scale.float(), skip.float()  # type: ignore[attr-defined]
+        optimizer.grad_scale, optimizer.found_inf = scale.float(), skip.float()  # type: ignore[attr-defined]  # of GradScaler
         optimizer.step()
         return
     if skip.item():

@@ -31,7 +31,7 @@ def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
     if transfer.strategy != "frozen" or type(model).forward is not Model.forward:
         yield
         return
-    model.forward = Remembered(model.forward)  # type: ignore[method-assign]
+    model.forward = Remembered(model.forward)  # type: ignore[method-assign]  # of this one object
     try:
         yield
     finally:

@@ -44,7 +44,7 @@ def build(config: Translation, *, resume: bool) -> EncoderDecoder:
 
     Raises UnmaskError where other sizes are wanted than those of the folder.
     """
-    model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]
+    model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]  # all have it
     if config.start and not resume:
         try:
             model.load_state_dict(huggingface.load_writer(config.start).model.state_dict())
