@@ -35,6 +35,9 @@ def folders(tmp_path_factory):
         huggingface.save(place / name, config.build(heads, seed=1), tokenizer, labels=labels, settings=settings)
 
     bert("bert", {"mlm": 0, "nsp": 2})
+    size = {"dim": 24, "layers": 12, "heads": 12, "hidden": 24, "length": 512}
+    long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build({"mlm": 0}, seed=2)
+    huggingface.save(place / "long", long, tokenizer)
     bert("classifier", {"classification": 2}, ("bad", EVIL))
     bert("tagger", {"tagging": 3}, ("O", "B-PER", "I-PER"))
     bert("reader", {"span": 2}, settings={"stride": 4, "best": 6})
@@ -66,7 +69,7 @@ def app(folders):
     from unmask.serve.http.app import build
     from unmask.serve.http.pool import Pool
 
-    pool = Pool([folders.place / name for name in sorted(folders.names)], loaded=9)
+    pool = Pool([folders.place / name for name in sorted(folders.names)], loaded=99)
     found = build(pool)
     found.router.routes = [r for r in found.router.routes if not isinstance(r, Route) or r.path not in views.VIEWS]
     found.router.routes += views.routes(pool, folders.runs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -189,23 +187,68 @@ def test_512_tokens_do_not_freeze(page, tmp_path):
     weights = np.random.default_rng(0).dirichlet(np.full(512, 0.05), (12, 512)).astype(np.float32)
     small = np.repeat(thumbnail(weights)[None], 12, 0)
     names = [f"t{i}" for i in range(512)]
-    details = [{"layer": 0, "weights": packed(weights)}]
+    details = [{"layer": i // 12, "heads": [i % 12], "weights": packed(weights[[i % 12]])} for i in range(144)]
     data = {"view": "attention", "kind": "encoder", "kinds": {"encoder": ""}, "rows": names, "columns": names}
     data |= {"words": list(range(512)), "layers": 12, "heads": 12, "thumbnails": packed(small, "uint8")}
-    data |= {"rollout": None, "caution": "", "details": details}
+    data |= {"rolls": False, "caution": "", "details": details}
     out = tmp_path / "long.html"
     out.write_text(standalone("long", data), encoding="utf-8")
-    began = time.perf_counter()
+    page.add_init_script(CLOCK)
     page.goto(out.as_uri())
-    page.locator(".thumb").nth(143).wait_for()
-    drawn = time.perf_counter() - began
+    drawn = on_screen(page, "thumbs")
+    page.evaluate("window.clicked = performance.now()")
     page.locator(".thumb").nth(3).click()
-    page.get_by_role("img", name="Attention weights").wait_for()
+    opened = on_screen(page, "matrix") - page.evaluate("window.clicked")
     canvas = page.get_by_role("img", name="Attention weights")
     canvas.focus()
     page.keyboard.press("ArrowDown")
     assert page.locator(".readout").inner_text().startswith("t0 → t0")
-    opened = time.perf_counter() - began - drawn
-    assert drawn < 15  # generous: a shared core may be busy; docs/inside.md has what was measured
-    assert opened < 15
-    print(f"drawn in {drawn:.2f} s, a layer opened in {opened:.2f} s")
+    print(f"a file: drawn {drawn:.0f} ms after it was opened, a layer {opened:.0f} ms after a click")
+    assert drawn < 3_000  # generous: a shared core may be busy; docs/inside.md has what was measured
+    assert opened < 3_000
+
+
+def test_512_tokens_are_interactive_within_a_second_of_the_answer(page, address):
+    """12 layers of 12 heads, from the first byte of the answer of the service to the picture on the screen."""
+    page.add_init_script(CLOCK)
+    page.goto(f"{address}/#attention")
+    page.locator("#model select").select_option("long")
+    page.locator(".thumb").first.wait_for()
+    page.get_by_label("Text", exact=True).first.fill(("it " * 510).strip())
+    page.evaluate("performance.clearResourceTimings(), (window.shown = {})")
+    page.evaluate("document.querySelectorAll('.thumbs').forEach((old) => old.remove())")
+    page.get_by_role("button", name="Show").click()
+    seconds = {"thumbs": on_screen(page, "thumbs")}
+    page.locator(".thumb").nth(3).click()
+    seconds["matrix"] = on_screen(page, "matrix")
+    asked = page.evaluate(
+        "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/attention'))"
+        ".map((one) => [one.responseStart, one.decodedBodySize])"
+    )
+    assert len(asked) == 2
+    for (name, shown), (begin, size) in zip(seconds.items(), asked, strict=True):
+        print(f"{name}: {shown - begin:.0f} ms after the first byte of {size / 1e6:.2f} MB")
+        assert shown - begin < 1_000
+        assert size < 1e6
+
+
+CLOCK = """
+window.shown = {};
+new MutationObserver(() => {
+  for (const [name, wanted] of [["thumbs", ".thumb:nth-of-type(144)"], ["matrix", ".matrix canvas"]]) {
+    if (!(name in shown) && document.querySelector(wanted)) {
+      shown[name] = 0;
+      requestAnimationFrame(() => setTimeout(() => (shown[name] = performance.now())));
+    }
+  }
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+def on_screen(page, name):
+    """When something was painted, in milliseconds of the page's clock."""
+    for _ in range(400):
+        if found := page.evaluate("window.shown").get(name):
+            return found
+        page.wait_for_timeout(50)
+    pytest.fail(f"{name} did not appear")

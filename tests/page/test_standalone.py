@@ -38,14 +38,14 @@ def test_json_comes_back_and_ends_no_element(value):
 
 
 def test_the_policy_names_what_is_there():
-    page = standalone("a < b", {"view": "masks", "masks": [], "text": EVIL})
+    page = standalone("a < b", {"view": "masks", "masks": [], "text": EVIL, "details": [{"text": EVIL}]})
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     assert policy.startswith("default-src 'none'")
-    for kind, pattern in (("style", r"<style>(.*?)</style>"), ("script", r'<script type="module">(.*?)</script>')):
+    for kind, pattern in (("style", r"<style>(.*?)</style>"), ("script", r"<script>(.*?)</script>")):
         inside = re.search(pattern, page, re.DOTALL)[1]
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
-    assert page.count("<script") == page.count("</script>") == 2
+    assert page.count("<script") == page.count("</script>") == 3
     assert EVIL not in page
     assert "<title>a &lt; b</title>" in page
 
@@ -115,7 +115,10 @@ def test_show_writes_a_page(view, folder, tmp_path, capsys):
     assert str(out) in capsys.readouterr().out
     if view == "attention":
         assert data["start"] == {"layer": 1, "heads": [0], "mode": "heads"}
-        assert len(data["details"]) == 2
+        page = out.read_text(encoding="utf-8")
+        details = [json.loads(one) for one in re.findall(r'id="detail-\d">(.*?)</script>', page, re.S)]
+        assert [(one["layer"], one["heads"]) for one in details] == [(0, [0]), (0, [1]), (1, [0]), (1, [1])]
+        assert page.index("<script>") < page.index('id="detail-0"')  # drawn before the numbers are read
 
 
 def test_show_writes_pages_of_what_writes_and_of_runs(folders, tmp_path):

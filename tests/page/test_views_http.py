@@ -34,6 +34,19 @@ def test_attention_is_that_of_the_folder(ask, folders):
     for layer in range(3):
         _, one = ask("/attention", model="bert", text=TEXT, kind="encoder", layer=layer)
         np.testing.assert_allclose(unpacked(one["weights"]), expected[layer], atol=5e-4)
+        _, one = ask("/attention", model="bert", text=TEXT, kind="encoder", layer=layer, heads=[2, 0])
+        assert one["heads"] == [2, 0]
+        np.testing.assert_allclose(unpacked(one["weights"]), expected[layer][[2, 0]], atol=5e-4)
+    _, one = ask("/attention", model="bert", text=TEXT, kind="encoder", rollout=True)
+    np.testing.assert_allclose(unpacked(one["rollout"]), attention.rollout(expected), atol=5e-4)
+
+
+def test_another_head_costs_no_forward_pass(ask, folders, monkeypatch):
+    fields = {"model": "bert", "text": "the law was tired", "kind": "encoder", "layer": 1}
+    first = ask("/attention", **fields, heads=[0])[1]
+    monkeypatch.setattr(attention, "weights", lambda *_: pytest.fail("it was computed again"))
+    again, other = ask("/attention", **fields, heads=[0])[1], ask("/attention", **fields, heads=[1])[1]
+    assert first == again != other
 
 
 def test_a_translator_has_three_kinds_of_attention(ask):
@@ -92,6 +105,8 @@ WRONG = [
     ("/attention", {"model": "bert"}, "'text' must be a text"),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": "1"}, "'layer' must be a whole number"),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "cross", "layer": 1}, "no kind of attention"),
+    ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": 1, "heads": [4]}, "no head 4"),
+    ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": 1, "heads": [True]}, "whole numbers"),
     ("/attention", {"model": "brt", "text": TEXT}, "did you mean 'bert'"),
     ("/attention", {"model": "bert", "text": "the " * 99}, "the model takes 64"),
     ("/beam", {"model": "bert", "text": TEXT}, "models that write"),

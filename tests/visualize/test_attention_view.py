@@ -144,7 +144,7 @@ def test_other_translation_has_cross_attention_alone(config, subwords):
     model = config.build().eval()
     read = reading.read_pair(model, subwords, "the street", "a street")
     found = attention.overview(model, read)
-    assert (found["kind"], found["layers"], found["heads"], found["rollout"]) == ("cross", 1, 1, None)
+    assert (found["kind"], found["layers"], found["heads"], found["rolls"]) == ("cross", 1, 1, False)
     np.testing.assert_allclose(attention.weights(model, read.batch, "cross")[0].sum(-1), 1, atol=1e-5)
 
 
@@ -165,10 +165,25 @@ def test_overview_and_layers_carry_the_same_numbers(bert, tokenizer):
     assert whole["rows"] == read.tokens == whole["columns"]
     assert (whole["layers"], whole["heads"]) == (3, 4)
     np.testing.assert_allclose(unpacked(whole["thumbnails"]), np.stack(plain), atol=0.003)
-    for number, one in enumerate(whole["details"]):
-        np.testing.assert_allclose(unpacked(one["weights"]), plain[number], atol=5e-4)
+    for i, one in enumerate(whole["details"]):
+        number, head = divmod(i, 4)
+        assert (one["layer"], one["heads"]) == (number, [head])
+        np.testing.assert_allclose(unpacked(one["weights"])[0], plain[number][head], atol=5e-4)
         again = attention.layer(bert, read, "encoder", number)
         np.testing.assert_allclose(unpacked(again["weights"]), plain[number], atol=5e-4)
+    some = attention.layer(bert, read, "encoder", 1, [3, 1])
+    assert some["heads"] == [3, 1]
+    np.testing.assert_allclose(unpacked(some["weights"]), plain[1][[3, 1]], atol=5e-4)
+    last = attention.rolled(bert, read, "encoder")["rollout"]
+    np.testing.assert_allclose(unpacked(last), attention.rollout(plain), atol=5e-4)
+    assert whole["rollout"] == last
+    assert "rollout" not in attention.overview(bert, read)
+    assert attention.whole(bert, read)["rolls"]
+
+
+def test_a_head_that_is_not_there_is_said(bert, tokenizer):
+    with pytest.raises(UnmaskError, match="no head 4: the layer has 4, counted from 0"):
+        attention.layer(bert, reading.read(bert, tokenizer, TEXT), "encoder", 0, [0, 4])
 
 
 def test_words_of_both_texts_are_numbered_on(bert, tokenizer):

@@ -8,7 +8,7 @@ import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
 const VIEWS = {
-  attention: (root, data) => attentionView(root, data, async (layer) => data.details[layer], data.start ?? {}),
+  attention: (root, data) => attentionView(root, data, { layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))), rollout: async () => data }, data.start ?? {}),
   beam: beamView,
   words: wordsView,
   context: contextView,
@@ -19,6 +19,12 @@ const VIEWS = {
   complexity: complexityView,
   runs: runsView,
 };
+
+/** Part `number` of the data, which may be many MB and stands behind this script. */
+async function detail(number) {
+  if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
+  return JSON.parse(document.getElementById(`detail-${number}`).textContent);
+}
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.getElementById("view");

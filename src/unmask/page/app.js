@@ -93,7 +93,8 @@ function attentionTab(root, model) {
       const names = Object.keys(data.kinds);
       empty(kinds, names.length > 1 ? choice("Kind of attention", Object.fromEntries(names.map((name) => [name, { encoder: "Encoder", decoder: "Decoder, masked", cross: "Cross" }[name]])), data.kind, (value) => ((kind = value), show(input.value))) : null);
       // The layer is asked about with the translation that was looked at, so that its tokens are the same.
-      await attentionView(stage, data, (layer) => ask("attention", { ...body, kind: data.kind, layer }), start);
+      const more = (fields) => ask("attention", { ...body, kind: data.kind, ...fields });
+      await attentionView(stage, data, { layer: async (layer, heads) => [await more({ layer, heads })], rollout: () => more({ rollout: true }) }, start);
       start = {};
     });
   };

@@ -1,15 +1,17 @@
 // Attention: all layers and heads as thumbnails, lines between tokens, and matrices with the numbers behind them.
 
-import { choice, colour, empty, field, h, onScheme, rgb, roving, select, short, tipped, unpack } from "./dom.js";
+import { bytes, choice, colour, empty, field, h, onScheme, palette, rgb, roving, select, short, tipped, unpack } from "./dom.js";
 import { matrix } from "./matrix.js";
 
 const ALL_LINES = 64; // tokens up to which the lines of all are drawn; beyond, those of the chosen one
 const FAINT = 64; // tokens from which on small weights are strengthened, as each of many is small
+const KEPT = 64e6; // numbers that are kept; beyond, the heads that were looked at first are asked for again
 
 /**
- * data         what `visualize.attention.overview` says
- * load(layer)  a promise of the weights of a layer, {"layer", "weights"}
- * start        {mode, layer, heads, token}, counted from 0; where to begin
+ * data   what `visualize.attention.overview` says
+ * load   where the numbers come from: layer(layer, heads) promises [{"heads", "weights"}, …], which have these heads;
+ *        rollout() promises {"rollout"}
+ * start  {mode, layer, heads, token}, counted from 0; where to begin
  */
 export function attentionView(root, data, load, start = {}) {
   const { rows, columns } = data;
@@ -22,19 +24,24 @@ export function attentionView(root, data, load, start = {}) {
     faint: T > FAINT,
   };
   if (!state.heads.size) state.heads.add(0);
-  const kept = new Map(); // layer -> Float32Array
+  const kept = new Map(); // "layer head" -> Float32Array
   const stage = h("div", { class: "stage", "aria-live": "off" });
   const controls = h("div", { class: "controls" });
-  const modes = { model: "All heads", heads: "Lines", matrix: "Matrix", ...(data.rollout ? { rollout: "Rollout" } : {}) };
+  const modes = { model: "All heads", heads: "Lines", matrix: "Matrix", ...(data.rolls ? { rollout: "Rollout" } : {}) };
   const shared = h("p", { class: "note" });
-  let turn = 0;
+  let turn = 0, rollout = null;
 
-  async function weights(layer) {
-    if (!kept.has(layer)) {
-      kept.set(layer, unpack((await load(layer)).weights));
-      for (const other of [...kept.keys()].slice(0, -3)) kept.delete(other); // a few layers of a long text are many MB
+  /** The weights of the chosen heads of a layer; only those that are not here yet are asked for. */
+  async function weights(layer, heads) {
+    const missing = heads.filter((head) => !kept.has(`${layer} ${head}`));
+    if (missing.length) {
+      for (const part of await load.layer(layer, missing)) {
+        const values = unpack(part.weights);
+        part.heads.forEach((head, i) => kept.set(`${layer} ${head}`, values.slice(i * T * S, (i + 1) * T * S)));
+      }
+      for (const other of [...kept.keys()].slice(0, -Math.max(data.heads, KEPT / (T * S)))) kept.delete(other);
     }
-    return kept.get(layer);
+    return new Map(heads.map((head) => [head, kept.get(`${layer} ${head}`)]));
   }
 
   async function show() {
@@ -49,22 +56,25 @@ export function attentionView(root, data, load, start = {}) {
     );
     shared.textContent = NOTES[state.mode];
     if (state.mode === "model") return void empty(stage, thumbnails());
-    if (state.mode === "rollout") return void empty(stage, grid([{ name: "rollout", colour: "--s0", values: unpack(data.rollout) }]));
-    if (!kept.has(state.layer)) empty(stage, h("p", { class: "busy" }, "Computing this layer …"));
-    let values;
+    const heads = [...state.heads].sort((a, b) => a - b);
+    const wait = setTimeout(() => mine === turn && empty(stage, h("p", { class: "busy", role: "status" }, "Computing …")), 120);
+    let sheets;
     try {
-      values = await weights(state.layer);
+      if (state.mode === "rollout") {
+        rollout ??= unpack((await load.rollout()).rollout);
+        sheets = [{ name: "rollout", colour: "--s0", values: rollout }];
+      } else {
+        const found = await weights(state.layer, heads);
+        sheets = heads.map((head) => ({ name: `head ${head + 1}`, colour: `--s${head % 8}`, values: found.get(head) }));
+      }
     } catch (error) {
-      return void empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+      if (mine === turn) empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+      return;
+    } finally {
+      clearTimeout(wait);
     }
     if (mine !== turn) return;
-    const sheets = [...state.heads].sort((a, b) => a - b).map((head) => ({
-      name: `head ${head + 1}`,
-      head,
-      colour: `--s${head % 8}`,
-      values: values.subarray(head * T * S, (head + 1) * T * S),
-    }));
-    empty(stage, state.mode === "matrix" ? grid(sheets) : lines(sheets));
+    empty(stage, state.mode === "heads" ? lines(sheets) : grid(sheets));
   }
 
   function headChips() {
@@ -98,20 +108,16 @@ export function attentionView(root, data, load, start = {}) {
   // -- all heads
 
   function thumbnails() {
-    const values = unpack(data.thumbnails);
+    const values = bytes(data.thumbnails);
     const [, , t, s] = data.thumbnails.shape;
-    const back = rgb("--card"), ink = rgb("--s0");
+    const colours = palette(rgb("--card"), rgb("--s0"), state.faint ? Math.sqrt : null);
+    const picture = new ImageData(s, t), pixels = new Uint32Array(picture.data.buffer);
     const cells = [];
     for (let layer = 0; layer < data.layers; layer++) {
       for (let head = 0; head < data.heads; head++) {
         const canvas = h("canvas", { width: s, height: t, "aria-hidden": "true" });
-        const picture = new ImageData(s, t);
         const first = (layer * data.heads + head) * t * s;
-        for (let i = 0; i < t * s; i++) {
-          const shade = state.faint ? Math.sqrt(values[first + i]) : values[first + i];
-          for (let c = 0; c < 3; c++) picture.data[4 * i + c] = back[c] + shade * (ink[c] - back[c]);
-          picture.data[4 * i + 3] = 255;
-        }
+        for (let i = 0; i < t * s; i++) pixels[i] = colours[values[first + i]];
         canvas.getContext("2d").putImageData(picture, 0, 0);
         const name = `Layer ${layer + 1}, head ${head + 1}`;
         const cell = h("button", { type: "button", class: "thumb", "aria-label": name, tabindex: cells.length ? -1 : 0 }, canvas);

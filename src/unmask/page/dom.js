@@ -123,6 +123,15 @@ export function rgb(name) {
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
+/** 256 colours from [r, g, b] to another, as pixels of an ImageData; `curve` maps shares to shades. */
+export function palette(from, to, curve = null) {
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const shade = curve ? curve(i / 255) : i / 255;
+    const [r, g, b] = from.map((c, k) => Math.round(c + shade * (to[k] - c)));
+    return 0xff000000 + (b << 16) + (g << 8) + r;
+  });
+}
+
 /** Relative luminance of [r, g, b], from 0 to 1 (WCAG 2.2). */
 export function light(colour) {
   const [r, g, b] = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
@@ -140,15 +149,22 @@ export function onScheme(element, draw) {
 
 let halves = null;
 
+/** The bytes of {"kind", "shape", "data"}. */
+export function bytes(value) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(value.data);
+  const raw = atob(value.data);
+  const found = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) found[i] = raw.charCodeAt(i);
+  return found;
+}
+
 /** The numbers of {"kind", "shape", "data"}, in one Float32Array. */
 export function unpack(value) {
-  const raw = atob(value.data);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  if (value.kind === "uint8") return Float32Array.from(bytes, (byte) => byte / 255);
+  const raw = bytes(value);
+  if (value.kind === "uint8") return Float32Array.from(raw, (byte) => byte / 255);
   halves ??= Float32Array.from({ length: 65536 }, (_, i) => half(i));
-  const found = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < found.length; i++) found[i] = halves[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  const found = new Float32Array(raw.length / 2);
+  for (let i = 0; i < found.length; i++) found[i] = halves[raw[2 * i] | (raw[2 * i + 1] << 8)];
   return found;
 }
 

@@ -1,6 +1,6 @@
 // A matrix as a picture: a canvas with names on its sides, which pointer and arrow keys read cell by cell.
 
-import { h, light, onScheme, rgb, short, tipAt, tipAway } from "./dom.js";
+import { h, light, onScheme, palette, rgb, short, tipAt, tipAway } from "./dom.js";
 
 const FONT = "13px system-ui, sans-serif";
 const LABELS = 10; // pixels of a cell, from which on names stand beside it
@@ -22,7 +22,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
   const scroll = h("div", { class: "scroll" }, canvas);
   const box = h("div", { class: "matrix" }, scroll, readout);
   let place = { left: 0, top: 0, cell: 10, row: 10 };
-  let cursor = null;
+  let cursor = null, picture = null;
   const upright = columns.every((name) => [...name].length <= 2);
   const words = say ?? ((i, j) => `${rows[i]} → ${columns[j]}\n${sheets.map((s) => `${s.name} ${short(s.values[i * columns.length + j])}`).join("\n")}`);
 
@@ -48,7 +48,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
     canvas.style.height = `${height}px`;
     context.scale(ratio, ratio);
     context.imageSmoothingEnabled = cell < 1;
-    context.drawImage(painted(), left, top, cell * S, cell * T);
+    context.drawImage((picture ??= painted()), left, top, cell * S, cell * T);
     const [r, g, b] = rgb("--rule");
     context.strokeStyle = `rgb(${r},${g},${b})`;
     context.strokeRect(left - 0.5, top - 0.5, cell * S + 1, cell * T + 1);
@@ -60,29 +60,43 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
   function painted() {
     const S = columns.length, T = rows.length;
     const picture = new ImageData(S, T);
-    const back = rgb("--card");
-    const colours = sheets.map((sheet) => rgb(sheet.colour));
-    const below = rgb("--s1");
-    for (let i = 0; i < S * T; i++) {
-      let clear = 1, sum = 0;
-      const mixed = [0, 0, 0];
-      sheets.forEach((sheet, k) => {
-        const value = sheet.values[i];
-        const size = Math.min(1, Math.abs(value));
-        const shade = faint ? Math.sqrt(size) : size;
-        const paint = signed && value < 0 ? below : colours[k];
-        for (let c = 0; c < 3; c++) mixed[c] += shade * paint[c];
-        sum += shade;
-        clear *= 1 - shade;
-      });
-      for (let c = 0; c < 3; c++) {
-        picture.data[4 * i + c] = sum ? clear * back[c] + (1 - clear) * (mixed[c] / sum) : back[c];
-      }
-      picture.data[4 * i + 3] = 255;
-    }
+    if (sheets.length === 1) alone(picture);
+    else mixed(picture);
     const sheet = new OffscreenCanvas(S, T);
     sheet.getContext("2d").putImageData(picture, 0, 0);
     return sheet;
+  }
+
+  function alone(picture) {
+    const pixels = new Uint32Array(picture.data.buffer), { values, colour } = sheets[0];
+    const curve = faint ? Math.sqrt : null, back = rgb("--card");
+    const above = palette(back, rgb(colour), curve), below = palette(back, rgb("--s1"), curve);
+    for (let i = 0; i < pixels.length; i++) {
+      const value = values[i];
+      pixels[i] = signed && value < 0 ? below[Math.min(255, Math.round(-255 * value))] : above[Math.min(255, Math.round(255 * Math.abs(value)))];
+    }
+  }
+
+  /** Several sheets: the mean of their colours by their shades, over the background where all are weak. */
+  function mixed(picture) {
+    const back = rgb("--card"), colours = sheets.map((sheet) => rgb(sheet.colour));
+    for (let i = 0; i < picture.width * picture.height; i++) {
+      let clear = 1, sum = 0, r = 0, g = 0, b = 0;
+      for (let k = 0; k < sheets.length; k++) {
+        const size = Math.min(1, Math.abs(sheets[k].values[i])), shade = faint ? Math.sqrt(size) : size;
+        const [red, green, blue] = colours[k];
+        r += shade * red;
+        g += shade * green;
+        b += shade * blue;
+        sum += shade;
+        clear *= 1 - shade;
+      }
+      const share = sum ? (1 - clear) / sum : 0;
+      picture.data[4 * i] = clear * back[0] + share * r;
+      picture.data[4 * i + 1] = clear * back[1] + share * g;
+      picture.data[4 * i + 2] = clear * back[2] + share * b;
+      picture.data[4 * i + 3] = 255;
+    }
   }
 
   function written(context, left, top, cell) {
@@ -173,6 +187,6 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
       draw();
     }
   }).observe(scroll);
-  onScheme(box, draw);
+  onScheme(box, () => ((picture = null), draw()));
   return box;
 }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from torch import nn
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -63,6 +67,15 @@ class Asked:
             raise UnmaskError(f"'{name}' must be a whole number from {least} to {most}.")
         return value
 
+    def numbers(self, name: str, most: int) -> list[int] | None:
+        """Whole numbers from 0, or None where there are none."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not 0 < len(value) <= most or not all(type(one) is int for one in value):
+            raise UnmaskError(f"'{name}' must be a list of 1 to {most} whole numbers.")
+        return value
+
     def share(self, name: str, default: float) -> float:
         value = self.fields.get(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -107,14 +120,50 @@ def _inside(asked: Asked) -> Data:
     }
 
 
+class Lately:
+    """The layers of attention that were looked at last, so that another head of one costs no forward pass."""
+
+    MOST = 2  # of a model: 512 tokens and 12 heads are 6 MB
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def get(self, model: nn.Module, key: Any, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """What was computed for a key, or is computed now."""
+        with self._lock:
+            found = self._kept.get(model, {}).get(key)
+        if found is not None:
+            return found
+        found = compute().astype(np.float16)
+        with self._lock:
+            kept = self._kept.setdefault(model, {})
+            kept[key] = found
+            for old in list(kept)[: -self.MOST]:
+                del kept[old]
+        return found
+
+
+LATELY = Lately()
+
+
 def _attention(asked: Asked) -> Data:
-    """The overview, or with "layer" (from 0) one layer."""
-    model, reading = asked.reading()
+    """The overview; with "layer" (from 0) that layer, all of its heads or those of "heads"; with "rollout" that."""
     kind = asked.maybe("kind")
+    if asked.fields.get("rollout"):
+        return attention.rolled(*asked.reading(), kind or "encoder")
     if "layer" not in asked.fields:
+        model, reading = asked.reading()
         found = attention.overview(model, reading, kind)
         return found | {"target": "" if not reading.guessed else "".join(reading.guessed[:-1])}
-    return attention.layer(model, reading, asked.text("kind"), asked.number("layer", 0, 0, 1_000))
+    kind, number, heads = asked.text("kind"), asked.number("layer", 0, 0, 1_000), asked.numbers("heads", 64)
+
+    def compute() -> np.ndarray:
+        model, reading = asked.reading()
+        return attention.weights(model, reading.batch, kind, [number])[0]
+
+    key = (asked.text(), asked.maybe("pair"), kind, number)
+    return attention.chosen(LATELY.get(asked.opened.model, key, compute), number, heads)
 
 
 def _saliency(asked: Asked) -> Data:

@@ -113,7 +113,8 @@ def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def overview(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
-    """All layers and heads as thumbnails, the names of rows and columns, and the rollout of self-attention.
+    """All layers and heads as thumbnails, the names of rows and columns, and whether there is a rollout: no numbers
+    that only some readers ask for, so that a long text is on the screen at once.
 
     kind  of attention; None: cross-attention where there is some, else self-attention
     """
@@ -134,21 +135,41 @@ def overview(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
         "layers": len(found),
         "heads": len(found[0]),
         "thumbnails": packed(small, "uint8"),
-        "rollout": None if kind == "cross" else packed(rollout(found)),
+        "rolls": kind != "cross",
         "caution": CAUTION,
     }
 
 
-def layer(model: nn.Module, reading: Read, kind: str, number: int) -> Data:
-    """One layer, [H, T, S] in float16: what the page asks for when a thumbnail is opened."""
-    return {"layer": number, "weights": packed(weights(model, reading.batch, kind, [number])[0])}
+def layer(model: nn.Module, reading: Read, kind: str, number: int, heads: Sequence[int] | None = None) -> Data:
+    """Some heads of one layer (None: all), [h, T, S] in float16: what the page asks for when a thumbnail is opened.
+
+    Raises UnmaskError for a layer or a head that the model does not have.
+    """
+    return chosen(weights(model, reading.batch, kind, [number])[0], number, heads)
+
+
+def chosen(weights_HTS: np.ndarray, number: int, heads: Sequence[int] | None = None) -> Data:
+    """Some heads (None: all) of layer `number`, as `layer` gives them."""
+    H = len(weights_HTS)
+    heads = list(range(H)) if heads is None else list(heads)
+    wrong = [head for head in heads if not 0 <= head < H]
+    if wrong:
+        raise UnmaskError(f"There is no head {wrong[0]}: the layer has {H}, counted from 0.")
+    return {"layer": number, "heads": heads, "weights": packed(weights_HTS[heads])}
+
+
+def rolled(model: nn.Module, reading: Read, kind: str) -> Data:
+    """The rollout of self-attention, [T, T] in float16."""
+    return {"rollout": packed(rollout(weights(model, reading.batch, kind)))}
 
 
 def whole(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
-    """The overview with every layer in it, for a page that stands alone."""
+    """The overview with every head of every layer and the rollout in it, for a page that stands alone."""
     found = overview(model, reading, kind)
     every = weights(model, reading.batch, found["kind"])
-    return found | {"details": [{"layer": i, "weights": packed(one)} for i, one in enumerate(every)]}
+    last = packed(rollout(every)) if found["rolls"] else None
+    details = [chosen(one, i, [head]) for i, one in enumerate(every) for head in range(len(one))]
+    return found | {"details": details, "rollout": last}
 
 
 def names(reading: Read, kind: str) -> tuple[list[str], list[str]]:

@@ -25,14 +25,17 @@ _EXPORTED = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)",
 def standalone(title: str, data: Mapping[str, Any]) -> str:
     """The page of a view; `data["view"]` says which.
 
-    Its Content-Security-Policy allows this script and this style by their SHA-256 and nothing else, so that no request
-    can leave it and nothing in the data can run.
+    The parts of `data["details"]` stand in elements of their own, behind the script: the view is drawn before a browser
+    has read them, and each is read when it is looked at. The Content-Security-Policy allows this script and this style
+    by their SHA-256 and nothing else, so that no request can leave the page and nothing in the data can run.
     """
     script = linked(ENTRY)
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'"
+    first = {name: value for name, value in data.items() if name != "details"} | {"title": title}
+    details = "\n".join(_DETAIL.format(i=i, data=safe_json(one)) for i, one in enumerate(data.get("details", ())))
     return _PAGE.format(
-        title=escape(title), policy=policy, style=style, data=safe_json({**data, "title": title}), script=script
+        title=escape(title), policy=policy, style=style, data=safe_json(first), script=script, details=details
     )
 
 
@@ -59,7 +62,7 @@ def linked(entry: str) -> str:
         done[name] = f"const {_scope(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();"
 
     visit(entry)
-    return "\n".join(done.values())
+    return "\n".join(['"use strict";', *done.values()])
 
 
 def _scope(name: str) -> str:
@@ -78,6 +81,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
+_DETAIL = '<script type="application/json" id="detail-{i}">{data}</script>'
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -92,7 +96,8 @@ _PAGE = """<!doctype html>
 <header><h1>{title}</h1></header>
 <main id="view"></main>
 <script type="application/json" id="data">{data}</script>
-<script type="module">{script}</script>
+<script>{script}</script>
+{details}
 </body>
 </html>
 """
