@@ -35,7 +35,8 @@ benchmark: .venv/installed  ## side by side with Hugging Face; ARGS="--threads 4
 reliability: .venv/tested  ## faults injected for real: kills, refused writes, hostile files; docs/reliability.md
 	$(BIN)/python reliability/kill.py
 	$(BIN)/python reliability/storage.py
-	$(BIN)/python reliability/hostile.py --fuzz-minutes 2
+	$(BIN)/python reliability/hostile.py
+	$(BIN)/python reliability/fuzz.py --minutes 2
 
 audit: .venv/installed  ## known holes in what is installed, and a list of it; says so where there is no network
 	$(BIN)/python -m pip inspect > sbom.json && echo "sbom.json lists what is installed"

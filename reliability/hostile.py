@@ -1,12 +1,11 @@
-"""Hostile files: folders, tables and texts made to crash a reader or to fill the memory, and files bent at random.
+"""Hostile files: folders, tables and texts made to crash a reader or to fill the memory.
 
 Every case is read in a process of its own. What must hold: it ends with an UnmaskError of one sentence, or reads what
 it can; never another exception; and its memory stays below what a stated cap allows.
 
-    python reliability/hostile.py                        # the cases
-    python reliability/hostile.py --fuzz-minutes 10      # and files bent at random, for so long
+    python reliability/hostile.py
 
-Ends with status 1 where anything did not hold.
+Files bent at random are the matter of `fuzz.py`. Ends with status 1 where anything did not hold.
 """
 
 from __future__ import annotations
@@ -22,13 +21,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np
 from reading import READERS, write_model
 
 CAP = 2 << 30  # bytes that reading a hostile file of some kilobytes may add, at most; most caps are far below
@@ -41,8 +38,6 @@ Writer = Callable[[Path], None]
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--fuzz-minutes", type=float, default=0.0)
-    arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--out", help="file for the results, as JSON")
     options = arguments.parse_args()
     for reader in READERS.values():
@@ -51,8 +46,6 @@ def main() -> int:
         folder = Path(temporary)
         model = write_model(folder / "model")
         found = [case(name, reader, write, folder, model) for name, (reader, write) in CASES.items()]
-        if options.fuzz_minutes:
-            found.append(fuzz(folder, model, options.fuzz_minutes, np.random.default_rng(options.seed)))
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return int(any(one["failure"] for one in found))
@@ -268,83 +261,6 @@ def isolated(work: Callable[[], tuple[str, str]]) -> dict[str, Any]:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     said, failure, memory = json.loads(told) if told else ("", f"the process ended with {status}", 0)
     return {"said": said, "failure": failure, "memory": memory, "seconds": round(time.monotonic() - began, 2)}
-
-
-# ------------------------------------------------------------------------------------------------ bent at random
-
-
-def fuzz(folder: Path, model: Path, minutes: float, rng: np.random.Generator) -> dict[str, Any]:
-    """Bend the files of a model, and tables, until the time is over; the first failure of each kind is kept."""
-    until, inputs = time.monotonic() + 60 * minutes, 0
-    failures: dict[str, str] = {}
-    place = folder / "bent"
-    while time.monotonic() < until and len(failures) < 20:
-        result = isolated(partial(_bend_many, place, model, int(rng.integers(1 << 62))))
-        inputs += BENT
-        if result["failure"]:
-            failures.setdefault(result["failure"].rpartition("(")[2], result["failure"])
-    failure = "; ".join(failures.values())
-    print(f"{inputs:,} files bent at random in {minutes} minutes: {failure or 'no exception but UnmaskError'}")
-    return {"case": "bent at random", "inputs": inputs, "minutes": minutes, "failure": failure}
-
-
-BENT = 40  # inputs of one process
-
-
-def _bend_many(place: Path, model: Path, seed: int) -> tuple[str, str]:
-    rng = np.random.default_rng(seed)
-    for number in range(BENT):
-        _remove(place)
-        place.mkdir()
-        reader = str(rng.choice(sorted(READERS)))
-        if reader == "model":
-            _copy(model, place)
-            path = place / str(rng.choice([p.name for p in sorted(place.iterdir())]))
-        else:
-            path = place / reader
-            path.write_bytes(READERS[reader].sample)
-        path.write_bytes(bend(path.read_bytes(), rng))
-        said, failure = attempt(reader, place if reader == "model" else path)
-        if failure:
-            return said, f"seed {seed}, input {number}, {path.name}: {failure}"
-    return "", ""
-
-
-TOKENS = [
-    b"null",
-    b"-1",
-    b"1e999",
-    b"NaN",
-    b"[]",
-    b"{}",
-    b'""',
-    b"99999999999999999999",
-    b"true",
-    b"\\ud800",
-    b"\0",
-    b"\n",
-]
-TOKENS += [b"\xff", b"\xef\xbb\xbf", b'"', b",", b"\t", b"0", b"[[", b"}"]
-
-
-def bend(content: bytes, rng: np.random.Generator) -> bytes:
-    """Some bytes flipped, cut, doubled, or replaced by what readers stumble over."""
-    bent = bytearray(content)
-    for _ in range(int(rng.integers(1, 6))):
-        begin = int(rng.integers(len(bent) + 1))
-        end = min(len(bent), begin + int(rng.geometric(0.05)))
-        match rng.integers(5):
-            case 0:
-                bent[begin:end] = b""
-            case 1:
-                bent[begin:begin] = bent[begin:end]
-            case 2:
-                bent[begin:end] = TOKENS[int(rng.integers(len(TOKENS)))]
-            case 3 if begin < len(bent):
-                bent[begin] ^= 1 << int(rng.integers(8))
-            case 4 if rng.random() < 0.1:
-                del bent[begin:]
-    return bytes(bent)
 
 
 def _copy(model: Path, place: Path) -> None:

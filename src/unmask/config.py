@@ -102,13 +102,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
+    """Nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}; however deep they are nested."""
     flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{name}."))
+    open_ones = [(prefix, iter(values.items()))]
+    while open_ones:
+        before, items = open_ones[-1]
+        for name, value in items:
+            if isinstance(value, Mapping):
+                open_ones.append((f"{before}{name}.", iter(value.items())))
+                break
+            flat[f"{before}{name}"] = value
         else:
-            flat[f"{prefix}{name}"] = value
+            open_ones.pop()
     return flat
 
 

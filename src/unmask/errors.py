@@ -5,13 +5,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 1_500  # characters of a message; files may bring in names of any length
+
 
 class UnmaskError(Exception):
     """Wrong input or a failed promise of the environment.
 
     The message is one plain sentence: what is wrong (file, row, field) and what to do about it. The command
     line prints it without a traceback and exits with status 2; in Python it is an ordinary exception.
+
+    Names come from files, and files from strangers: characters that cannot be printed are shown as text, so that the
+    sentence stays on one line, and a message of more than LONGEST characters loses its middle.
     """
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if not message.isprintable():
+            message = "".join(c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else ascii(c)[1:-1] for c in message)
+        half = LONGEST // 2
+        return message if len(message) <= LONGEST else f"{message[:half]} … {message[-half:]}"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:

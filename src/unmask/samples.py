@@ -128,9 +128,10 @@ def read(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # a text may hold other ends of lines
         try:
-            found.append(json.loads(line))
-        except ValueError:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        found += [value] if isinstance(value, dict) else []
     return found

@@ -16,9 +16,11 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
     [
         ["kill.py", "--kills", "2", "--jobs", "pretrain"],
         ["kill.py", "--kills", "2", "--jobs", "corpus"],
+        ["fuzz.py", "--minutes", "0.05", "--subjects", "csv", "SQuAD", "tokenizer.json", "corpus", "adapter"],
+        pytest.param(["fuzz.py", "--minutes", "3"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "8"], marks=pytest.mark.slow),
         pytest.param(["storage.py", "--sample", "4", "--bytes", "9"], marks=pytest.mark.slow),
-        pytest.param(["hostile.py", "--fuzz-minutes", "0.5"], marks=pytest.mark.slow),
+        pytest.param(["hostile.py"], marks=pytest.mark.slow),
     ],
     ids=lambda command: " ".join(command),
 )

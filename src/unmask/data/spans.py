@@ -113,7 +113,8 @@ def _items(given: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
         yield from given
         return
     kept = next((item for item in given if isinstance(item, Mapping) and not item.get("was_cancelled")), None)
-    for result in (kept or {}).get("result") or []:
+    results = (kept or {}).get("result")
+    for result in results if isinstance(results, list | tuple) else ():
         if isinstance(result, Mapping) and isinstance(value := result.get("value"), Mapping) and "start" in value:
             yield value
 

@@ -258,7 +258,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
             yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:  # dates, zones
         raise UnmaskError(f"{path} is damaged or not Parquet: {_first_line(error)}.") from None
 
 

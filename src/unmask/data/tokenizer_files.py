@@ -140,7 +140,11 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
                     "pieces that are in it, as is what they make together."
                 )
         merges.append((first, second))
-    raw = Tokenizer(models.BPE(vocabulary, merges))
+    try:
+        raw = Tokenizer(models.BPE(vocabulary, merges))
+    except Exception as error:  # the library raises bare Exception; TypeError for half a character
+        reason = str(error).splitlines()[0]
+        raise UnmaskError(f"{folder / 'vocab.json'} and {place.name} are no vocabulary: {reason}.") from None
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space", False)))
     raw.decoder = decoders.ByteLevel()
     if END_OF_TEXT not in vocabulary and {"<s>", "</s>"} <= vocabulary.keys():

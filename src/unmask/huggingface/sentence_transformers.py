@@ -111,7 +111,7 @@ def _pooling(folder: Path) -> str:
         names = {flag: pooling for pooling, flag in FLAGS.items()}
         said = [names.get(flag, flag) for flag, on in facts.items() if flag.startswith("pooling_mode_") and on]
     modes = [said] if isinstance(said, str) else said
-    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in FLAGS:
+    if not isinstance(modes, list) or len(modes) != 1 or str(modes[0]) not in FLAGS:
         shown = ", ".join(map(str, modes)) if isinstance(modes, list) and modes else said
         raise UnmaskError(f"{place}: the pooling {shown} is not supported; one of {', '.join(FLAGS)} is.")
     return str(modes[0])

@@ -77,7 +77,7 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
     for name in REQUIRED:
         if values.get(name) is None:
             raise UnmaskError(f"{place} lacks the field {name}; restore it from a copy.")
-    if values["feed_forward_proj"] not in FEEDFORWARDS:
+    if str(values["feed_forward_proj"]) not in FEEDFORWARDS:
         raise unknown(f"feed_forward_proj of {place}:", str(values["feed_forward_proj"]), FEEDFORWARDS)
     values = DEFAULTS | {name: value for name, value in values.items() if value is not None}
     values.setdefault("num_decoder_layers", values["num_layers"])

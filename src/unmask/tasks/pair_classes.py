@@ -59,7 +59,7 @@ def load_head(folder: Path, model: Model) -> SoftmaxPairs | None:
             labels = tuple(json.loads((file.metadata() or {})["labels"]))
         head = Classifier(3 * model.config.width, len(labels))
         head.output.load_state_dict(tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:
         what = " ".join(str(error).split())
         raise UnmaskError(f"{path} is damaged ({what}). Restore it from a copy, or delete it.") from None
     model.heads["pairs"] = head.to(model.device).eval()

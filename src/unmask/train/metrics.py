@@ -189,7 +189,7 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
     for number, line in enumerate(lines[:-1], 1):  # what follows the last newline is empty or torn
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if number == len(lines) - 1:
                 continue
             raise UnmaskError(f"{path}, line {number} is not valid JSON; remove that line.") from None

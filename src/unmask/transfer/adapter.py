@@ -6,6 +6,7 @@ The file has what was trained: A and B of every adapted map, and the heads and t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if values.get("bias", "none") != "none":
         raise UnmaskError(f"{place}: the adapter brings biases of the base model, which plain LoRA leaves alone.")
     rank, alpha = values.get("r"), values.get("lora_alpha")
-    if type(rank) is not int or rank < 1 or not isinstance(alpha, int | float) or not alpha > 0:
+    if type(rank) is not int or rank < 1 or not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
         raise UnmaskError(f"{place}: r must be a whole number above 0 and lora_alpha a number above 0.")
+    dropout = values.get("lora_dropout") or 0.0
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise UnmaskError(f"{place}: lora_dropout must be a number from 0 to below 1, not {dropout!r}.")
     return values
 
 

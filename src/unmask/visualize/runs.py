@@ -49,6 +49,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
         raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
     rows = read_lines(path)
     facts = _facts(folder)
+    config = facts.get("config")
     quiet = (time.time() if now is None else now) - path.stat().st_mtime
     ended = (folder / "run.json").exists() or (folder / "results.json").exists()
     last = rows[-1] if rows else {}
@@ -60,7 +61,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
         "step": last.get("step", 0),
         "seconds": last.get("seconds", 0.0),
         "curves": curves(rows),
-        "config": flatten(facts.get("config", {})),
+        "config": flatten(config) if isinstance(config, Mapping) else {},
         "samples": _thin(read_lines(folder / "samples.jsonl"), 8),
     }
 

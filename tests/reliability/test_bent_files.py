@@ -1,0 +1,169 @@
+"""What the fuzzer found: files that once ended a command with anything but a sentence, and what bends them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unmask import huggingface, samples
+from unmask.config import flatten
+from unmask.data import dataset, tables
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import LONGEST, UnmaskError, unknown
+from unmask.models.bert import Bert
+from unmask.models.t5 import T5
+from unmask.train import metrics
+from unmask.transfer import Transfer, prepare
+from unmask.transfer.adapter import load_adapter, save_adapter
+from unmask.visualize import runs
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "reliability"))
+from bending import TOKENS, VALUES, bend
+from folders import SUBJECTS
+
+SIZES = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
+
+
+def changed(place: Path, **fields: object) -> None:
+    place.write_text(json.dumps({**json.loads(place.read_text()), **fields}))
+
+
+# ------------------------------------------------------------------------------------------------ messages
+
+
+def test_names_from_files_stay_on_the_line():
+    error = unknown("column", "a\nb\u2028\x1b[2J\ud800", ["c\rd"])
+    assert str(error) == r"There is no column 'a\nb\u2028\x1b[2J\ud800'. Known: c\rd."
+    assert str(UnmaskError("für 中文 🙂 a\xa0b")) == "für 中文 🙂 a\xa0b"
+
+
+def test_a_message_is_no_longer_than_can_be_read():
+    said = str(UnmaskError(f"There is no field '{'x' * 100_000}'; choose another."))
+    assert len(said) <= LONGEST + 3
+    assert said.startswith("There is no field")
+    assert said.endswith("; choose another.")
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_objects_nested_as_deep_as_the_parser_goes_are_flattened(tmp_path):
+    value = json.loads('{"a":' * 900 + "1" + "}" * 900)
+    for _ in range(5_000):
+        value = {"a": value}
+    assert list(flatten(value).values()) == [1]
+    assert flatten({"a": {"b": 1, "c": {}}, "d": 2}, "x.") == {"x.a.b": 1, "x.d": 2}
+
+
+def test_parquet_whose_names_are_no_text(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "table.parquet"
+    table = arrow.table({"text": arrow.array([b"river"]).view(arrow.binary()).cast(arrow.binary())})
+    parquet.write_table(table, path)
+    written = parquet.ParquetFile(path).read()
+    broken = arrow.Array.from_buffers(arrow.string(), 1, written["text"].chunk(0).buffers())
+    parquet.write_table(arrow.table({"text": broken}), path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"river", b"r\xec\xecer"))
+    with pytest.raises(UnmaskError, match="is damaged or not Parquet"):
+        tables.read_table(path, "parquet")
+
+
+def test_results_of_label_studio_that_are_no_list(tmp_path):
+    path = tmp_path / "studio.json"
+    span = {"value": {"start": 0, "end": 5, "labels": ["PER"]}}
+    annotations = [[{"result": [span]}], [{"result": True}]]
+    path.write_text(json.dumps([{"data": {"text": "Peter goes."}, "annotations": a} for a in annotations]))
+    assert [row.tags for row in dataset.read(path)] == [("B-PER", "O", "O"), ("O", "O", "O")]
+
+
+def test_half_a_character_in_a_vocabulary(tmp_path):
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "\\ud83d": 3}')
+    (tmp_path / "merges.txt").write_text("a b\n")
+    with pytest.raises(UnmaskError, match="no vocabulary"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("fields", [{"lora_alpha": 1e400}, {"lora_dropout": [1]}, {"lora_dropout": {"a": 1}}])
+@pytest.mark.parametrize("dropout", [1.5, 1e308, True])
+def test_adapters_that_ask_for_the_impossible(tmp_path, fields, dropout):
+    model = Bert(vocabulary=20, **SIZES).build({"classification": 2})
+    plain = copy.deepcopy(model)
+    prepare(model, Transfer(strategy="lora", rank=2))
+    save_adapter(tmp_path, model)
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "adapter_config.json", **{"lora_dropout": dropout, **fields})
+    with pytest.raises(UnmaskError, match=r"lora_dropout must be|lora_alpha a number"):
+        load_adapter(tmp_path, plain)
+
+
+def test_a_pooling_that_is_no_name(tmp_path):
+    tokenizer = Tokenizer.train(["the river is long"] * 5, 60)
+    model = Bert(vocabulary=tokenizer.size, **SIZES).build({})
+    huggingface.save(tmp_path, model, tokenizer, settings={"pooling": "mean", "normalise": True})
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "1_Pooling" / "config.json", pooling_mode=[["mean"]])
+    with pytest.raises(UnmaskError, match="pooling"):
+        huggingface.load(tmp_path)
+
+
+def test_a_feedforward_of_t5_that_is_no_name(tmp_path):
+    sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 1, "decoder_layers": 1}
+    huggingface.save_writer(tmp_path, T5(vocabulary=20, **sizes).build())
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "config.json", feed_forward_proj=["relu"])
+    with pytest.raises(UnmaskError, match="feed_forward_proj"):
+        huggingface.load_writer(tmp_path)
+
+
+def test_runs_whose_files_were_bent(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss/mlm": 2.0}\n')
+    (tmp_path / "run.json").write_text('{"config": 7}')
+    assert runs.run(tmp_path)["config"] == {}
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n' + "[" * 100_000 + "\n" + '{"step": 2}\n')
+    with pytest.raises(UnmaskError, match="line 2 is not valid JSON"):
+        metrics.read(tmp_path / "metrics.jsonl")
+
+
+def test_guesses_about_a_text_with_other_ends_of_lines_come_back(tmp_path):
+    prompt = samples.Prompt(text="a\u2028[MASK]\x85b", tokens=np.array([1]), expected=("c",))
+    samples.note(tmp_path, 1, [prompt], [[("c", 0.5)]])
+    samples.note(tmp_path, 2, [prompt], [[("d", 0.5)]])
+    assert [line["step"] for line in samples.read(tmp_path)] == [1, 2]
+    with (tmp_path / samples.FILE).open("a") as file:
+        file.write("[" * 100_000 + "\n7\n{torn")
+    assert [line["step"] for line in samples.read(tmp_path)] == [1, 2]
+
+
+# ------------------------------------------------------------------------------------------------ the bending
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv", "a.safetensors", "a.bin", "a.txt.gz"])
+def test_bending_is_a_function_of_the_generator_and_changes_nothing_else(name):
+    import gzip
+
+    from safetensors.torch import save
+
+    content = b'{"a": [1, {"b": "c"}], "d": "e"}\n{"a": [], "d": "f"}\n'
+    content = {"a.safetensors": save({"x": torch.ones(3)}), "a.txt.gz": gzip.compress(content)}.get(name, content)
+    kept = copy.deepcopy((TOKENS, VALUES[:-1]))
+    bent = [bend(name, content, [content], np.random.default_rng(i)) for i in range(300)]
+    assert bent == [bend(name, content, [content], np.random.default_rng(i)) for i in range(300)]
+    assert repr(kept) == repr((TOKENS, VALUES[:-1]))
+    assert len({*bent}) > 200
+
+
+def test_every_subject_is_sound(tmp_path):
+    for i, (name, subject) in enumerate(SUBJECTS.items()):
+        (folder := tmp_path / str(i)).mkdir()
+        subject.write(folder)
+        try:
+            subject.read(folder)
+        except UnmaskError as error:
+            pytest.fail(f"{name}: {error}")
