@@ -33,6 +33,7 @@ from unmask.fit import (
     forget,
     refuse_taken,
     settings_of,
+    sign_of,
 )
 from unmask.models.bert import Bert
 from unmask.models.model import Model
@@ -47,7 +48,7 @@ from unmask.train.trainer import Display, Silent
 from unmask.transfer import Transfer, merged
 
 __all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Options", "Result", "Rows"]
-__all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation"]
+__all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation", "sign_of"]
 
 LONGEST = 128  # tokens of a row, where nothing else is said
 UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read
@@ -82,6 +83,13 @@ class FineTuning(Config):
     seeds: int | None = None
     from_scratch: bool = False
     language_model: float = 0.0
+
+    def number_of_seeds(self, rows: int) -> int:
+        """How many are run on so many training rows. Raises UnmaskError for none."""
+        seeds = self.seeds if self.seeds is not None else SEEDS if rows < SMALL else 1
+        if seeds < 1:
+            raise UnmaskError("The number of seeds must be 1 or more.")
+        return seeds
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
-            _write_config(out, config)
+            write_config(out, config)
         result = run(prepared, out, display, say, resume=resume)
         if result.seeds[-1]["stopped"] not in INTERRUPTIONS and distributed.is_main():
             for row in result.seeds:
@@ -330,16 +338,9 @@ def run_seed(
     return model, row, answers
 
 
-def sign_of(metric: str) -> int:
-    """What a metric is multiplied with so that more is better."""
-    return -1 if metric in LOWER_IS_BETTER else 1
-
-
 def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     """The config with what depends on the rows and the strategy filled in."""
-    seeds = config.seeds if config.seeds is not None else SEEDS if rows < SMALL else 1
-    if seeds < 1:
-        raise UnmaskError("The number of seeds must be 1 or more.")
+    config = config.replace(seeds=config.number_of_seeds(rows))
     config.fit.check()
     if config.fit.sampling == "balanced" and config.task != "classification":
         raise UnmaskError(f"--sampling balanced is for --task classification; rows of {config.task} have no one class.")
@@ -348,7 +349,7 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
         say(f"With the strategy {config.transfer.strategy}, the learning rate is {BOLD:g} where none is given.")
         config = config.replace(fit={"optimizer": {"lr": BOLD}})
-    return config.replace(seeds=seeds)
+    return config
 
 
 def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
@@ -385,11 +386,12 @@ def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer
     huggingface.save(out, merged(kept.model).cpu(), tokenizer, labels=result.labels, settings=kept.settings)
     if "pairs" in kept.model.heads:
         pair_classes.save_head(out, kept.model, result.labels)
-    _write_config(out, config)
+    write_config(out, config)
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_text(out / "metrics.jsonl", (out / "seeds" / str(result.kept) / "metrics.jsonl").read_text(encoding="utf-8"))
     write_report(out)
 
 
-def _write_config(out: Path, config: FineTuning) -> None:
+def write_config(out: Path, config: FineTuning) -> None:
+    """What `begun` reads."""
     write_text(out / RUN, json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")

@@ -38,6 +38,11 @@ TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
 LOWER_IS_BETTER = frozenset({"loss", "rmse"})
 
 
+def sign_of(metric: str) -> int:
+    """What a metric is multiplied with so that more is better."""
+    return -1 if metric in LOWER_IS_BETTER else 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit(Config):
     """How a model is fitted to labelled rows. The defaults suit a BERT-base that was pre-trained at length (Devlin et
@@ -257,8 +262,6 @@ def settings_of(out: Path) -> dict[str, Any]:
     values = read_json(out / RUN)
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
         raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
-    if isinstance(values["config"].get("model"), dict):  # text-to-text keeps the config of a run on pairs
-        raise UnmaskError(f"The fine-tuning of a T5 in {out} cannot go on: start it again in another folder.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
     return values["config"]
@@ -294,7 +297,7 @@ class _Best:
 
     def __init__(self, metric: str, patience: int | None) -> None:
         self.metric, self.patience = metric, patience
-        self.sign = -1 if metric in LOWER_IS_BETTER else 1
+        self.sign = sign_of(metric)
         self.value, self.step, self.waited = -math.inf, 0, 0
         self.found: dict[str, float] = {}
         self.history: list[tuple[int, dict[str, float]]] = []

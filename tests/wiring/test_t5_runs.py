@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from finetune_toy import BAD, FILLER, GOOD
+from finetune_toy import BAD, FILLER, GOOD, Stopper
 from safetensors.torch import load_file
 
 from unmask import huggingface, recipes, samples
@@ -21,14 +21,15 @@ from unmask.data.rows import Row
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.families import Rows
-from unmask.finetune import FineTuning
+from unmask.finetune import FineTuning, begun
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5Model
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.serve.translator import Translator
 from unmask.train.metrics import read as read_metrics
-from unmask.translation.text_to_text import TextTask, finetune_text
+from unmask.translation.text_finetuning import finetune_text
+from unmask.translation.text_to_text import TextTask
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -162,19 +163,61 @@ def tuned(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     files = [f"--{name}={place / name}.tsv" for name in ("train", "dev", "test")]
     numbers = ["--lr=5e-3", "--epochs=6", "--least-steps=250", "--precision=fp32", "--device=cpu", "--evaluations=0.2"]
+    numbers.append("--seeds=1")
     main(["finetune", f"--model={place / 'base'}", *files, *numbers, f"--out={place / 'run'}"])
     return place
 
 
 def test_a_text_is_answered_by_its_label(tuned: Path) -> None:
-    found = json.loads((tuned / "run" / "results.json").read_text())
-    assert found["test"]["accuracy"] > 0.8
-    assert found["test"]["answered"] > 0.9
-    assert found["test"].keys() >= {"accuracy", "f1", "macro_f1", "mcc", "answered"}
+    results = json.loads((tuned / "run" / "results.json").read_text())
+    (seed,) = results["seeds"]
+    assert seed["test"]["accuracy"] > 0.8 > results["baseline"]["test"]["accuracy"] + 0.1
+    assert seed["test"]["answered"] > 0.9
+    assert seed["test"].keys() >= {"accuracy", "f1", "macro_f1", "mcc", "answered"}
+    assert results["classes"].keys() == {"bad", "good"}
+    assert "Baseline, one answer to all rows" in " ".join(results["notes"])
+    assert "Scores on the test rows" in (tuned / "run" / "report.html").read_text()
     translator = Translator(tuned / "run")
     texts = sentiments(20, 5)
     answers = translator([f"classification sentence: {text}" for text, _ in texts])
     assert np.mean([answer == label for answer, (_, label) in zip(answers, texts, strict=True)]) > 0.8
+
+
+def quick(tuned: Path, **more: object) -> FineTuning:
+    """Two seeds of a dozen steps."""
+    rows = Rows(train=tuned / "train.tsv", dev=tuned / "dev.tsv", most=48)
+    run = FineTuning(model=tuned / "base", rows=rows, seeds=2)
+    short = {"epochs": 3, "least_steps": 1, "batch_size": 12, "lr": 5e-3, "precision": "fp32", "device": "cpu"}
+    return run.override({**short, **more})
+
+
+def test_each_seed_is_run_and_the_best_is_kept(tuned: Path, tmp_path: Path) -> None:
+    result = finetune_text(quick(tuned), tmp_path / "run")
+    assert [row["seed"] for row in result.seeds] == [0, 1]
+    found = [row["dev"]["accuracy"] for row in result.seeds]
+    spread = {"mean": np.mean(found), "std": np.std(found, ddof=1), "worst": min(found)}
+    assert result.summary["dev"]["accuracy"] == pytest.approx(spread)
+    assert result.kept == int(np.argmax(found))
+    rows = [line.split("\t") for line in (tuned / "dev.tsv").read_text().splitlines()[1:]]
+    answers = Translator(tmp_path / "run")([f"classification sentence: {text}" for text, _ in rows])
+    assert np.mean([answer == label for answer, (_, label) in zip(answers, rows, strict=True)]) == max(found)
+    assert {path.suffix for path in (tmp_path / "run" / "seeds" / "0").iterdir()} == {".jsonl"}
+
+
+def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: Path) -> None:
+    whole = finetune_text(quick(tuned), tmp_path / "whole")
+    out = tmp_path / "part"
+    assert finetune_text(quick(tuned), out, Stopper("Seed 1:")) is None
+    assert not (out / "results.json").exists()
+    assert not (out / "model.safetensors").exists()
+    with pytest.raises(UnmaskError, match="--resume"):
+        finetune_text(quick(tuned), out)
+    assert begun(out) == quick(tuned)
+    main(["finetune", "--out", str(out), "--resume"])
+    assert json.loads((out / "results.json").read_text()) == whole.to_dict() | {"labels": list(whole.labels)}
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    with pytest.raises(UnmaskError, match="has ended; its scores are in"):
+        begun(out)
 
 
 def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,6 +255,7 @@ def test_rows_as_texts() -> None:
     task = TextTask("classification", "sst2", rows)
     assert task.source(rows[0]) == "sst2 sentence: a"
     assert task.labels == ("negative", "positive")
+    assert TextTask("classification", "mrpc", rows).labels[1] == "equivalent"  # of which F1 is
     assert task.scores(["positive", "Negative"], rows)["accuracy"] == 1.0
     found = task.scores(["positive", "no answer"], rows)
     assert (found["accuracy"], found["answered"]) == (0.5, 0.5)
@@ -224,5 +268,12 @@ def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> No
         finetune_text(FineTuning(model=base, task="tagging", rows=Rows(train=train)), tmp_path)
     with pytest.raises(UnmaskError, match="no use for other values of transfer"):
         finetune_text(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
+    with pytest.raises(UnmaskError, match=r"no use for other values of fit\.patience"):
+        finetune_text(quick(tuned, patience=1), tmp_path)
+    with pytest.raises(UnmaskError, match="metric by which a T5 is judged"):
+        finetune_text(quick(tuned, metric="pearson"), tmp_path)
+    with pytest.raises(UnmaskError, match="seeds must be 1 or more"):
+        finetune_text(quick(tuned, seeds=0), tmp_path)
     with pytest.raises(UnmaskError, match="--train FILE"):
         finetune_text(FineTuning(model=base), tmp_path)
+    assert not any(tmp_path.iterdir())

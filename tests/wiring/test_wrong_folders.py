@@ -10,6 +10,7 @@ import pytest
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
+from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt2
 from unmask.models.t5 import T5
@@ -24,6 +25,7 @@ def folders(tmp_path_factory):
     WordVectors(["king", "queen"], np.eye(2, 4)).save(root / "words")
     tokenizer = Tokenizer.train(["a text of a few words"] * 3, 40)
     huggingface.save(root / "electra", Electra(**SIZES, hidden=16).build({"rtd": 1}), tokenizer)
+    huggingface.save(root / "pairs", Bert(**SIZES, hidden=16).build({"pairs": 3}), tokenizer)
     huggingface.save(root / "gpt", Gpt2(**SIZES).build({"next": 0}), tokenizer)
     t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
     huggingface.save_writer(root / "t5", t5.build())
@@ -41,6 +43,8 @@ def folders(tmp_path_factory):
     ],
 )
 def test_what_is_no_model_is_refused_by_all_verbs(verb, name, sentence, folders, tmp_path, capsys):
+    if (verb, name) == ("serve", "words"):
+        pytest.skip("word vectors are served")
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\n" + "".join(f"film {i}\t{i % 2}\n" for i in range(20)))
     rest = {
@@ -72,7 +76,7 @@ def test_a_model_of_another_kind_is_refused(verb, name, sentence, folders, capsy
 
 def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
     pytest.importorskip("starlette")
-    refused(capsys, ["serve", "--port", "0", "--model", str(folders / "electra")], "has no head that answers")
+    refused(capsys, ["serve", "--port", "0", "--model", str(folders / "pairs")], "has no head that answers")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +101,6 @@ def test_a_corpus_says_what_may_follow(kind, run, tmp_path, capsys):
         (folder / "config.json").write_text(json.dumps({"model_type": kind}))
     main(["corpus", "build", "--data", str(text), "--tokenizer", str(folder), "--out", str(tmp_path / "corpus")])
     assert f"Next: unmask pretrain {run.format(folder=folder)} --corpus" in capsys.readouterr().out
-
-
-def test_a_fine_tuned_t5_does_not_go_on(tmp_path, capsys):
-    (tmp_path / "run.json").write_text(json.dumps({"recipe": "finetune", "config": {"model": {"dim": 8}}}))
-    refused(capsys, ["finetune", "--out", str(tmp_path), "--resume"], "The fine-tuning of a T5")
 
 
 def refused(capsys, arguments, sentence):

@@ -181,9 +181,9 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         grid = Grid.of(config.transfer).override({name.removeprefix(GRID): value for name, value in points.items()})
         search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
     elif config.model is not None and holds_writer(config.model):
-        from unmask.translation.text_to_text import finetune_text
+        from unmask.translation.text_finetuning import finetune_text
 
-        finetune_text(config, Path(options.out), display=Terminal())
+        finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
         finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
 

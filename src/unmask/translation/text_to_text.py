@@ -1,26 +1,18 @@
-"""Text-to-text: labelled rows as pairs of texts, and a T5 that writes the label (Raffel et al. 2020, section 2.4)."""
+"""Text-to-text: labelled rows as pairs of texts, of which a T5 writes the label (Raffel et al. 2020, section 2.4)."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from unmask import families, metrics
+from unmask import metrics
+from unmask.data import dataset
 from unmask.data.bitext import Bitext, Report
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.files import write_text
-from unmask.finetune import FineTuning
-from unmask.generate import Limits, Search
-from unmask.serve.translator import Translator
-from unmask.train.trainer import Display, Training
-from unmask.translation import origin
-from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
 
 FAMILIES = ("classification", "regression")
 STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
@@ -46,17 +38,22 @@ class TextTask:
     family  "classification" or "regression"
     name    what stands before each text, such as "sst2"
     train   rows that say which labels there are; a score that cannot be read counts as their mean
+    labels  as the files have them, in their order; None: those of `train`
     """
 
-    def __init__(self, family: str, name: str, train: Sequence[Row]) -> None:
+    def __init__(self, family: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> None:
         check_family(family)
-        self.family, self.name = family, name
-        self.labels = () if family == "regression" else tuple(dict.fromkeys(sorted(self.target(row) for row in train)))
-        self.mean = float(np.mean([float(row.label) for row in train])) if family == "regression" else 0.0
+        self.family, self.name, self.mean = family, name, 0.0
+        self.labels: tuple[str, ...] = ()
+        if family == "regression":
+            self.mean = float(np.mean([float(row.label) for row in train]))
+        else:
+            known = dataset.ordered({row.label for row in train}) if labels is None else labels
+            self.labels = tuple(self.word(label) for label in known)
 
     @property
     def metric(self) -> str:
-        """What decides which weights are kept."""
+        """What decides which weights are kept, where nothing else is said."""
         return "pearson" if self.family == "regression" else "accuracy"
 
     def source(self, row: Row) -> str:
@@ -70,7 +67,11 @@ class TextTask:
         """The label as text; a score to the nearest fifth."""
         if self.family == "regression":
             return f"{round(float(row.label) / STEP) * STEP:.1f}"
-        return WORDS.get(self.name, {}).get(row.label, row.label)
+        return self.word(row.label)
+
+    def word(self, label: str) -> str:
+        """A label as it is written."""
+        return WORDS.get(self.name, {}).get(label, label)
 
     def pairs(self, rows: Dataset) -> Bitext:
         """What is read and what is to be written, for every row."""
@@ -85,90 +86,19 @@ class TextTask:
             said = np.array([self.mean if number is None else number for number in numbers])
             found = metrics.of_scores(said, np.array([float(row.label) for row in rows]))
             return {**found, "answered": float(np.mean([number is not None for number in numbers]))}
-        ids = {label.casefold(): i for i, label in enumerate(self.labels)}
-        said = np.array([ids.get(answer.casefold(), len(ids)) for answer in answers])
-        true = np.array([ids[self.target(row).casefold()] for row in rows])
-        found = metrics.of_classes(said, true, self.labels)
-        return {**found, "answered": float((said < len(ids)).mean())}
+        said, true = self._ids(answers), self._ids([self.target(row) for row in rows])
+        return {**metrics.of_classes(said, true, self.labels), "answered": float((said < len(self.labels)).mean())}
 
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        """Label -> precision, recall, f1 and support; nothing of scores."""
+        if self.family == "regression":
+            return {}
+        return metrics.per_class(self._ids(answers), self._ids([self.target(row) for row in rows]), self.labels)
 
-class FinetuneText(TrainTranslation):
-    """A translation run from rows to their labels, scored by the metrics of the task."""
-
-    def __init__(
-        self, config: Translation, task: TextTask, sets: dict[str, Dataset], out: Path, display: Display | None = None
-    ) -> None:
-        self.task, self.sets = task, sets
-        super().__init__(config, out, recipe="finetune", display=display)
-
-    @property
-    def metric(self) -> str:
-        return self.task.metric
-
-    def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
-        return self.task.pairs(self.sets["train"]), self.task.pairs(self.sets["dev"])
-
-    def _scores(self, translations: Sequence[str]) -> dict[str, float]:
-        return self.task.scores(translations, list(self.sets["dev"])[: len(translations)])
-
-
-def finetune_text(config: FineTuning, out: Path, display: Display | None = None) -> dict[str, dict[str, float]]:
-    """Fine-tune the encoder–decoder of a folder on labelled rows; returns, and writes into results.json, the scores of
-    the dev rows and of test rows, as the folder answers them.
-
-    Raises UnmaskError for a task that it cannot answer, and for options that only encoders have.
-    """
-    usual = FineTuning()
-    for name in ("options", "transfer", "distillation", "from_scratch", "language_model"):
-        if getattr(config, name) != getattr(usual, name):
-            raise UnmaskError(f"A T5 has no use for other values of {name}: leave them out, or take an encoder.")
-    if config.rows.train is None:
-        raise UnmaskError("Say on which rows: --train FILE.")
-    check_family(config.task)
-    said: list[str] = []
-    sets = families.read_sets(config.task, config.rows, said.append, np.random.default_rng(config.seed))
-    name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
-    task = TextTask(config.task, name, list(sets["train"]))
-    run = FinetuneText(_translation(config, task.pairs(sets["train"]), len(sets["dev"])), task, sets, out, display)
-    for note in said:
-        run.trainer.display.note(note)
-    result = run.run()
-    run.trainer.display.note(run.summary(result))
-    translator = Translator(out)
-    found: dict[str, dict[str, float]] = {
-        part: task.scores(translator([task.source(row) for row in sets[part]]), list(sets[part]))
-        for part in [name for name in sets if name != "train"]
-    }
-    write_text(out / "results.json", json.dumps({"task": config.task, "metric": task.metric, **found}, indent=2) + "\n")
-    return found
-
-
-def _translation(config: FineTuning, pairs: Bitext, dev: int) -> Translation:
-    """The run that takes as many rows a step, and as many steps, as the config of the fine-tuning says."""
-    assert config.model is not None
-    fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
-    sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
-    steps = max(math.ceil(fit.epochs * len(sizes) / fit.batch_size), fit.least_steps)
-    per_epoch = max(1, round(len(sizes) / fit.batch_size))
-    longest = max(config.rows.length or families.LENGTHS.get(config.task, 128), *sizes)
-    tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
-    run = Translation(
-        texts=Texts(tokens=tokens, longest=longest, scored=dev),
-        learning=Learning(label_smoothing=0.0),
-        training=Training(
-            steps=steps,
-            optimizer=fit.optimizer,
-            schedule=fit.schedule,
-            precision=fit.precision,
-            device=fit.device,
-            seed=config.seed,
-            evaluate_every=max(1, min(round(per_epoch / fit.evaluations), steps)),
-            save_every=None,
-            keep=1,
-        ),
-        search=Search(limits=Limits(max_length=max(sizes) + 1)),
-    )
-    return origin.starting_from(run, config.model)
+    def _ids(self, answers: Sequence[str]) -> np.ndarray:
+        """[N] numbers of labels; that of a text which is none of them lies behind the others."""
+        ids: dict[str, int] = {label.casefold(): i for i, label in enumerate(self.labels)}
+        return np.array([ids.get(answer.casefold(), len(ids)) for answer in answers])
 
 
 def _number(text: str) -> float | None:

@@ -1,0 +1,245 @@
+"""Fine-tuning of a T5, which writes the labels of rows: once for each seed, beside a baseline; the best one stays."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unmask import families, huggingface
+from unmask.data import glue
+from unmask.data.bitext import Bitext
+from unmask.data.dataset import Dataset
+from unmask.errors import UnmaskError, unknown
+from unmask.files import sweep, write_text
+from unmask.finetune import FineTuning, Result, Speaker, summary, write_config
+from unmask.finetune_report import render_result, shown, write_report
+from unmask.fit import LOWER_IS_BETTER, RESULTS, refuse_taken
+from unmask.generate import Limits, Search
+from unmask.serve.translator import Translator
+from unmask.train import checkpoint, distributed
+from unmask.train.trainer import Display, Training
+from unmask.translation import origin
+from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
+from unmask.translation.text_to_text import TextTask, check_family
+
+OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
+"""Settings of fine-tuning that mean nothing to a T5."""
+
+
+class FinetuneText(TrainTranslation):
+    """A translation run from rows to their labels, scored by the metrics of the task: one seed of a fine-tuning run."""
+
+    def __init__(
+        self,
+        config: Translation,
+        prepared: Prepared,
+        out: Path,
+        *,
+        resume: bool = False,
+        display: Display | None = None,
+    ) -> None:
+        self.prepared = prepared
+        super().__init__(config, out, recipe="text-to-text", resume=resume, display=display)
+
+    @property
+    def metric(self) -> str:
+        return self.prepared.metric
+
+    @property
+    def best_step(self) -> int:
+        """The step whose weights are kept."""
+        rows = [row for row in self._evaluations() if self.metric in row]
+        return int(max(rows, key=lambda row: (row[self.metric], row["step"]))["step"])
+
+    def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
+        task, sets = self.prepared.task, self.prepared.sets
+        return task.pairs(sets["train"]), task.pairs(sets["dev"])
+
+    def _scores(self, translations: Sequence[str]) -> dict[str, float]:
+        return self.prepared.task.scores(translations, list(self.prepared.sets["dev"])[: len(translations)])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows and task of a run that has not begun.
+
+    config    with what depends on the rows filled in
+    sets      split -> its rows
+    baseline  split -> metrics of one answer to all rows
+    metric    what decides which weights are kept
+    """
+
+    config: FineTuning
+    task: TextTask
+    sets: Mapping[str, Dataset]
+    baseline: dict[str, dict[str, float]]
+    metric: str
+
+
+def prepare(config: FineTuning, say: Speaker) -> Prepared:
+    """Read the rows, and find them and the settings good. Raises UnmaskError where they are not."""
+    given, usual = config.places(), FineTuning().places()
+    for name in given:
+        if name.startswith(OF_ENCODERS) and given[name] != usual[name]:
+            raise UnmaskError(f"A T5 has no use for other values of {name}: leave them out, or take an encoder.")
+    if config.rows.train is None:
+        raise UnmaskError("Say on which rows: --train FILE.")
+    if config.model is None:
+        raise UnmaskError("Say which model: --model FOLDER.")
+    check_family(config.task)
+    config.fit.check()
+    origin.vocabulary(str(config.model))  # is there one?
+    sets = families.read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
+    held_out = config.rows.dev is None and config.rows.benchmark is None
+    plain = families.build(config.task, sets, config.options, say, held_out=held_out)
+    name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
+    task = TextTask(config.task, name, list(sets["train"]), plain.labels)
+    baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
+    say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
+    benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
+    metric = config.fit.metric or benchmark or task.metric
+    known = baseline["dev"].keys() - LOWER_IS_BETTER
+    if metric not in known:
+        raise unknown("metric by which a T5 is judged", metric, sorted(known))
+    config = config.replace(seeds=config.number_of_seeds(len(sets["train"])))
+    return Prepared(config, task, sets, baseline, metric)
+
+
+def finetune_text(
+    config: FineTuning, out: Path | str, display: Display | None = None, *, resume: bool = False
+) -> Result | None:
+    """Fine-tune the T5 of a folder on labelled rows, once for each seed, and keep the model that is best on the dev
+    rows.
+
+    `out` becomes a folder that `transformers` opens, with the files of `finetune` beside the model; its scores are of
+    what each seed's folder writes. A signal ends the run without results, None, and `resume` goes on with it.
+
+    Raises UnmaskError for a folder that is in use already, a task that a T5 does not answer, and options that only
+    encoders have. Nothing is written before the rows and the model are found good.
+    """
+    out = Path(out)
+    distributed.init(config.fit.device)
+    if not resume:
+        refuse_taken(out)
+    distributed.barrier()  # every process has looked before the first one writes
+    say = Speaker(display)
+    prepared = prepare(config, say)
+    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+        if distributed.is_main():
+            sweep(out)
+            write_config(out, prepared.config)
+        scored = _run_seeds(prepared, out, display, say, resume)
+        if scored is None:
+            return None
+        best = max(scored, key=lambda one: one.row["dev"][prepared.metric])
+        rows = [one.row for one in scored]
+        result = Result(
+            task=config.task,
+            labels=prepared.task.labels,
+            metric=prepared.metric,
+            seeds=rows,
+            baseline=prepared.baseline,
+            summary={split: summary([row[split] for row in rows]) for split in prepared.baseline},
+            kept=best.row["seed"],
+            notes=say.notes,
+            classes=best.classes,
+        )
+        if distributed.is_main():
+            _write(out, result)
+    say(render_result(result.to_dict()), note=False)
+    return result
+
+
+class _Scored(NamedTuple):
+    """What a seed reached: its row of results, and label -> precision, recall, f1 and support on the dev rows."""
+
+    row: dict[str, Any]
+    classes: dict[str, dict[str, float]]
+
+
+def _run_seeds(
+    prepared: Prepared, out: Path, display: Display | None, say: Speaker, resume: bool
+) -> list[_Scored] | None:
+    """Train once for each seed; None where a signal ended one."""
+    config, found = prepared.config, []
+    assert config.seeds is not None
+    for seed in range(config.seed, config.seed + config.seeds):
+        if config.seeds > 1:
+            say(f"Seed {seed}:", note=False)
+        run = FinetuneText(_translation(prepared, seed), prepared, _folder(out, seed), resume=resume, display=display)
+        ended = run.run()
+        if ended.stopped is not None:
+            say(f"Stopped by {ended.stopped}; go on with: unmask finetune --out {out} --resume", note=False)
+            return None
+        distributed.barrier()  # the folder is there
+        found.append(_scored(prepared, run, seed, ended.total))
+    return found
+
+
+def _scored(prepared: Prepared, run: FinetuneText, seed: int, total: int) -> _Scored:
+    """What the folder of a seed writes for the dev and test rows, judged."""
+    task, translator = prepared.task, Translator(run.out, device=run.model.device)
+    rows = {part: list(prepared.sets[part]) for part in prepared.baseline}
+    answers = {part: translator([task.source(row) for row in rows[part]]) for part in rows}
+    row = {"seed": seed, "metric": run.metric, "step": run.best_step, "total": total, "stopped": None}
+    row |= {part: task.scores(answers[part], rows[part]) for part in rows}
+    return _Scored(row, task.report(answers["dev"], rows["dev"]))
+
+
+def _folder(out: Path, seed: int) -> Path:
+    return out / "seeds" / str(seed)
+
+
+def _write(out: Path, result: Result) -> None:
+    """The model of the best seed with the results; of the others what was measured stays."""
+    best = _folder(out, result.kept)
+    loaded = huggingface.load_writer(best)
+    huggingface.save_writer(out, loaded.model, loaded.tokenizer, settings=loaded.settings)
+    write_text(out / "metrics.jsonl", (best / "metrics.jsonl").read_text(encoding="utf-8"))
+    write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    write_report(out)
+    for row in result.seeds:
+        for path in _folder(out, row["seed"]).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.suffix != ".jsonl":
+                path.unlink()
+    (out / checkpoint.LOCK).unlink(missing_ok=True)
+
+
+def _translation(prepared: Prepared, seed: int) -> Translation:
+    """The run that takes as many rows a step, and as many steps, as the config of the fine-tuning says."""
+    config, pairs = prepared.config, prepared.task.pairs(prepared.sets["train"])
+    assert config.model is not None
+    fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
+    sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
+    steps = max(math.ceil(fit.epochs * len(sizes) / fit.batch_size), fit.least_steps)
+    per_epoch = max(1, round(len(sizes) / fit.batch_size))
+    longest = max(config.rows.length or families.LENGTHS.get(config.task, 128), *sizes)
+    tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
+    evaluate_every = max(1, min(round(per_epoch / fit.evaluations), steps))
+    run = Translation(
+        texts=Texts(tokens=tokens, longest=longest, scored=len(prepared.sets["dev"])),
+        learning=Learning(label_smoothing=0.0),
+        training=Training(
+            steps=steps,
+            optimizer=fit.optimizer,
+            schedule=fit.schedule,
+            precision=fit.precision,
+            device=fit.device,
+            seed=seed,
+            evaluate_every=evaluate_every,
+            save_every=evaluate_every,
+            keep=2,
+        ),
+        search=Search(limits=Limits(max_length=max(sizes) + 1)),
+    )
+    return origin.starting_from(run, config.model)
