@@ -161,6 +161,7 @@ def fill(
             )
         with torch.no_grad():
             parameters[ours].copy_(tensor)
+        check_finite(parameters[ours], f"{folder}: '{key}'")
         filled.add(ours)
     missing = [name for name in parameters if name not in filled]
     begun = {_part(name) for name in filled} - dropped
@@ -169,6 +170,17 @@ def fill(
             raise UnmaskError(f"{folder}: the weights lack '{rename(name, rules, 0) or name}'.")
     new = {_part(name) for name in missing}
     return tuple(sorted(new)), tuple(sorted(dropped))
+
+
+def check_finite(weights: Tensor, owner: str) -> None:
+    """Raises UnmaskError for weights with NaN or infinity among them, as a run that went wrong leaves them; all that
+    such a model answered would be NaN."""
+    with torch.no_grad():
+        if not weights.sum().isfinite() and not weights.isfinite().all():  # the sum is one pass; it may overflow
+            raise UnmaskError(
+                f"{owner} holds numbers that are not finite: the run that wrote them went wrong, or the file is "
+                "damaged. Take an earlier checkpoint."
+            )
 
 
 def _part(name: str) -> str:

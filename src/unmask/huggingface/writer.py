@@ -26,7 +26,7 @@ from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, writ
 from unmask.huggingface import marian, sizes, t5
 from unmask.huggingface.config import TABLES, WRITERS, require_model
 from unmask.huggingface.searching import GENERATION, read_search, write_search
-from unmask.huggingface.weights import read_tensors
+from unmask.huggingface.weights import check_finite, read_tensors
 from unmask.models.convs2s import ConvS2S
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.sequence import EncoderDecoder
@@ -246,6 +246,7 @@ def _fill(model: EncoderDecoder, names: Mapping[str, str], tensors: Mapping[str,
             )
         with torch.no_grad():
             place.copy_(tensor)
+        check_finite(place, f"{folder}: '{theirs}'")
 
 
 def _check_tokenizer(tokenizer: Subwords, config: Any, owner: str) -> None:

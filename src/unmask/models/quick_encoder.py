@@ -66,6 +66,8 @@ class QuickStack(Stack):
     ) -> Tensor:
         """[B, T, D] -> [B, T, D]; no gradients. Positions are in x already."""
         B, T, D = x_BTD.shape
+        if not B * T:
+            return x_BTD.detach()
         seen = additive((mask or Mask()).tensor(T, T, x_BTD.device), self.dtype)  # once, for all blocks
         x_ND = x_BTD.detach().reshape(B * T, D)
         if self.dtype is torch.bfloat16 and B * T > EVEN:

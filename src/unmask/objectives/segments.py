@@ -39,6 +39,8 @@ class SegmentLM(CausalLM):
         kept = self.carried if model.training else self.heldout
         names = [str(stream) for stream in batch.streams.tolist()]
         hidden_BTD, memory_LBMD = model.read(batch, remembered(kept, names, batch))
+        finite_B = memory_LBMD.isfinite().flatten(2).all(2).all(0)  # a step that went wrong must not poison all others
+        memory_LBMD = memory_LBMD.where(finite_B[:, None, None], 0.0)
         kept.update(zip(names, memory_LBMD.unbind(1), strict=True))
         return {self.name: self.score(model, hidden_BTD, batch)}
 

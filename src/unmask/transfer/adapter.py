@@ -21,6 +21,7 @@ from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface.config import table_of
+from unmask.huggingface.weights import check_finite
 from unmask.models.model import Model
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.transfer.strategy import Transfer, freeze
@@ -208,6 +209,8 @@ def _placed(
 
     Raises UnmaskError where one has no place in the model, has another shape than it, or is missing.
     """
+    for key, tensor in tensors.items():
+        check_finite(tensor.float(), f"{folder / WEIGHTS}: '{key}'")
     ours = {theirs: name for name, theirs in huggingface.names(model).items()}
     parameters = dict(model.named_parameters())
     halves: dict[str, dict[str, Tensor]] = {}
