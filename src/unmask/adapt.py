@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,12 +18,14 @@ from unmask.data import extension
 from unmask.data.corpus import Corpus
 from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
 from unmask.heldout import WORDS
 from unmask.models.mobilebert import WideHead
 from unmask.models.model import Model, ModelConfig
 from unmask.models.recurrent import ProjectedHead
+from unmask.models.t5 import T5, T5Model
 from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.train import checkpoint
 
@@ -58,11 +60,11 @@ class Origin:
         """Read a folder; `run` is that of a run that is resumed. Raises UnmaskError where it is no model."""
         for place in _checkpoints(run):
             try:
-                stored = huggingface.load(place)
+                stored = opened(place)
             except UnmaskError:  # damaged: the trainer says so, and goes on from the one before it
                 continue
             return cls(folder, place, stored, read_json(place / "run.json").get("origin", {}))
-        stored = huggingface.load(folder)
+        stored = opened(folder)
         weights = {path.name: sha256(path) for path in sorted(Path(folder).glob("*.safetensors"))}
         return cls(folder, Path(folder), stored, {"folder": str(folder), "weights": weights})
 
@@ -81,7 +83,8 @@ class Origin:
         """Raises UnmaskError where a corpus was built with another tokenizer than that of the folder."""
         tokenizer = self.stored.require_tokenizer(self.folder)
         for corpus in corpora:
-            if corpus.tokenizer.fingerprint != tokenizer.fingerprint:
+            own = with_sentinels(corpus.tokenizer) if isinstance(self.model, T5) else corpus.tokenizer
+            if own.fingerprint != tokenizer.fingerprint:
                 raise UnmaskError(
                     f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
@@ -110,7 +113,7 @@ class Origin:
         frequencies  [V] log of the share of each token in the text, which the bias of a new masked-word head begins
                      at: its first gradients then say more to the trunk than that "the" is frequent
         """
-        loaded = huggingface.load(self.place, heads=heads, seed=seed)
+        loaded = opened(self.place, heads, seed)
         model = config.build(heads, seed=None)
         model.load_state_dict(loaded.model.state_dict())
         for name in WORDS:
@@ -121,6 +124,19 @@ class Origin:
             dropped = ", ".join(_said(part) for part in loaded.dropped)
             parts.append(f"Not trained here, and so not part of the result: the {dropped}.")
         return model, " ".join(parts)
+
+
+def opened(folder: Path | str, heads: Mapping[str, int] | None = None, seed: int = 0) -> huggingface.Loaded:
+    """A folder that pre-training can go on from, as `huggingface.load` gives it: also a T5, whose head is as it is.
+
+    Raises UnmaskError for other encoder–decoders, which learn from pairs of texts.
+    """
+    if not huggingface.holds_writer(folder):
+        return huggingface.load(folder, heads=heads, seed=seed)
+    model = huggingface.load_writer(folder).model
+    if not isinstance(model, T5Model):
+        raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
+    return huggingface.Loaded(cast(Model, model), Tokenizer.load(folder), (), (), ())  # both kinds are trained alike
 
 
 @torch.no_grad()

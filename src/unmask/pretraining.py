@@ -8,8 +8,7 @@ from dataclasses import replace as with_values
 from pathlib import Path
 from typing import Literal, Self
 
-from unmask import huggingface
-from unmask.adapt import Origin
+from unmask.adapt import Origin, opened
 from unmask.config import Config
 from unmask.data import spelling
 from unmask.data.corpus import Corpus, Split
@@ -158,8 +157,10 @@ class Pretraining(Config):
 
     def starting_from(self, folder: Path | str) -> Self:
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
-        model = huggingface.load(folder).model
+        model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder))
+        if isinstance(model.config, T5):
+            return config.replace(objectives={"written": "spans", "sentences": "none"})
         if "next" in model.heads and config.objectives.written == "none":
             remembers = isinstance(config.model, TransformerXl)
             config = config.replace(objectives={"written": "segments" if remembers else "next"})

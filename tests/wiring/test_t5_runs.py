@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from unmask.families import Rows
 from unmask.finetune import FineTuning, begun
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5Model
+from unmask.models.transformer import Transformer
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.serve.translator import Translator
@@ -131,6 +133,34 @@ def test_a_resumed_run_ends_where_the_whole_one_does(corpora: Path, tmp_path: Pa
     whole, again = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "part"))
     for name, tensor in whole.items():
         assert torch.equal(tensor, again[name]), name
+
+
+def test_pretraining_goes_on_from_a_folder(trained: Pretrain, tmp_path: Path) -> None:
+    """On the same held-out spans it begins where the folder ended, and resumes though the folder be gone."""
+    base, out = tmp_path / "base", tmp_path / "on"
+    shutil.copytree(trained.out, base, ignore=shutil.ignore_patterns("checkpoints"))
+    corpus_of = str(trained.corpora[0].folder)
+    asked = [*("--batch", "8", "--heldout", "16", "--rows.tokens", "48", "--device", "cpu", "--precision", "fp32")]
+    main(["pretrain", "t5-tiny", "--from", str(base), "--corpus", corpus_of, "--steps", "3", *asked, "--out", str(out)])
+    first, last = (read_metrics(place / "metrics.jsonl", "heldout") for place in (out, trained.out))
+    first, last = first[0], last[-1]
+    assert (first["step"], first["loss/spans"]) == (0, pytest.approx(last["loss/spans"]))
+    assert json.loads((out / "run.json").read_text())["origin"]["folder"] == str(base)
+    shutil.rmtree(base)
+    main(["pretrain", "--out", str(out), "--resume", "--steps", "5"])
+    assert read_metrics(out / "metrics.jsonl", "heldout")[-1]["step"] == 5
+    assert isinstance(huggingface.load_writer(out).model, T5Model)
+
+
+def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora: Path, tmp_path: Path) -> None:
+    other = next(place for place in corpora.iterdir() if place.name != trained.out.name)
+    with pytest.raises(UnmaskError, match="was not built with the tokenizer of"):
+        Pretrain(config().starting_from(trained.out), [other], tmp_path)
+    ids = {"vocabulary": 40, "dim": 8, "encoder_heads": 1, "decoder_heads": 1, "encoder_hidden": 8, "decoder_hidden": 8}
+    small = Transformer(encoder_layers=1, decoder_layers=1, **ids)
+    huggingface.save_writer(tmp_path / "transformer", small.build())
+    with pytest.raises(UnmaskError, match="unmask train --from"):
+        config().starting_from(tmp_path / "transformer")
 
 
 def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> None:
