@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types check benchmark reliability audit clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -28,9 +28,9 @@ types: .venv/tested
 
 check: lint types test
 
-benchmark: .venv/installed  ## side by side with Hugging Face; ARGS="--threads 4"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[benchmark]'
-	$(BIN)/python benchmarks/pretrain.py $(ARGS)
+bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/unmask bench $(ARGS)
 
 reliability: .venv/tested  ## faults injected for real: kills, refused writes, hostile files; docs/reliability.md
 	$(BIN)/python reliability/kill.py

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-import common
+from unmask.bench import common
 
 
 def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -> Callable[[], float]:
@@ -67,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

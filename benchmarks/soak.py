@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-import common
+from unmask.bench import common
 
 TEXT = "the of a model reads text and answers what it has learned from many sentences"
 TEXTS = 8  # of a request
@@ -201,4 +201,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

@@ -26,11 +26,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import tasks_data
 import tasks_transformers
-from common import Result, Settings
 from tasks_data import TASKS
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+from unmask.errors import UnmaskError
 
 SIDES = ("unmask", "transformers")
 SAME = ("lr", "epochs", "batch", "warmup", "precision", "threads", "stride", "longest_answer")
@@ -224,7 +225,7 @@ def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) ->
     except tasks_data.Missing as problem:
         print(f"\n{name} is skipped: {problem}.")
         return False
-    except SystemExit as problem:  # a trial that failed
+    except (SystemExit, UnmaskError) as problem:  # a turn that failed
         print(f"{name}: {problem}")
         return False
     common.write(options.out, facts)
@@ -273,4 +274,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--trial"]:
         common.serve(TRIALS, sys.argv[2:])
     else:
-        main()
+        common.command(main)

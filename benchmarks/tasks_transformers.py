@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import common
-from common import Result, Settings
 from tasks_data import Record, records
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
 
 IGNORED = -100
 BEST = 20  # begins and ends of answers that are paired

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import common
+from unmask.bench import common
 
 DOMAINS = {"similar": ("sst2", "sentence"), "different": ("nsmc", "document")}
 RATES = {"full": 1e-4, "top": 1e-4, "gradual": 1e-4, "lora": 1e-3, "frozen": 1e-3}
@@ -113,4 +113,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import translation_tables
-from common import Result, Settings
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+from unmask.errors import UnmaskError
 
 DROPOUT = 0.3  # to convergence: 29,000 captions are soon known by heart
 FULL = {"minutes": None, "steps": 16_000, "tokens": 4_096}
@@ -221,7 +222,7 @@ def main() -> None:
             print(f"\n{name}: {RUNS[name].title}", flush=True)
             try:
                 facts["systems"][name] = measure(name, options, Path(folder))
-            except SystemExit as problem:  # a trial that failed; the others go on
+            except (SystemExit, UnmaskError) as problem:  # a turn that failed; the others go on
                 print(f"{name}: {problem}")
                 failed.append(name)
                 continue
@@ -280,4 +281,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--trial"]:
         common.serve({"train": train, "score": score}, sys.argv[2:])
     else:
-        main()
+        common.command(main)

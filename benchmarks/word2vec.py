@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import common
-from common import Result, Settings
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
 
 SIDES = ("unmask", "gensim", "gensim-file")
 
@@ -201,4 +201,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

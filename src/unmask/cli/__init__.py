@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, data, export, generation, serve, show, training, translation, words
+from unmask.cli import answering, bench, data, export, generation, serve, show, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -19,9 +19,10 @@ DESCRIPTION = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
-    training.share_the_machine()
     try:
         options, rest = parser().parse_known_args(arguments)
+        if not getattr(options, "as_found", False):
+            training.share_the_machine()
         options.run(options, overrides(rest))
     except UnmaskError as error:
         _fail(str(error), 2)
@@ -59,5 +60,6 @@ def parser() -> Parser:
     show.add_verbs(verbs)
     export.add_verbs(verbs)
     serve.add_verbs(verbs)
+    bench.add_verbs(verbs)
     training.add_report(verbs)
     return whole

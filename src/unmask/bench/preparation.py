@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import Result, Settings
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+
+if TYPE_CHECKING:
+    from unmask.data.text import TextDocument
 
 LENGTH = 128  # tokens of a row, and positions of the model
+LARGEST = 8_192  # entries of a vocabulary that the embedded corpus fills
 
 
 def prepare_corpus(settings: Settings) -> Result:
-    """Build the embedded corpus, the documentation that is installed with Python, where none was given."""
-    from unmask.data import corpus, embedded
+    """Open the corpus that was given, or build the embedded one, once for all rows that take the same.
+
+    Raises UnmaskError for a folder that is no corpus.
+    """
+    from unmask.data import corpus
 
     if settings["corpus"] is None:
-        settings["corpus"] = str(Path(settings["folder"]) / "corpus")
-        corpus.build(embedded.documents, settings["corpus"], vocabulary_size=8192)
+        size, packages = min(settings["vocabulary"], LARGEST), settings["packages"]
+        folder = Path(settings["folder"]) / f"corpus-{packages}-{size}"
+        if not folder.exists():
+            corpus.build(documentation(packages), folder, vocabulary_size=size)
+        settings["corpus"] = str(folder)
     opened = corpus.Corpus(settings["corpus"])
     train = opened.split("train")
     facts = {"vocabulary": opened.tokenizer.size, "tokens": train.tokens, "sentences": train.sentences}
     return {"corpus": settings["corpus"], **facts}
+
+
+def documentation(packages: str) -> Callable[[], Iterator[TextDocument]]:
+    """The documents that are installed, of "all" packages or of "python" alone."""
+    from unmask.data import embedded
+
+    return embedded.documents if packages == "all" else partial(embedded.documents, packages=(packages,))
 
 
 def prepare_model(settings: Settings) -> Result:
@@ -32,10 +52,12 @@ def prepare_model(settings: Settings) -> Result:
 
     tokenizer = Corpus(settings["corpus"]).tokenizer
     dropout = {"dropout": settings["dropout"], "attention_dropout": settings["dropout"]}
-    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
-    model = Bert(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH).build({"mlm": 0}, seed=settings["seed"])
+    ids = {"vocabulary": max(settings["vocabulary"], tokenizer.size), "padding": tokenizer.pad}
+    config = Bert().replace(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH)
+    model = config.build({"mlm": 0}, seed=settings["seed"])
     huggingface.save(settings["model"], model, tokenizer)
-    return {"parameters": model.parameters_total, **compare_losses(settings)}
+    compared = {} if common.absent(["transformers"]) else compare_losses(settings)
+    return {"parameters": model.parameters_total, **compared}
 
 
 def compare_losses(settings: Settings) -> Result:
@@ -53,11 +75,10 @@ def compare_losses(settings: Settings) -> Result:
     from unmask.types import Example
 
     transformers.logging.set_verbosity_error()
-    torch.manual_seed(settings["seed"])
     reader = transformers.AutoTokenizer.from_pretrained(settings["model"])
     theirs = transformers.BertForMaskedLM.from_pretrained(settings["model"]).eval()
     rows, _ = huggingface_rows(settings)
-    batch = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15)(rows[:16])
+    batch = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15, seed=settings["seed"])(rows[:16])
     batch.pop("special_tokens_mask", None)
 
     examples = []
@@ -68,8 +89,8 @@ def compare_losses(settings: Settings) -> Result:
 
     loaded = huggingface.load(settings["model"])
     assert loaded.tokenizer is not None
-    special = {"mask": loaded.tokenizer.mask, "specials": loaded.tokenizer.specials}
-    objective = MaskedLM(**special, vocabulary=loaded.tokenizer.size)
+    own = loaded.tokenizer
+    objective = MaskedLM(mask=own.mask, specials=own.specials, vocabulary=own.size)
 
     def ours(model: Any, rows: Any) -> Any:
         loss = objective.loss(model, rows)["mlm"]

@@ -1,0 +1,61 @@
+"""How much of what the machine can multiply a pre-training run uses: useful operations over those of square products.
+
+Useful are the products of forward and backward (`unmask.cost.training_flops`): for every real token 6 operations for
+each weight of the blocks and 12 L D T for attention among the T tokens of its sequence, and 6 for each weight of the
+output layer at the 15 % of the tokens that are guessed. Padding, and logits that no loss reads, count as waste.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+from unmask.bench.pretraining import Comparison, compared
+from unmask.bench.row import Measured, Plan, Unit
+from unmask.cost import training_flops
+
+SHARE = Unit("of the ceiling", digits=2)
+RATE = 0.15  # of the tokens, which are guessed
+
+
+def product(settings: Settings) -> Result:
+    """Operations a second of the fastest of many products of two square matrices."""
+    import torch
+
+    n, dtype = settings["square"], {"fp32": torch.float32, "bf16": torch.bfloat16}[settings["precision"]]
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(n, n, generator=generator).to(dtype) for _ in range(2))
+    out = a @ b
+    times: list[float] = []
+    ends = time.perf_counter() + settings["seconds"]
+    while len(times) < 3 or time.perf_counter() < ends:
+        began = time.perf_counter()
+        torch.mm(a, b, out=out)
+        times.append(time.perf_counter() - began)
+    return {"flops_per_second": 2 * n**3 / min(times), "products": len(times)}
+
+
+def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
+    """The share of the ceiling before a pair of turns that each side of it uses."""
+    from unmask.models.bert import SIZES, Bert
+
+    turns, facts = compared(asked, sides, plan)
+    model = Bert().replace(**SIZES[asked.size], vocabulary=max(asked.vocabulary, facts["corpus"]["vocabulary"]))
+
+    def share(turn: Result) -> Result:
+        seen = turn["tokens_seen"]  # T, the mean over the tokens
+        flops = turn["tokens_per_second"] * training_flops(model, seen, RATE * seen) / seen
+        return {**turn, "flops_per_second": flops, "figure": flops / turn["ceiling"]}
+
+    shares = {side: [share(turn) for turn in done] for side, done in turns.items()}
+    found = common.spread(turn["ceiling"] / 1e9 for turn in turns[sides[0]])
+    top = (
+        f"Ceiling: {found['median']:,.0f} GFLOP/s ({found['least']:,.0f} to {found['greatest']:,.0f}), "
+        f"products of {asked.square:,} x {asked.square:,} in {asked.precision}."
+    )
+    return Measured(shares, facts, notes=(top,))
+
+
+TRIALS = {"product": product}

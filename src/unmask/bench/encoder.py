@@ -1,0 +1,49 @@
+"""What rows on answering and fine-tuning share: an encoder of MiniLM's shape, and paragraphs of documentation."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from unmask.bench import common
+from unmask.bench.row import Plan
+
+SHAPE = {"vocabulary": 30_522, "layers": 6, "dim": 384, "heads": 12, "hidden": 1_536, "length": 512}
+"""Of all-MiniLM-L6-v2 (after Wang et al. 2020)."""
+LONGEST = 256  # tokens of a text, as all-MiniLM-L6-v2 reads them
+
+
+@cache
+def passages() -> tuple[tuple[str, str], ...]:
+    """(paragraph, module that it documents) of the documentation installed with Python."""
+    from unmask.data import embedded
+
+    return tuple(
+        (line, document.source.partition(":")[2].split("/")[0].split("#")[0].removesuffix(".py"))
+        for document in embedded.documents(packages=("python",))
+        for line in document.text.split("\n")
+        if line.strip()
+    )
+
+
+def paragraphs() -> list[str]:
+    """The paragraphs alone."""
+    return [text for text, _ in passages()]
+
+
+def minilm(plan: Plan) -> Path:
+    """The folder of all-MiniLM-L6-v2 where its package is installed; else of random weights in its shape, whose speed
+    is the same."""
+    if not common.absent([common.PACKAGED]):
+        return common.packaged_model()
+    from unmask import huggingface
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.models.bert import Bert
+
+    folder = plan.folder / "encoder"
+    if not folder.exists():
+        tokenizer = Tokenizer.train(paragraphs(), 8_192)
+        model = Bert().replace(**SHAPE, padding=tokenizer.pad).build({}, seed=0, pooler=True)
+        settings = {"pooling": "mean", "normalise": True, "length": LONGEST}
+        huggingface.save(folder, model, tokenizer, settings=settings)
+    return folder

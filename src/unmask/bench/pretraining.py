@@ -1,0 +1,222 @@
+"""Pre-training: real tokens a second of `Pretrain`, beside the Trainer of transformers on the same weights and text.
+
+Both sides train the same model from the same weights on the same token ids, with the same optimiser, schedule,
+precision, dropout and number of threads, as masked-language models. The first steps of a turn are not counted. What
+counts are real tokens: padding is worth nothing. benchmarks/README.md says what is equal, what differs, and why.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from unmask.bench import common, trainer
+from unmask.bench.common import Result, Settings
+from unmask.bench.preparation import LENGTH, huggingface_rows, prepare_corpus, prepare_model
+from unmask.bench.row import OURS, Measured, Plan, Turns, Unit
+from unmask.bench.stopwatch import Stopwatch, attended
+from unmask.config import Config
+from unmask.errors import UnmaskError
+
+SPEED = Unit("tokens/s")
+SIDES: dict[str, tuple[str, ...]] = {OURS: (), "transformers": ("transformers", "accelerate")}
+STEPS = {"tiny": 100, "mini": 50, "small": 20, "medium": 12, "base": 6}  # counted in each turn, by default
+SORTED_STEPS = 50  # group_by_length sorts the rows of so many steps: fewer would see the longest alone
+TOLERANCE = 1e-4  # of the losses of the two sides, in nats, for the same weights and batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Config):
+    """What is trained, and how.
+
+    size        published: of Devlin et al. 2018 (base) and Turc et al. 2019
+    text        "grouped": full rows of consecutive text; "lines": one sentence a sequence, padded by transformers and
+                packed by unmask; "sorted": as lines, and transformers groups them by length
+    vocabulary  of the model; text has the largest vocabulary that the embedded corpus fills, 8,192, or this one
+    rows        of 128 tokens in a step
+    steps       counted in each turn; None: fewer for larger sizes
+    warmup      steps before counting, and of the rate's warm-up
+    workers     processes that prepare data, on both sides
+    corpus      a folder that `unmask corpus build` wrote; None: the documentation installed with Python and with
+                packages
+    packages    "all" of that documentation, or of "python" alone
+    square      rows and columns of the product that measures the ceiling (ceiling.py)
+    seconds     that this product is repeated for, before each pair of turns
+    """
+
+    size: Literal["tiny", "mini", "small", "medium", "base"] = "mini"
+    text: Literal["grouped", "lines", "sorted"] = "grouped"
+    precision: Literal["fp32", "bf16"] = "bf16"
+    dropout: float = 0.1
+    vocabulary: int = 8_192
+    rows: int = 32
+    steps: int | None = None
+    warmup: int = 5
+    workers: int = 0
+    lr: float = 1e-4
+    seed: int = 0
+    corpus: Path | None = None
+    packages: Literal["all", "python"] = "all"
+    square: int = 4_096
+    seconds: float = 2.0
+
+    def counted(self) -> int:
+        """Steps that count."""
+        steps = self.steps or STEPS[self.size]
+        return -(-steps // SORTED_STEPS) * SORTED_STEPS if self.text == "sorted" else steps
+
+
+# ------------------------------------------------------------------------------------------------ unmask
+
+
+def run_unmask(settings: Settings) -> Result:
+    """A turn of `unmask.pretrain`, as `unmask pretrain` runs it."""
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.objectives import MaskedLM, Objective
+    from unmask.pretrain import Objectives, Pretrain, Pretraining, Rows
+    from unmask.train.metrics import read
+    from unmask.train.optim import Optimizer, Schedule
+    from unmask.train.trainer import Training
+    from unmask.types import Batch, Document
+
+    class OneSentence(MaskedLM):
+        """Every sentence is a sequence of its own; packing fills the rows with them."""
+
+        def sample(self, documents: Sequence[Document], length: int, rng: Any) -> list:
+            alone = [Document([sentence], d.index) for d in documents for sentence in d.sentences]
+            return super().sample(alone, length, rng)
+
+    class Lines(Objectives):
+        def build(self, tokenizer: Tokenizer, splits: Any = ()) -> Objective:
+            mask, specials, size = tokenizer.mask, tokenizer.specials, tokenizer.size
+            return OneSentence(mask=mask, specials=specials, vocabulary=size, rate=self.rate, join=tokenizer.join)
+
+    watch = Stopwatch()
+
+    class Timed(Pretrain):
+        def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+            steps = super().batches(position)
+            while True:
+                watch.next_step()  # the trainer asks for the next batch: the step before has ended
+                batches, after = next(steps)
+                for batch in batches:
+                    watch.count(batch.real_tokens, batch.tokens.numel(), attended(batch))
+                yield batches, after
+
+    config = Pretraining(
+        objectives=(Objectives if settings["text"] == "grouped" else Lines)(sentences="none"),
+        rows=Rows(tokens=LENGTH, batch=settings["rows"], heldout=1, workers=settings["workers"]),
+        training=Training(
+            steps=total_steps(settings),
+            optimizer=Optimizer(lr=settings["lr"], weight_decay=0.01, eps=1e-8, clip=1.0),
+            schedule=Schedule(warmup=settings["warmup"], shape="linear"),
+            precision=settings["precision"],
+            device="cpu",
+            seed=settings["seed"],
+            log_every=trainer.LOG_EVERY,
+            evaluate_every=None,
+            save_every=None,
+        ),
+    ).starting_from(settings["model"])
+    with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
+        Timed(config, [settings["corpus"]], out).run()
+        rows = read(Path(out) / "metrics.jsonl", "train")
+        losses = [
+            row["loss/mlm"] for row in rows if row["step"] % trainer.LOG_EVERY == 0
+        ]  # not of the steps at the very end
+    return {**watch.result(settings["warmup"], settings["steps"]), "losses": losses}
+
+
+# ------------------------------------------------------------------------------------------------ transformers
+
+
+def run_transformers(settings: Settings) -> Result:
+    """A turn of `transformers.Trainer` with `DataCollatorForLanguageModeling`, as `run_mlm.py` has it."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(settings["model"])
+    model: Any = transformers.BertForMaskedLM.from_pretrained(settings["model"])
+    model.accepts_loss_kwargs = False  # else the Trainer adds the mean losses of several passes up undivided
+    rows, passes = huggingface_rows(settings)
+    watch, losses = trainer.train(
+        model,
+        rows,
+        transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
+        settings,
+        steps=total_steps(settings),
+        warmup=settings["warmup"],
+        rows_at_once=settings["rows"],
+        gradient_accumulation_steps=passes,
+        dataloader_num_workers=settings["workers"],
+        # With the special tokens already marked, the collator need not look for them in a Python loop.
+        remove_unused_columns=False,
+        **(trainer.BY_LENGTH if settings["text"] == "sorted" else {}),
+    )
+    return {**watch.result(settings["warmup"], settings["steps"]), "losses": losses, "passes": passes}
+
+
+def total_steps(settings: Settings) -> int:
+    """One more than is counted: the last step is followed by saving and the like."""
+    return settings["warmup"] + settings["steps"] + 1
+
+
+# ------------------------------------------------------------------------------------------------ the comparison
+
+
+def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
+    """Check that the sides are equal, then let them take turns."""
+    turns, facts = compared(asked, sides, plan)
+    shown = ", ".join(f"{side} {done[-1]['filled']:.1%}" for side, done in turns.items())
+    return Measured(turns, facts, notes=(f"Rows filled with text: {shown}.",))
+
+
+def compared(asked: Comparison, sides: Sequence[str], plan: Plan) -> tuple[Turns, Result]:
+    """The turns of all sides, with a seed for each, and the ceiling before each pair of them; what was checked.
+
+    Rows of the same settings share them.
+    """
+
+    def compare() -> tuple[Turns, Result]:
+        settings, facts = prepared(asked, plan)
+        ceilings: list[float] = []
+
+        def turn(side: str, number: int) -> Result:
+            if side == sides[0]:
+                top = common.trial("ceiling", "product", settings, threads=plan.threads)
+                ceilings.append(top["flops_per_second"])
+            seeded = {**settings, "seed": settings["seed"] + number}
+            done = common.trial("pretraining", side, seeded, threads=plan.threads, ours=side == OURS)
+            return {**done, "figure": done["tokens_per_second"], "ceiling": ceilings[-1]}
+
+        return plan.alternate(sides, SPEED, turn), facts
+
+    if (asked, *sides) in plan.made:
+        print("  The turns of the same settings, above, count here too.", flush=True)
+    return plan.once((asked, *sides), compare)
+
+
+def prepared(asked: Comparison, plan: Plan) -> tuple[Settings, Result]:
+    """Corpus and model of a comparison, checked: the settings of its turns, and what was found on the way.
+
+    Raises UnmaskError where the two sides do not compute the same loss.
+    """
+    given = {"folder": str(plan.folder), **asked.to_dict(), "steps": asked.counted()}
+    corpus = common.trial("pretraining", "corpus", given, threads=plan.threads, ours=True)
+    settings = {**given, "corpus": corpus["corpus"], "model": tempfile.mkdtemp(prefix="model-", dir=plan.folder)}
+    facts = common.trial("pretraining", "model", settings, threads=plan.threads)
+    facts["corpus"] = {name: corpus[name] for name in ("vocabulary", "tokens", "sentences")}
+    print(f"  {facts['parameters'] / 1e6:.1f} M parameters, {corpus['tokens']:,} tokens of text", flush=True)
+    if losses := facts.get("losses"):
+        difference = max(losses.values()) - min(losses.values())
+        shown = ", ".join(f"{name.replace('_', ' ')} {value:.6f}" for name, value in losses.items())
+        print(f"  same weights, same batch: {shown} (differ by {difference:.1e})", flush=True)
+        if difference > TOLERANCE:
+            raise UnmaskError(f"The sides do not compute the same loss: they differ by {difference:.1e}.")
+    return settings, facts
+
+
+TRIALS = {"corpus": prepare_corpus, "model": prepare_model, OURS: run_unmask, "transformers": run_transformers}

@@ -1,0 +1,151 @@
+"""A row of the table: what is measured, beside whom, and what is to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from unmask.bench import common
+from unmask.bench.common import Result
+from unmask.config import Config
+
+T = TypeVar("T")
+OURS = "unmask"
+Turns = dict[str, list[Result]]
+"""Side -> what it measured in each of its turns; `figure` is what the table shows."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a figure counts.
+
+    digits  behind the point, where it is shown
+    time    less of it is better
+    """
+
+    name: str
+    digits: int = 0
+    time: bool = False
+
+    def times(self, ours: float, theirs: float) -> float:
+        """How many times as fast the first is."""
+        return theirs / ours if self.time else ours / theirs
+
+    def show(self, figure: float) -> str:
+        return f"{figure:,.{self.digits}f} {self.name}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached: the median of `number` over the turns is at least `least`.
+
+    says    the goal in words
+    number  (unit, our figure, theirs) of a turn -> what is judged; without a peer, theirs is ours
+    """
+
+    says: str
+    number: Callable[[Unit, float, float], float]
+    least: float
+
+    def is_reached(self, unit: Unit, ours: Sequence[float], theirs: Sequence[float]) -> bool:
+        found = [self.number(unit, mine, other) for mine, other in zip(ours, theirs, strict=True)]
+        return common.spread(found)["median"] >= self.least
+
+
+def times(least: float) -> Goal:
+    """At least so many times as fast as the peer."""
+    says = "no slower" if least == 1 else f"≥ {least:g} times"
+    return Goal(says, lambda unit, mine, other: unit.times(mine, other), least)
+
+
+def at_least(figure: float) -> Goal:
+    """A figure of our own, of which more is better."""
+    return Goal(f"≥ {figure:g}", lambda unit, mine, other: mine, figure)
+
+
+def at_most(seconds: float) -> Goal:
+    """A time of our own."""
+    return Goal(f"≤ {seconds:g} s", lambda unit, mine, other: -mine, -seconds)
+
+
+def within(seconds: float) -> Goal:
+    """At most so much longer than the peer."""
+    return Goal(f"≤ peer + {seconds:g} s", lambda unit, mine, other: other - mine, -seconds)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How rows are measured.
+
+    threads  of every process        pairs  turns of every side
+    folder   that all rows share     made   what one row has made and another may take
+    """
+
+    threads: int
+    pairs: int
+    folder: Path
+    made: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returned the first time that it was asked for under this key."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
+
+    def alternate(self, sides: Sequence[str], unit: Unit, turn: Callable[[str, int], Result]) -> Turns:
+        """Let the sides take turns, A B A B …; `turn`(side, number from 0) returns what it measured."""
+        turns: Turns = {side: [] for side in sides}
+        for number in range(self.pairs):
+            for side in sides:
+                done = turn(side, number)
+                turns[side].append(done)
+                print(f"  turn {number + 1}  {side:28} {unit.show(done['figure'])}", flush=True)
+        return turns
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row found.
+
+    turns  of every side that took part, ours first
+    facts  what was checked or counted beside, for the file of results
+    notes  sentences for the reader of the table
+    """
+
+    turns: Turns
+    facts: Result = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table for each peer.
+
+    work      what is measured, in words
+    unit      of its figures
+    sides     name -> packages that it needs; the first is ours
+    settings  of the measurement; the command line overrides its fields
+    measure   (settings, sides that are installed, plan) -> what was found
+    goals     peer -> what is to be reached beside it; "" for what is to be reached alone
+    quick     fields of the smallest measurement that makes everything run
+    """
+
+    name: str
+    work: str
+    unit: Unit
+    sides: Mapping[str, tuple[str, ...]]
+    settings: Config
+    measure: Callable[[Any, Sequence[str], Plan], Measured]
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        return self.name.split("-")[0]
+
+    def missing(self) -> dict[str, tuple[str, ...]]:
+        """Sides that cannot take part -> the packages that they lack."""
+        found = {side: common.absent(packages) for side, packages in self.sides.items()}
+        return {side: packages for side, packages in found.items() if packages}

@@ -1,0 +1,139 @@
+"""The table: every row, with what it measures, beside whom, and what it is to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unmask.bench import ceiling, decoding, finetuning, inference, pretraining, startup
+from unmask.bench.decoding import Decoding
+from unmask.bench.finetuning import BY_LENGTH, PADDED, Tuned
+from unmask.bench.inference import Answering
+from unmask.bench.pretraining import Comparison
+from unmask.bench.row import Row, at_least, at_most, times, within
+from unmask.bench.startup import Startup
+from unmask.errors import unknown
+
+TINY = {
+    "size": "tiny",
+    "packages": "python",
+    "vocabulary": 2_048,
+    "rows": 4,
+    "steps": 4,
+    "warmup": 1,
+    "square": 512,
+    "seconds": 0.1,
+}
+
+
+def pretrain(name: str, work: str, settings: Comparison, goal: float) -> Row:
+    return Row(
+        name,
+        work,
+        pretraining.SPEED,
+        pretraining.SIDES,
+        settings,
+        pretraining.measure,
+        {"transformers": times(goal)},
+        TINY,
+    )
+
+
+def share(name: str, work: str, settings: Comparison) -> Row:
+    return Row(name, work, ceiling.SHARE, pretraining.SIDES, settings, ceiling.measure, {"": at_least(0.7)}, TINY)
+
+
+def decode(name: str, work: str, settings: Decoding, goal: float) -> Row:
+    quick = {"size": "tiny", "vocabulary": 1_000, "batch": 4, "sources": 8}
+    return Row(
+        name, work, decoding.SPEED, decoding.SIDES, settings, decoding.measure, {"transformers": times(goal)}, quick
+    )
+
+
+def start(name: str, work: str, sides: Sequence[str], goals: dict) -> Row:
+    needs = {side: ("transformers",) if "transformers" in side else () for side in sides}
+    return Row(name, work, startup.SECONDS, needs, Startup(), startup.measure, goals, {"repeats": 1})
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        pretrain("pretrain-mini", "pre-training, BERT-mini, V 8,192, bf16, grouped text", Comparison(), 3),
+        pretrain(
+            "pretrain-lines",
+            "pre-training, BERT-mini, V 8,192, bf16, a sentence a sequence",
+            Comparison(text="lines"),
+            12,
+        ),
+        pretrain(
+            "pretrain-base",
+            "pre-training, BERT-base, V 30,522, bf16, grouped text",
+            Comparison(size="base", vocabulary=30_522),
+            2.5,
+        ),
+        share("ceiling-mini", "share of the measured ceiling, pre-training BERT-mini, bf16", Comparison()),
+        share(
+            "ceiling-base",
+            "share of the measured ceiling, pre-training BERT-base, bf16",
+            Comparison(size="base", vocabulary=30_522),
+        ),
+        Row(
+            "finetune-minilm",
+            "fine-tuning MiniLM, bf16, texts of natural length",
+            finetuning.SPEED,
+            finetuning.SIDES,
+            Tuned(),
+            finetuning.measure,
+            {PADDED: times(3), BY_LENGTH: times(2)},
+            {"rows": 48, "batch": 8, "length": 32, "warmup": 1},
+        ),
+        Row(
+            "embed-texts",
+            "sentence vectors of MiniLM, bf16, texts of natural length",
+            inference.SPEED,
+            inference.TEXTS,
+            Answering(),
+            inference.measure_texts,
+            {inference.EXACT: times(4), "ONNX Runtime, int8": times(1.3)},
+            {"texts": 64},
+        ),
+        Row(
+            "embed-sentence",
+            "one sentence of 9 tokens, MiniLM, bf16, p50",
+            inference.LATENCY,
+            inference.ONE,
+            Answering(),
+            inference.measure_sentence,
+            {"ONNX Runtime, fp32": times(1)},
+            {"sentences": 10},
+        ),
+        decode("decode-greedy", "decoding, Transformer-base, V 32,000, bf16, batch 32, greedy", Decoding(), 2),
+        decode("decode-beam", "decoding, Transformer-base, V 32,000, bf16, batch 32, beam of 5", Decoding(beam=5), 3),
+        start("start-help", "the command's help", ["unmask --help", "import torch"], {"": at_most(0.3)}),
+        start(
+            "start-import",
+            "import of the package",
+            ["import unmask", "import torch", "import transformers"],
+            {"import torch": within(0.2)},
+        ),
+        start(
+            "start-training",
+            "import of what trains",
+            ["unmask.pretrain", "import torch", "transformers.Trainer"],
+            {},
+        ),
+    )
+}
+
+
+def find(names: Sequence[str]) -> list[Row]:
+    """The rows of these names, or of these families (`pretrain`); all where none is named.
+
+    Raises UnmaskError for a name that is neither.
+    """
+    if not names:
+        return list(ROWS.values())
+    families = {row.family for row in ROWS.values()}
+    for name in names:
+        if name not in ROWS and name not in families:
+            raise unknown("row", name, {*ROWS, *families})
+    return [row for row in ROWS.values() if row.name in names or row.family in names]

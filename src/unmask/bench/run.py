@@ -1,0 +1,148 @@
+"""The run of `unmask bench`: rows by name, one after the other, into a file of results, a table and a picture."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unmask.bench import common, table
+from unmask.bench.common import Result
+from unmask.bench.row import Measured, Plan, Row
+from unmask.bench.rows import find
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+
+PICTURES = (".svg", ".png")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Files that a run writes, again after every row: all turns as JSON, the table in Markdown, a plot of ratios."""
+
+    out: Path | None = None
+    table: Path | None = None
+    plot: Path | None = None
+
+    def check(self) -> None:
+        """Raises UnmaskError where the plot cannot be drawn."""
+        if self.plot is None:
+            return
+        if self.plot.suffix not in PICTURES:
+            raise UnmaskError(f"Plots are drawn as {' or '.join(PICTURES)}, not as {self.plot.name}.")
+        common.need("matplotlib")
+
+    def write(self, facts: Result) -> None:
+        """All three, each whole or not at all."""
+        if self.out is not None:
+            common.write_json(self.out, facts)
+        if self.table is not None:
+            write_text(self.table, table.render(facts) + "\n")
+        if self.plot is not None:
+            table.plot(facts, self.plot)
+
+    def __str__(self) -> str:
+        return ", ".join(str(path) for path in (self.out, self.table, self.plot) if path is not None)
+
+
+def bench(
+    names: Sequence[str],
+    fields: Mapping[str, str],
+    *,
+    threads: int,
+    pairs: int,
+    quick: bool = False,
+    places: Places | None = None,
+) -> Result:
+    """Measure the rows, or families of rows, of these names; all where none is named.
+
+    fields   settings of the rows, as on the command line; several values, separated by commas, make all combinations
+    threads  of every process that is measured
+    pairs    turns of each side
+    quick    the smallest sizes, one turn: does everything run?
+
+    A peer that is not installed is named, and the others go on; so do the other rows where one fails. Raises
+    UnmaskError before the first turn for unknown names and fields, and at the end where a row has no result.
+    """
+    if threads < 1 or pairs < 1:
+        raise UnmaskError("The number of threads and of pairs must be 1 or more.")
+    places = places or Places()
+    places.check()
+    asked = [variant for row in find(names) for variant in variants(row, fields, quick)]
+    facts: Result = {"machine": common.machine(threads), "run": {"pairs": pairs, "quick": quick}, "rows": []}
+    common.introduce(facts["machine"])
+    with tempfile.TemporaryDirectory(prefix="unmask-bench-") as folder:
+        plan = Plan(threads, 1 if quick else pairs, Path(folder))
+        for row in asked:
+            facts["rows"].append(measured(row, plan))
+            places.write(facts)
+    print(f"\n{table.render(facts)}", flush=True)
+    if str(places):
+        print(f"\nWritten: {places}.")
+    if failed := [row["name"] for row in facts["rows"] if "failed" in row]:
+        raise UnmaskError(f"Without a result: {', '.join(failed)}.")
+    return facts
+
+
+def variants(row: Row, fields: Mapping[str, str], quick: bool) -> Iterator[Row]:
+    """The row with the fields that were given, once for each combination of their values.
+
+    A changed row says so, and has no goals: they are for the settings of the table. Raises UnmaskError for a field that
+    the row does not have.
+    """
+    base = row.settings.override(row.quick if quick else {})
+    for values in itertools.product(*(value.split(",") for value in fields.values())):
+        given = dict(zip(fields, values, strict=True))
+        try:
+            settings = base.override(given)
+        except UnmaskError as error:
+            raise UnmaskError(f"{row.name}: {error}") from None
+        if settings == row.settings:
+            yield row
+            continue
+        said = ["smallest sizes"] if quick else []
+        said += [f"{name.replace('-', '_')} {value}" for name, value in given.items()]
+        yield replace(row, settings=settings, work=f"{row.work}; here with {', '.join(said)}", goals={})
+
+
+def measured(row: Row, plan: Plan) -> Result:
+    """What a row found, as it goes to the file of results; with `failed`, a sentence, where it found nothing."""
+    print(f"\n{row.name}: {row.work}", flush=True)
+    missing = row.missing()
+    for side, packages in missing.items():
+        print(f"  {side} is left out: {', '.join(packages)} not installed (pip install 'unmask[bench]').", flush=True)
+    facts: Result = {"name": row.name, "work": row.work, "unit": row.unit.name, "settings": row.settings.to_dict()}
+    facts["missing"] = {side: list(packages) for side, packages in missing.items()}
+    try:
+        found = row.measure(row.settings, [side for side in row.sides if side not in missing], plan)
+    except UnmaskError as error:
+        print(f"  {row.name} has no result: {error}", flush=True)
+        return {**facts, "lines": [], "failed": str(error)}
+    return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": list(found.notes)}
+
+
+def lines(row: Row, found: Measured) -> list[Result]:
+    """A line of the table for each peer that took part: medians, ratio turn by turn, goal; one where there is none."""
+    figures = {side: [turn["figure"] for turn in done] for side, done in found.turns.items()}
+    ours, *peers = figures
+    return [_line(row, figures[ours], peer, figures.get(peer), alone=i == 0) for i, peer in enumerate(peers or [""])]
+
+
+def _line(row: Row, ours: Sequence[float], peer: str, theirs: Sequence[float] | None, *, alone: bool) -> Result:
+    """`alone`: the line that shows what is to be reached without a peer."""
+    line: dict[str, Any] = {"peer": peer, "ours": _shown(row, ours)}
+    if theirs is not None:
+        ratios = [row.unit.times(mine, other) for mine, other in zip(ours, theirs, strict=True)]
+        line |= {"theirs": _shown(row, theirs), "ratio": common.spread(ratios)}
+    goal = row.goals.get(peer) or (row.goals.get("") if alone else None)
+    if goal is not None:
+        line |= {"goal": goal.says, "reached": goal.is_reached(row.unit, ours, theirs or ours)}
+    return line
+
+
+def _shown(row: Row, figures: Sequence[float]) -> Result:
+    found = common.spread(figures)
+    return {**found, "shown": row.unit.show(found["median"])}

@@ -1,0 +1,68 @@
+"""The steps of a turn of training: when each began, and the tokens that it computed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unmask.bench import common
+from unmask.bench.common import Result
+
+if TYPE_CHECKING:
+    from unmask.types import Batch
+
+
+@dataclass
+class Step:
+    """When a step began; its tokens, those of the text and all with padding; the pairs of tokens that may attend."""
+
+    began: float
+    real: int = 0
+    computed: int = 0
+    pairs: int = 0
+
+
+class Stopwatch:
+    """The steps of a turn: `next_step` where one ends and the next begins, `count` for each forward pass."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def next_step(self) -> None:
+        self.steps.append(Step(time.perf_counter()))
+
+    def count(self, real: int, computed: int, pairs: int) -> None:
+        self.steps[-1].real += real
+        self.steps[-1].computed += computed
+        self.steps[-1].pairs += pairs
+
+    def result(self, first: int, steps: int) -> Result:
+        """Of so many steps from number `first`: all that lies between its begin and that of the step after them."""
+        import torch
+
+        counted = self.steps[first : first + steps]
+        seconds = self.steps[first + steps].began - counted[0].began
+        real = sum(step.real for step in counted)
+        return {
+            "tokens_per_second": real / seconds,
+            "seconds": seconds,
+            "seconds_per_step": seconds / len(counted),
+            "tokens_per_step": real / len(counted),
+            "filled": real / sum(step.computed for step in counted),
+            "tokens_seen": sum(step.pairs for step in counted) / real,
+            "peak_memory_mb": common.peak_memory(),
+            "threads": torch.get_num_threads(),
+        }
+
+
+def attended(batch: Batch) -> int:
+    """Pairs of tokens of one sequence, in all rows of a batch: n^2 for a sequence of n."""
+    import torch
+
+    rows, width = batch.tokens.shape
+    if batch.documents is None:
+        return rows * width**2
+    each = batch.documents + torch.arange(rows)[:, None] * (width + 1)  # a row has at most `width` sequences
+    counts = torch.bincount(each[batch.documents > 0])
+    return int(counts.square().sum())

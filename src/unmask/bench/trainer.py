@@ -1,0 +1,79 @@
+"""The peer of training: `transformers.Trainer` on a CPU, with the optimiser that `unmask` has, and its steps timed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unmask.bench.common import Settings
+from unmask.bench.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    import torch
+
+LOG_EVERY = 10  # steps
+BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
+
+
+def train(
+    model: torch.nn.Module,
+    rows: Sequence[Any],
+    collator: Any,
+    settings: Settings,
+    *,
+    steps: int,
+    warmup: int,
+    rows_at_once: int,
+    **more: Any,
+) -> tuple[Stopwatch, list[float]]:
+    """So many steps from a linear warm-up to a linear decay; their times, and the losses that were logged.
+
+    settings  precision, lr and seed
+    more      arguments of `TrainingArguments`
+    """
+    import transformers
+
+    watch = Stopwatch()
+
+    def count(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        mask = kwargs["attention_mask"]
+        watch.count(int(mask.sum()), mask.numel(), int(mask.sum(1).square().sum()))
+
+    class Timed(transformers.TrainerCallback):
+        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+            watch.next_step()
+
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            watch.next_step()
+
+    hook = model.register_forward_pre_hook(count, with_kwargs=True)
+    with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
+        arguments = transformers.TrainingArguments(
+            output_dir=out,
+            max_steps=steps,
+            per_device_train_batch_size=rows_at_once,
+            learning_rate=settings["lr"],
+            lr_scheduler_type="linear",
+            warmup_steps=warmup,
+            weight_decay=0.01,
+            adam_epsilon=1e-8,
+            max_grad_norm=1.0,
+            optim="adamw_torch_fused",
+            bf16=settings["precision"] == "bf16",
+            use_cpu=True,
+            seed=settings["seed"],
+            dataloader_pin_memory=False,
+            logging_steps=LOG_EVERY,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            **more,
+        )
+        trainer = transformers.Trainer(
+            model=model, args=arguments, train_dataset=rows, data_collator=collator, callbacks=[Timed()]
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+    hook.remove()
+    return watch, [row["loss"] for row in trainer.state.log_history if "loss" in row]
