@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer as RawTokenizer
 
 from unmask import huggingface
+from unmask.cli.serve import read_vectors
+from unmask.data import spelling
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.models.bert import Bert
+from unmask.models.electra import Electra
+from unmask.models.elmo import Elmo
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.transformer import Transformer
+from unmask.word_vectors import WordVectors
 
 TEXT = "the animal did not cross the street because it was too tired and its law was just"
 EVIL = "<img/src=x/onerror=document.title='run'>"
@@ -35,6 +42,14 @@ def folders(tmp_path_factory):
         huggingface.save(place / name, config.build(heads, seed=1), tokenizer, labels=labels, settings=settings)
 
     bert("bert", {"mlm": 0, "nsp": 2})
+    electra = Electra(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, factor=8, length=64, std=0.5)
+    huggingface.save(place / "electra", electra.replace(generator=0.5).build(seed=5), tokenizer)
+    spelled = spelling.train([TEXT])
+    sizes = {"dim": 8, "hidden": 16, "filters": (8,), "widths": (2,)}
+    elmo = Elmo(vocabulary=spelled.size, continues=spelling.continues(spelled), **sizes)
+    huggingface.save(place / "elmo", elmo.build({"words": 9}, seed=6), spelled)
+    words = [*dict.fromkeys(TEXT.split()), EVIL]
+    WordVectors(words, np.random.default_rng(0).normal(size=(len(words), 6))).save(place / "vectors")
     size = {"dim": 24, "layers": 12, "heads": 12, "hidden": 24, "length": 512}
     long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build({"mlm": 0}, seed=2)
     huggingface.save(place / "long", long, tokenizer)
@@ -69,7 +84,7 @@ def app(folders):
     from unmask.serve.http.app import build
     from unmask.serve.http.pool import Pool
 
-    pool = Pool([folders.place / name for name in sorted(folders.names)], loaded=99)
+    pool = Pool([folders.place / name for name in sorted(folders.names)], loaded=99, vectors=read_vectors)
     found = build(pool)
     found.router.routes = [r for r in found.router.routes if not isinstance(r, Route) or r.path not in views.VIEWS]
     found.router.routes += views.routes(pool, folders.runs)
@@ -78,7 +93,14 @@ def app(folders):
 
 @pytest.fixture(scope="session")
 def address(app):
-    """Where the service answers, in a thread of this process."""
+    """Where the service answers."""
+    with answering(app) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def answering(app):
+    """A service in a thread of this process, and its address; it ends with the context."""
     from unmask.serve.http import server
 
     bound = server.bind("127.0.0.1", 0)
@@ -88,9 +110,21 @@ def address(app):
     thread = threading.Thread(target=lambda: asyncio.run(running._serve([bound])), daemon=True)
     thread.start()
     assert begun.wait(30)
-    yield server.address(bound)
-    running.should_exit = True
-    thread.join(10)
+    try:
+        yield server.address(bound)
+    finally:
+        running.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def locked(folders):
+    """A service that wants the key "open", as a context that gives its address."""
+    from unmask.serve.http.app import build
+    from unmask.serve.http.pool import Pool
+    from unmask.serve.http.settings import Access
+
+    return answering(build(Pool([folders.place / "bert"]), access=Access(keys=("open",))))
 
 
 @pytest.fixture(scope="session")
@@ -111,8 +145,12 @@ def page(browser):
     found = browser.new_page(viewport={"width": 1100, "height": 900})
     wrong = []
     found.on("pageerror", lambda error: wrong.append(str(error)))
+    known = ("422", "401", "ERR_CONNECTION_REFUSED")  # what a test provokes, and the page says in a sentence
     found.on(
-        "console", lambda said: wrong.append(said.text) if said.type == "error" and "422" not in said.text else None
+        "console",
+        lambda said: (
+            wrong.append(said.text) if said.type == "error" and not any(k in said.text for k in known) else None
+        ),
     )
     found.on("request", lambda asked: None if _is_local(asked.url) else wrong.append(asked.url))
     yield found

@@ -109,6 +109,9 @@ TRIES = {
     "encoder": ("Compare", "arrow keys"),
     "writer": ("Translate", ""),
     "lm": ("Go on", "What may come next"),
+    "electra": ("Look", "%"),
+    "elmo": ("Compare", "before the first"),
+    "vectors": ("Find", "0."),
 }
 
 
@@ -116,6 +119,11 @@ TRIES = {
 def test_every_task_has_its_panel(open_tab, model):
     page = open_tab(model, "try")
     button, text = TRIES[model]
+    if model == "vectors":
+        page.get_by_label("A word, or a sum of words").fill("street - animal")
+    if model == "elmo":
+        page.get_by_label("Word", exact=True).fill("law")
+        page.get_by_label("Sentences, one a line").fill("the law was just\nit was its law")
     page.get_by_role("button", name=button, exact=True).click()
     page.locator("#view").get_by_text(text).first.wait_for()
     page.locator(".busy").wait_for(state="detached")
@@ -125,7 +133,7 @@ def test_every_task_has_its_panel(open_tab, model):
 def test_every_tab_draws(open_tab):
     page = open_tab("bert", "words")
     page.locator("canvas.cloud").wait_for()
-    page.get_by_label("Word or sum of words").fill("street + law - tired")
+    page.get_by_label("A word, or a sum of words").fill("street + law - tired")
     page.get_by_role("button", name="Find").click()
     page.locator(".bars li").first.wait_for()
     page = open_tab("bert", "inside")
@@ -145,6 +153,57 @@ def test_every_tab_draws(open_tab):
     page.get_by_text("What differs").wait_for()
     assert page.locator("figure svg").count() >= 1
     assert page.get_by_role("row", name="rate").count() == 1
+
+
+def test_a_word_is_replaced_by_what_the_generator_offers(open_tab):
+    page = open_tab("electra", "try")
+    page.get_by_label("Text;").fill("the law was just")
+    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="law").click()
+    page.get_by_text("The generator in the place of “law”").wait_for()
+    offer = page.locator(".bars button").nth(1)
+    word = offer.inner_text()
+    offer.click()
+    page.locator(".doubt").nth(1).wait_for()
+    assert page.get_by_label("Text;").input_value() == f"the {word} was just"
+
+
+@pytest.mark.parametrize(("model", "tab"), [("vectors", "attention"), ("elmo", "attention"), ("bert", "beam")])
+def test_a_tab_without_a_view_says_why(open_tab, model, tab):
+    page = open_tab(model, tab)
+    page.get_by_text("Choose another model above").wait_for()
+    assert page.locator(".error").count() == 0
+
+
+def test_a_key_is_asked_for_kept_and_forgotten(page, locked):
+    with locked as place:
+        page.goto(place)
+        key = page.get_by_label("Key", exact=True)
+        key.fill("shut")
+        page.keyboard.press("Enter")
+        page.get_by_text("does not know the key").wait_for()
+        assert page.locator("#tabs button").count() == 0
+        page.get_by_label("Key", exact=True).fill("open")
+        page.get_by_role("button", name="Use it").click()
+        page.get_by_role("tab", name="Attention").click()
+        page.locator(".thumb").first.wait_for()
+        page.reload()  # it is still there …
+        page.locator(".thumb").first.wait_for()
+        assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
+        page.get_by_role("button", name="Forget the key").click()
+        page.get_by_label("Key", exact=True).wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_service_that_is_gone_is_said(page, locked):
+    with locked as place:
+        page.goto(place)
+        page.get_by_label("Key", exact=True).fill("open")
+        page.keyboard.press("Enter")
+        page.get_by_role("tab", name="Attention").click()
+        page.locator(".thumb").first.wait_for()
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("alert").get_by_text("The service does not answer.").wait_for()
 
 
 def test_an_error_is_one_sentence(open_tab):

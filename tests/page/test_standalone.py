@@ -91,6 +91,7 @@ def test_colours_keep_their_contrast():
         for text in ("ink", "soft", "bad"):
             assert min(_contrast(colours[text], colours[back]) for back in ("back", "card")) >= 4.5, text
         assert _contrast(colours["on"], colours["accent"]) >= 4.5
+        assert min(_contrast(colours["edge"], colours[back]) for back in ("back", "card")) >= 3  # of fields and buttons
         for i in range(8):
             assert _contrast(colours[f"s{i}"], colours["card"]) >= 3
             assert _contrast(colours["on"], colours[f"s{i}"]) >= 4.5, f"s{i}"  # a pressed chip

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
+from unmask.serve import Predictor
 from unmask.visualize import attention, reading
 from unmask.visualize.numbers import unpacked
+from unmask.word_vectors import WordVectors
 
 TEXT = "it was the animal"
 
@@ -19,7 +21,7 @@ def ask(app):
     client = TestClient(app, base_url="http://127.0.0.1")
 
     def post(path, /, **fields):
-        answer = client.post(path, json=fields)
+        answer = client.post(path, json=fields) if path != "/models" else client.get(path)
         return answer.status_code, answer.json()
 
     return post
@@ -63,6 +65,7 @@ ASKED = {
     "/saliency": {"model": "classifier", "text": TEXT, "output": 1},
     "/beam": {"model": "writer", "text": "the animal", "beam_size": 2, "length": 5},
     "/next": {"model": "lm", "text": "the"},
+    "/replaced": {"model": "electra", "text": "the law"},
     "/alignment": {"model": "writer", "text": "the animal", "pair": "the street"},
     "/embeddings": {"model": "encoder", "words": ["street"], "count": 8},
     "/positions": {"model": "bert"},
@@ -100,7 +103,38 @@ def test_more_of_the_views(ask):
     assert all(one["text"].startswith("the") or one["end"] for one in following["candidates"])
 
 
+def test_what_answers_nothing_is_shown(ask, folders):
+    listed = {one["name"]: one["kind"] for one in ask("/models")[1]["models"]}
+    kinds = {"electra": "replaced-tokens", "elmo": "contextual-words", "vectors": "word-vectors"}
+    assert listed.items() >= kinds.items()
+    text = "the law was just"
+    status, found = ask("/replaced", model="electra", text=text)
+    assert (status, [one["word"] for one in found["words"]]) == (200, text.split())
+    _, offers = ask("/replaced", model="electra", text=text, begin=4, end=7)
+    [expected] = Predictor(folders.place / "electra" / "generator")("the [MASK] was just".splitlines())
+    assert offers["guesses"] == expected["masks"][0]
+    _, context = ask("/embeddings", model="elmo", word="law", sentences=["the law", "its law was"])
+    assert len(context["spreads"]) == 3
+    _, cloud = ask("/embeddings", model="vectors", count=8)
+    assert len(cloud["points"]) == 8
+    own = WordVectors.load(folders.place / "vectors")
+    _, near = ask("/embeddings", model="vectors", plus=["law", "street"], minus=["animal"], top=3)
+    assert [one["word"] for one in near["nearest"]] == [
+        w for w, _ in own.most_similar(["law", "street"], ["animal"], 3)
+    ]
+    assert ask("/inside", model="vectors")[1]["attention"] == {}
+
+
 WRONG = [
+    ("/replaced", {"model": "bert", "text": TEXT}, "found by an ELECTRA"),
+    ("/replaced", {"model": "electra", "text": TEXT, "begin": 4, "end": 99}, "'end' must be a whole number"),
+    ("/attention", {"model": "vectors", "text": TEXT}, "vectors of words"),
+    ("/wordpiece", {"model": "vectors", "text": TEXT}, "here are vectors of words"),
+    ("/attention", {"model": "elmo", "text": TEXT}, "no attention"),
+    ("/embeddings", {"model": "elmo", "plus": ["law"]}, "it spells its words"),
+    ("/embeddings", {"model": "vectors", "word": "law", "sentences": ["law", "law"]}, "vectors of words"),
+    ("/predict", {"model": "electra", "texts": "the law"}, "is one for replaced-tokens"),
+    ("/tokenize", {"model": "vectors", "texts": "the law"}, "not cut into tokens"),
     ("/attention", {"model": "bert", "text": ""}, "nothing to read"),
     ("/attention", {"model": "bert"}, "'text' must be a text"),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": "1"}, "'layer' must be a whole number"),

@@ -18,6 +18,7 @@ from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.types import Batch
 from unmask.visualize import beam, runs, words
+from unmask.visualize.context import in_context
 from unmask.visualize.words import Vectors
 from unmask.word_vectors import WordVectors
 
@@ -111,7 +112,7 @@ def test_a_model_of_characters_has_no_vectors_of_words(writer):
 
 def test_a_word_in_context_is_its_hidden_state(bert, tokenizer):
     sentences = ["the bank of the river", "the money and the bank", "the street"]
-    found = words.in_context(bert, tokenizer, "bank", sentences)
+    found = in_context(bert, tokenizer, "bank", sentences)
     assert found["without"] == ["the street"]
     states = []
     for sentence in sentences[:2]:
@@ -123,9 +124,9 @@ def test_a_word_in_context_is_its_hidden_state(bert, tokenizer):
     assert found["spread"] == pytest.approx(1 - cosine, abs=1e-5)
     assert (found["layer"], found["layers"]) == (2, 2)
     with pytest.raises(UnmaskError, match="stands in 1 of the sentences"):
-        words.in_context(bert, tokenizer, "money", sentences)
+        in_context(bert, tokenizer, "money", sentences)
     with pytest.raises(UnmaskError, match="no layer 5"):
-        words.in_context(bert, tokenizer, "bank", sentences, layer=5)
+        in_context(bert, tokenizer, "bank", sentences, layer=5)
 
 
 # ------------------------------------------------------------------------------------------------ beam

@@ -23,7 +23,10 @@ def add_verbs(verbs: Any) -> None:
         fields=True,
     )
     sub.add_argument(
-        "--model", nargs="+", metavar="[NAME=]FOLDER", help="model folders; without any, the newest run in runs/"
+        "--model",
+        nargs="+",
+        metavar="[NAME=]FOLDER",
+        help="model folders, or word vectors; without any, the newest run in runs/",
     )
     sub.add_argument("--host", default="127.0.0.1", help="address to answer at (default: %(default)s, this machine)")
     sub.add_argument("--port", type=int, default=8000, help="0 is any that is free (default: %(default)s)")
@@ -55,9 +58,19 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
-    pool = Pool(folders, loaded=options.loaded, device=options.device, precision=options.precision, top=options.top)
+    where = {"device": options.device, "precision": options.precision}
+    pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     pool.get()  # a folder that cannot be read is told now, and the first request need not wait
     run(build(pool, settings, access), options.host, options.port, lambda address: _begun(address, pool))
+
+
+def read_vectors(place: Path) -> Any:
+    """Word vectors of a folder or a file, for the pool."""
+    from unmask.visualize.words import Vectors
+    from unmask.word_vectors import read
+
+    found = read(place)
+    return Vectors(found.words, found.matrix)
 
 
 def _access(options: argparse.Namespace) -> Any:

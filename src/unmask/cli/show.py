@@ -125,12 +125,13 @@ def _beam(options: argparse.Namespace) -> Data:
 
 def _embeddings(options: argparse.Namespace) -> Data:
     from unmask.visualize import words
+    from unmask.visualize.context import in_context
 
     if options.sentences:
         if len(options.words) != 1:
             raise UnmaskError("Say which word to look for in the sentences: one, before --in.")
         opened = _opened(options.model)
-        found = words.in_context(opened.model, opened.tokenizer, options.words[0], options.sentences)
+        found = in_context(opened.model, opened.tokenizer, options.words[0], options.sentences)
         return {"view": "context", **found}
     return words.cloud(
         _vectors(options.model), options.words, method=options.method, count=options.count, seed=options.seed

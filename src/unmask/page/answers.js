@@ -2,6 +2,7 @@
 
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
+import { contextForm, into, sumForm } from "./forms.js";
 import { ask } from "./service.js";
 
 const PANELS = {
@@ -16,6 +17,13 @@ const PANELS = {
   embedding: similarity,
   translation: translate,
   generation: generate,
+  "replaced-tokens": replaced,
+  "contextual-words": (root, model) => {
+    const form = contextForm(model);
+    root.replaceChildren(form);
+    form.querySelector("form").requestSubmit();
+  },
+  "word-vectors": (root, model) => root.replaceChildren(sumForm(model).section),
 };
 
 /** The panel for a model {"name", "kind"}. */
@@ -100,6 +108,31 @@ function nextSentence(root, model) {
     const answer = await predict(model, [a, b]);
     empty(place, h("ul", { class: "bars" }, bar("follows", answer.follows), bar("does not", 1 - answer.follows, { index: 1 })));
   });
+}
+
+/** Words by how much they look replaced; a click on one offers what the generator would put there. */
+function replaced(root, model) {
+  const offers = h("div", { "aria-live": "polite" });
+  const { inputs, run } = asking(root, [{ label: "Text; put a wrong word into it, and see whether it is found", value: "The chef cooked the meal and served it to the guests." }], async ([text], place) => {
+    empty(offers);
+    const found = await ask("replaced", { model: model.name, text });
+    const letters = [...found.text], parts = [];
+    let at = 0;
+    for (const one of found.words) {
+      parts.push(letters.slice(at, one.begin).join(""), h("button", { type: "button", class: "word doubt", style: { "--share": `${Math.round(60 * one.probability)}%` }, onclick: () => offer(found.text, one) }, one.word, h("sub", {}, percent(one.probability))));
+      at = one.end;
+    }
+    parts.push(letters.slice(at).join(""));
+    empty(place, h("p", { class: "text" }, parts), h("p", { class: "note" }, "Below each word: how likely it is that another model has put it there. The more it looks so, the stronger its colour. Click a word to see what the generator would write in its place."), offers);
+  }, { button: "Look" });
+  const [input] = inputs;
+  function offer(text, { word, begin, end }) {
+    const letters = [...text];
+    const swap = (other) => ((input.value = letters.slice(0, begin).join("") + other + letters.slice(end).join("")), run());
+    into(offers, ask("replaced", { model: model.name, text, begin, end }), ({ guesses }) =>
+      empty(offers, h("h3", {}, `The generator in the place of “${word}”`), h("ol", { class: "bars" }, guesses.map((one) => bar(h("button", { type: "button", class: "word", onclick: () => swap(one.token) }, one.token), one.probability)))));
+  }
+  run();
 }
 
 // ---------------------------------------------------------------------------------------------------- labels

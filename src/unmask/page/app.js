@@ -4,14 +4,30 @@ import { answersTab } from "./answers.js";
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { choice, empty, field, h, roving, select } from "./dom.js";
+import { contextForm, into, sumForm, textForm } from "./forms.js";
 import { complexityView, maskingView, masksView, positionsView, wordpieceView } from "./inside.js";
 import { about, runsView } from "./runs.js";
-import { ask, keyForm } from "./service.js";
-import { contextView, neighbours, wordsView } from "./words.js";
+import { ask, hasKey, keyForm, onRefusal, useKey } from "./service.js";
+import { wordsView } from "./words.js";
 
 const ANIMAL = "The animal didn't cross the street because it was too tired";
 const LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion.";
 const TABS = { try: ["Try it", answersTab], attention: ["Attention", attentionTab], words: ["Words", wordsTab], beam: ["Beam", beamTab], inside: ["How it works", insideTab], runs: ["Runs", runsTab] };
+
+const KINDS = {
+  "fill-mask": "hidden words",
+  "next-sentence": "two sentences",
+  classification: "labels",
+  multilabel: "several labels",
+  regression: "a score",
+  span: "questions",
+  tagging: "tags of words",
+  choice: "choices",
+  embedding: "sentence vectors",
+  "replaced-tokens": "replaced words",
+  "contextual-words": "words in context",
+  "word-vectors": "word vectors",
+};
 
 const main = document.getElementById("view");
 const state = { models: [], model: null, tab: "try" };
@@ -22,13 +38,15 @@ async function start() {
   try {
     state.models = (await ask("models")).models;
   } catch (error) {
-    return void empty(main, error.status === 401 ? keyForm(start) : h("p", { class: "error", role: "alert" }, error.message));
+    if (error.status === 401) return; // `locked` has the page
+    return void empty(main, h("p", { class: "error", role: "alert" }, error.message), h("button", { type: "button", onclick: start }, "Try again"));
   }
-  state.model = state.models[0];
-  const names = Object.fromEntries(state.models.map((model) => [model.name, `${model.name} (${model.kind})`]));
+  state.model = state.models.find((model) => model.name === state.model?.name) ?? state.models[0];
+  const names = Object.fromEntries(state.models.map((model) => [model.name, `${model.name}: ${KINDS[model.kind] ?? model.kind}`]));
   empty(
     document.getElementById("model"),
     h("label", { class: "row" }, h("span", { class: "note" }, "Model"), select(names, state.model.name, (name) => ((state.model = state.models.find((model) => model.name === name)), open(state.tab)))),
+    hasKey() ? h("button", { type: "button", class: "quiet", onclick: () => (useKey(""), locked(false)) }, "Forget the key") : null,
   );
   const buttons = Object.entries(TABS).map(([name, [label]]) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => open(name) }, label));
   const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, buttons);
@@ -37,6 +55,15 @@ async function start() {
   addEventListener("hashchange", () => location.hash.slice(1) in TABS && location.hash.slice(1) !== state.tab && open(location.hash.slice(1)));
   open(location.hash.slice(1) in TABS ? location.hash.slice(1) : "try");
 }
+
+/** No more can be shown without a key. */
+function locked(refused) {
+  for (const id of ["model", "tabs"]) empty(document.getElementById(id));
+  main.removeAttribute("role");
+  main.removeAttribute("aria-labelledby");
+  empty(main, keyForm(refused, start));
+}
+onRefusal(locked);
 
 function open(name) {
   state.tab = name;
@@ -53,34 +80,14 @@ function open(name) {
   TABS[name][1](root, state.model);
 }
 
-const turns = new WeakMap(); // place -> how often it was asked for
-
-/** Draw what a promise brings into a place: a word while it lasts, its error where it fails. The last that was asked
- * for is what is shown, whichever answer comes first. */
-async function into(place, promise, draw) {
-  const turn = (turns.get(place) ?? 0) + 1;
-  turns.set(place, turn);
-  empty(place, h("p", { class: "busy", role: "status" }, "Working …"));
-  try {
-    const data = await promise;
-    if (turns.get(place) === turn) await draw(data);
-  } catch (error) {
-    if (turns.get(place) === turn) empty(place, h("p", { class: "error", role: "alert" }, error.message));
-  }
-}
-
-function textForm(label, value, done, ...more) {
-  const input = h("textarea", { rows: 2, "aria-label": label }, value);
-  const form = h("form", { onsubmit: (event) => (event.preventDefault(), done(input.value)) }, field(label, input), ...more, h("div", { class: "row" }, h("button", { class: "main" }, "Show")));
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) done(input.value);
-  });
-  return { form, input };
-}
+/** Why a tab has nothing to show of a model, and what to do. */
+const nothing = (root, why) => void empty(root, h("p", { class: "card" }, why, " Choose another model above, or serve one beside this: unmask serve --model FOLDER FOLDER."));
 
 // ---------------------------------------------------------------------------------------------------- attention
 
-function attentionTab(root, model) {
+async function attentionTab(root, model) {
+  if (model.kind === "word-vectors") return nothing(root, "Vectors of words read no text, so that nothing attends to anything.");
+  if (model.kind === "contextual-words") return nothing(root, "An ELMo reads with LSTMs, which carry what they have read from word to word: it has no attention.");
   const stage = h("div", {});
   const kinds = h("div", { class: "row" });
   const translates = model.kind === "translation";
@@ -115,30 +122,17 @@ function attentionTab(root, model) {
 // ---------------------------------------------------------------------------------------------------- words
 
 function wordsTab(root, model) {
-  const stage = h("div", {}), found = h("div", {}), context = h("div", {});
+  if (model.kind === "translation") return nothing(root, "A translator reads pieces of words, whose vectors say little on their own.");
+  if (model.kind === "contextual-words") {
+    return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it makes the vector of a word from its letters and from the words around it."), contextForm(model));
+  }
+  const stage = h("div", {}), sum = sumForm(model);
   const search = h("input", { type: "search", "aria-label": "Words", placeholder: "good bad film" });
   let method = "pca";
   const cloud = () => {
     const words = search.value.trim().split(/\s+/).filter(Boolean);
     const count = words.length ? 120 : 300;
-    return into(stage, ask("embeddings", { model: model.name, words, method, count }), (data) => wordsView(stage, data, near));
-  };
-  const nearest = (plus, minus) => into(found, ask("embeddings", { model: model.name, plus, minus }), (data) => empty(found, neighbours(data.nearest, near)));
-  const near = (word) => ((sum.value = word), nearest([word], []));
-  const sum = h("input", { type: "text", "aria-label": "Word or sum of words", value: "king - man + woman" });
-  const add = (event) => {
-    event.preventDefault();
-    const plus = [], minus = [];
-    for (const [, sign, word] of sum.value.matchAll(/([-−+]?)\s*([^\s+−-][^\s+]*)/g)) (sign === "-" || sign === "−" ? minus : plus).push(word);
-    nearest(plus, minus);
-  };
-  const word = h("input", { type: "text", "aria-label": "Word", value: "bank" });
-  const sentences = h("textarea", { rows: 4, "aria-label": "Sentences" }, "He sat on the bank of the river.\nThe bank raised its interest rates.\nShe works at a bank in the city.\nThe boat drifted towards the bank.");
-  const layer = h("input", { type: "number", min: -1, max: 100, value: -1, "aria-label": "Layer" });
-  const compare = (event) => {
-    event.preventDefault();
-    const lines = sentences.value.split("\n").filter((line) => line.trim());
-    into(context, ask("embeddings", { model: model.name, word: word.value.trim(), sentences: lines, layer: Number(layer.value) }), (data) => contextView(context, data));
+    return into(stage, ask("embeddings", { model: model.name, words, method, count }), (data) => wordsView(stage, data, sum.near));
   };
   const methods = { pca: "PCA", tsne: "t-SNE", umap: "UMAP" };
   empty(
@@ -146,12 +140,8 @@ function wordsTab(root, model) {
     h("h2", {}, "Words in the plane"),
     h("form", { onsubmit: (event) => (event.preventDefault(), cloud()) }, h("div", { class: "row" }, field("Words, with their neighbours (empty: the first of the vocabulary)", search), choice("Projection", methods, method, (value) => ((method = value), cloud())), h("button", { class: "main" }, "Show"))),
     stage,
-    h("h2", {}, "Neighbours and analogies"),
-    h("form", { onsubmit: add }, h("div", { class: "row" }, field("Word, or a sum", sum), h("button", { class: "main" }, "Find"))),
-    found,
-    h("h2", {}, "One word in several sentences"),
-    h("form", { onsubmit: compare }, h("div", { class: "row" }, field("Word", word), field("Layer (0: before the first; -1: the last)", layer)), field("Sentences, one a line", sentences), h("div", { class: "row" }, h("button", { class: "main" }, "Compare"))),
-    context,
+    sum.section,
+    model.kind === "word-vectors" ? null : contextForm(model),
   );
   cloud();
 }
@@ -161,7 +151,7 @@ function wordsTab(root, model) {
 function beamTab(root, model) {
   const stage = h("div", {});
   if (model.kind !== "translation" && model.kind !== "generation") {
-    return void empty(root, h("p", {}, "A beam is for models that write: those that translate or go on with a text. Choose such a model above, or serve one beside this."));
+    return nothing(root, "A beam is for models that write: those that translate or go on with a text.");
   }
   const width = h("input", { type: "number", min: 1, max: 16, value: 4 }), length = h("input", { type: "number", min: 1, max: 200, value: 20 });
   const show = (text) => {
@@ -177,8 +167,15 @@ function beamTab(root, model) {
 
 function insideTab(root, model) {
   const stage = h("div", {}), controls = h("div", {});
-  const reads = model.kind !== "translation";
-  const topics = { ...(reads ? { masking: "Masking", wordpiece: "Pieces of words", masks: "Masks" } : {}), positions: "Positions", sinusoidal: "Sinusoids", complexity: "Cost of layers" };
+  const reads = model.kind !== "translation" && model.kind !== "word-vectors";
+  const placed = reads && model.kind !== "contextual-words";
+  const topics = {
+    ...(placed ? { masking: "Masking" } : {}),
+    ...(reads ? { wordpiece: "Pieces of words", masks: "Masks" } : {}),
+    ...(placed || model.kind === "translation" ? { positions: "Positions" } : {}),
+    sinusoidal: "Sinusoids",
+    complexity: "Cost of layers",
+  };
   const seed = h("input", { type: "number", min: 0, value: 0 }), whole = h("input", { type: "checkbox" });
   const second = h("input", { type: "text", value: "It was late." });
   const named = (fields) => ({ model: model.name, ...fields });
@@ -230,7 +227,7 @@ function runsTab(root) {
       const box = h("input", { type: "checkbox", checked: chosen.has(run.name), onchange: () => (chosen[box.checked ? "add" : "delete"](run.name), show()) });
       return h("label", { class: "check" }, box, about(run));
     });
-    empty(list, h("legend", {}, "Runs, newest first; tick several to compare them"), boxes);
+    empty(list, h("legend", {}, "Runs, newest first"), boxes, runs.length > 1 ? h("p", { class: "note" }, "Tick several to compare them.") : null);
     show();
   });
 }

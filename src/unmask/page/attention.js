@@ -228,15 +228,17 @@ export function attentionView(root, data, load, start = {}) {
     controls,
     shared,
     stage,
-    h("p", { class: "note" }, `${data.kinds[data.kind]}. `, h("em", {}, data.caution)),
+    h("p", { class: "note" }, `${capital(data.kinds[data.kind])}. `, h("em", {}, data.caution)),
   );
   return show();
 }
 
 const numbers = (count) => Object.fromEntries(Array.from({ length: count }, (_, i) => [i, `${i + 1} of ${count}`]));
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 const NOTES = {
-  model: "Every picture is one head: rows look at columns, the stronger the more. Open one with a click or Enter.",
+  model: "A row of pictures for each layer, a column for each head. In a picture rows look at columns: the stronger, the more. Open one with a click or Enter.",
   heads: "Left: the token that looks; right: at whom. Point at a token on the left, or go through them with the arrow keys.",
   matrix: "Rows look at columns; each row sums to 1. Several heads are mixed in their colours.",
   rollout:

@@ -58,7 +58,7 @@ export function beamView(root, data) {
   }
 
   function box([x, y], text, props, said, score = "") {
-    const most = score ? 8 : 9;
+    const most = score ? 7 : 9;
     const label = [...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text;
     const wide = score ? WIDTH : 52;
     const group = svg("g", { transform: `translate(${x} ${y})`, ...props },
@@ -70,7 +70,7 @@ export function beamView(root, data) {
 
   empty(
     root,
-    h("p", {}, `Width ${data.width}, score = ${data.formula}. Solid: went on. Dashed: dropped. Green: ended, and filled on the path of the best answer.`),
+    h("p", {}, `Width ${data.width}, score = ${data.formula}, where |y| is the number of tokens. Solid: went on. Dashed: dropped. Green: ended, and filled on the path of the best answer.`),
     h("div", { class: "controls" }, play, field("Up to", slider), output, h("label", { class: "check" }, hide, "hide what was dropped")),
     stage,
     h("h3", {}, "Answers"),

@@ -14,16 +14,28 @@ export function neighbours(found, pick = null) {
   return h("ol", { class: "bars" }, found.map((one) => bar(pick ? h("button", { type: "button", class: "word", onclick: () => pick(one.word) }, one.word) : one.word, Math.max(0, one.cosine), { text: short(one.cosine) })));
 }
 
-/** data: what `visualize.words.in_context` says. */
-export function contextView(root, data) {
-  const list = h("ol", {}, data.occurrences.map((one) => h("li", {}, one.tokens.map((token, i) => [i >= one.begin && i < one.end ? h("mark", {}, token) : token, " "]))));
+/** data: what `visualize.context` says; `pick(layer)` is called with a layer that is to be shown in the place of this. */
+export function contextView(root, data, pick = null) {
+  const list = h("ol", {}, data.occurrences.map((one) => {
+    const letters = [...one.sentence];
+    return h("li", {}, letters.slice(0, one.begin).join(""), h("mark", {}, letters.slice(one.begin, one.end).join("")), letters.slice(one.end).join(""));
+  }));
+  const most = Math.max(...data.spreads, 1e-6);
+  const layers = data.spreads.map((spread, layer) => {
+    const name = layer ? `after layer ${layer}` : "before the first";
+    const label = pick ? h("button", { type: "button", class: "word", "aria-pressed": layer === data.layer, onclick: () => pick(layer) }, name) : name;
+    return bar(label, spread / most, { strong: layer === data.layer, text: short(spread) });
+  });
   const names = data.occurrences.map((_, i) => String(i + 1));
   const points = data.occurrences.map((one, i) => ({ x: one.x, y: one.y, label: String(i + 1), asked: true, say: one.sentence }));
   empty(
     root,
-    h("p", {}, `“${data.word}” after layer ${data.layer} of ${data.layers}: spread ${short(data.spread)} (1 less the mean cosine; 0 is one vector whatever stands around it).`),
     list,
     data.without.length ? h("p", { class: "note" }, `Without the word: ${data.without.join(" · ")}`) : null,
+    h("h3", {}, "How far the sentences draw it apart"),
+    h("ol", { class: "bars" }, layers),
+    h("p", { class: "note" }, "The spread: 1 less the mean cosine of its vectors. 0 is one vector whatever stands around it; the longest bar is the largest spread here."),
+    h("h3", {}, `“${data.word}” ${data.layer ? `after layer ${data.layer} of ${data.layers}` : "before the first layer"}`),
     h("div", { class: "cards" }, cloud(points), h("div", {}, h("h3", {}, "Cosines"), matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values: Float32Array.from(data.cosines.flat()) }], signed: true, label: "Cosines" }))),
   );
 }
@@ -60,12 +72,13 @@ function cloud(points, pick = null) {
       context.arc(x, y, p.asked ? 5 : 3, 0, 7);
       context.fill();
       const width = context.measureText(p.label).width;
-      const area = [x + 6, y - 8, x + 8 + width, y + 8];
+      const left = x + 9 + width > size.width ? x - 7 - width : x + 7; // to the left of its point where the plane ends
+      const area = [left - 1, y - 8, left + 1 + width, y + 8];
       const free = p === hovered || !taken.some((t) => area[0] < t[2] && area[2] > t[0] && area[1] < t[3] && area[3] > t[1]);
       if (!free) continue;
       taken.push(area);
       context.fillStyle = ink;
-      context.fillText(p.label, x + 7, y + 4);
+      context.fillText(p.label, left, y + 4);
     }
   }
 

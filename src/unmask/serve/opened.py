@@ -20,13 +20,15 @@ from unmask.serve.translator import Translator
 from unmask.visualize import beam
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import shown
+from unmask.visualize.words import Vectors
 
 
 @dataclass
 class Opened:
     """A folder, and what it can do: of the three, those that it cannot are None.
 
-    inner  the model, where none of the three takes it (it has no head that answers), with its tokenizer
+    inner    the model, where none of the three takes it (it has no head that answers), with its tokenizer
+    vectors  in the place of a model: vectors of words
     """
 
     folder: Path
@@ -34,13 +36,14 @@ class Opened:
     translator: Translator | None = None
     continuer: Continuer | None = None
     inner: huggingface.Loaded | None = None
+    vectors: Vectors | None = None
 
     @property
     def model(self) -> nn.Module:
         for one in (self.predictor, self.translator, self.continuer, self.inner):
             if one is not None:
                 return one.model
-        raise UnmaskError(f"{self.folder} holds no model that can be looked into.")
+        raise UnmaskError("There are vectors of words here, and no model to look into.")
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -50,6 +53,8 @@ class Opened:
                 return one.tokenizer
         if self.inner is not None:
             return self.inner.require_tokenizer(self.folder)
+        if self.vectors is not None:
+            raise UnmaskError("This view is for models that read a text, and here are vectors of words.")
         raise UnmaskError("This view is for models that read a text, and this one translates.")
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:

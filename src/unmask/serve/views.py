@@ -22,10 +22,12 @@ from unmask.serve.http.wire import read_json, reply
 from unmask.serve.opened import Opened, tree_of
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
+from unmask.visualize.context import in_context
 from unmask.visualize.masking import masking, wordpiece
 from unmask.visualize.masks import masks
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import Read, read, read_pair, shown
+from unmask.visualize.replaced import replaced
 from unmask.visualize.words import Vectors
 
 AT_ONCE = 2  # views that are computed at a time; the others wait
@@ -85,7 +87,9 @@ class Asked:
     @property
     def opened(self) -> Opened:
         served = self.models.get(self.maybe("model"))
-        return Opened(served.folder, served.predictor, served.translator, served.continuer)
+        return Opened(
+            served.folder, served.predictor, served.translator, served.continuer, served.inner, served.vectors
+        )
 
     @property
     def reader(self) -> tuple[Model, Tokenizer]:
@@ -106,8 +110,17 @@ class Asked:
 
 
 def _inside(asked: Asked) -> Data:
-    """What there is to see of a model."""
+    """What there is to see of a model, or of vectors of words."""
     opened = asked.opened
+    if opened.vectors is not None:
+        return {
+            "attention": {},
+            "writes": False,
+            "reads": False,
+            "labels": [],
+            "mask": "",
+            "words": len(opened.vectors),
+        }
     model = opened.model
     kinds = attention.layers_of(model)
     return {
@@ -206,14 +219,30 @@ def _alignment(asked: Asked) -> Data:
 
 
 def _vectors(asked: Asked) -> Vectors:
-    return words.of_model(*asked.reader)
+    found = asked.opened.vectors
+    return words.of_model(*asked.reader) if found is None else found
+
+
+def _replaced(asked: Asked) -> Data:
+    """Which words look replaced; with "begin" and "end" (characters) what the generator would put there."""
+    if "begin" not in asked.fields:
+        return replaced(*asked.reader, asked.text())
+    generator = asked.models.get(asked.maybe("model")).generator
+    if generator is None:
+        raise UnmaskError("There is no generator beside this model: its folder has no folder 'generator'.")
+    text = asked.text()
+    begin = asked.number("begin", 0, 0, len(text))
+    end = asked.number("end", 0, begin, len(text))
+    mask = generator.tokenizer.pieces([generator.tokenizer.mask])[0]
+    [answer] = generator([f"{text[:begin]}{mask}{text[end:]}"])
+    return {"guesses": answer["masks"][text[:begin].count(mask)]}
 
 
 def _embeddings(asked: Asked) -> Data:
     """A projection; with "plus" or "minus" the words nearest to their sum; with "sentences" a word in context."""
     if asked.fields.get("sentences"):
         layer = asked.number("layer", -1, -1, 1_000)
-        return words.in_context(*asked.reader, asked.text("word"), asked.texts("sentences", 50), layer)
+        return in_context(*asked.reader, asked.text("word"), asked.texts("sentences", 50), layer)
     vectors = _vectors(asked)
     plus, minus = asked.texts("plus"), asked.texts("minus")
     if plus or minus:
@@ -282,6 +311,7 @@ VIEWS: dict[str, View] = {
     "/saliency": _saliency,
     "/beam": _beam,
     "/next": _next,
+    "/replaced": _replaced,
     "/alignment": _alignment,
     "/embeddings": _embeddings,
     "/positions": _positions,

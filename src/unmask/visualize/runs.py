@@ -50,7 +50,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
     rows = read_lines(path)
     facts = _facts(folder)
     config = facts.get("config")
-    quiet = (time.time() if now is None else now) - path.stat().st_mtime
+    quiet = abs((time.time() if now is None else now) - path.stat().st_mtime)  # the clock may have been set back
     ended = (folder / "run.json").exists() or (folder / "results.json").exists()
     last = rows[-1] if rows else {}
     return {

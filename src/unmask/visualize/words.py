@@ -1,6 +1,6 @@
-"""Words in space: projections, nearest neighbours, analogies, one word in several sentences.
+"""Words in space: projections, nearest neighbours, analogies.
 
-Shapes: V words, N points, D width, L layers.
+Shapes: V words, N points, D width.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
-from unmask.nn import Stack, Token
+from unmask.nn import Token
 from unmask.visualize.numbers import Data
-from unmask.visualize.reading import read, twin
 
 METHODS = {
     "pca": "PCA: the two directions in which the vectors differ most; distances far apart can be trusted",
@@ -41,6 +39,9 @@ class Vectors:
 
     words: Sequence[str]
     matrix: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.words)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -123,8 +124,8 @@ def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[n
     try:
         from umap import UMAP
     except ImportError:
-        raise UnmaskError("UMAP is not installed; run: pip install umap-learn, or take pca or tsne.") from None
-    found = UMAP(n_neighbors=min(15, N - 1), metric="cosine", random_state=seed).fit_transform(matrix)
+        raise UnmaskError("UMAP is not installed: run pip install 'unmask[umap]', or take pca or tsne.") from None
+    found = UMAP(n_neighbors=min(15, N - 1), metric="cosine", random_state=seed, n_jobs=1).fit_transform(matrix)
     return np.asarray(found, np.float32), []
 
 
@@ -154,80 +155,6 @@ def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", c
         ],
         "total": len(vectors.words),
     }
-
-
-def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequence[str], layer: int = -1) -> Data:
-    """One word as it stands in several sentences: where its hidden states lie, and the cosines between them.
-
-    layer  0 is what goes into the first block, 1 … L what its blocks say; -1 is the last
-
-    A word of several pieces is the mean of them. "spread" is 1 less the mean cosine between occurrences: 0 where a
-    word has one vector whatever stands around it (1 - the self-similarity of Ethayarajh 2019). Raises UnmaskError for
-    fewer than two sentences with the word; those without are listed under "without".
-    """
-    found: list[np.ndarray] = []
-    within: list[Data] = []
-    without: list[str] = []
-    wanted = tokenizer.encode(word, special=False).ids
-    for sentence in sentences:
-        reading = read(model, tokenizer, sentence)
-        states = _states(model, reading.batch)
-        if not -len(states) <= layer < len(states):
-            raise UnmaskError(f"There is no layer {layer}: the model has {len(states) - 1}, and 0 stands before them.")
-        ids = reading.batch.tokens[0].cpu().numpy()
-        begin = _find(ids, wanted)
-        if begin is None:
-            without.append(sentence)
-            continue
-        found.append(states[layer][begin : begin + len(wanted)].mean(0))
-        within.append({"sentence": sentence, "tokens": reading.tokens, "begin": begin, "end": begin + len(wanted)})
-    if len(found) < 2:
-        raise UnmaskError(f"'{word}' stands in {len(found)} of the sentences; give two or more that have it.")
-    matrix = np.stack(found)
-    unit = _unit(matrix)
-    cosine = unit @ unit.T
-    others = cosine[~np.eye(len(cosine), dtype=bool)]
-    places = projected(matrix)[0] if len(matrix) > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
-    for one, (x, y) in zip(within, places.tolist(), strict=True):
-        one |= {"x": x, "y": y}
-    return {
-        "word": word,
-        "layer": layer % len(states),
-        "layers": len(states) - 1,
-        "occurrences": within,
-        "without": without,
-        "cosines": cosine.tolist(),
-        "spread": float(1 - others.mean()),
-    }
-
-
-@torch.no_grad()
-def _states(model: Model, batch: object) -> list[np.ndarray]:
-    """What goes into the first block and what each block says, [T, D] each."""
-    other = twin(model)
-    states: list[Tensor] = []
-    if not isinstance(other.stack, Stack):
-        raise UnmaskError("Hidden states of layers are those of a Transformer; this model is none.")
-    first = other.stack.blocks[other.stack.order[0]]
-
-    def before(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if not states:
-            states.append(given[0])
-
-    def after(_: nn.Module, __: object, said: Tensor) -> None:
-        states.append(said)
-
-    first.register_forward_pre_hook(before)
-    for block in other.stack.blocks:
-        block.register_forward_hook(after)
-    other(batch)
-    return [state[0].float().cpu().numpy() for state in states]
-
-
-def _find(ids: np.ndarray, wanted: np.ndarray) -> int | None:
-    n = len(wanted)
-    places = range(len(ids) - n + 1) if n else ()
-    return next((i for i in places if np.array_equal(ids[i : i + n], wanted)), None)
 
 
 def _pca(matrix: np.ndarray) -> tuple[np.ndarray, list[float]]:

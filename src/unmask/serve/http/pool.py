@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,22 @@ from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor
 from unmask.serve.translator import Translator
 from unmask.tasks import ANSWERING
+from unmask.visualize.words import Vectors
+
+SHOWN = {"rtd": "replaced-tokens", "words": "contextual-words"}
+"""Heads of models that answer nothing, but have something to show: ELECTRA's and ELMo's. Head -> kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A folder in memory, as what fits it: exactly one of predictor, translator and continuer is not None.
+    """A folder in memory, as what fits it: exactly one of predictor, translator, continuer, inner and vectors is not
+    None.
 
-    kind  "translation", "generation", "fill-mask", "next-sentence", or the task: "classification", "embedding", …
+    kind       "translation", "generation", "fill-mask", "next-sentence", or the task: "classification", "embedding", …;
+               of what is looked at and not asked "replaced-tokens", "contextual-words", "word-vectors"
+    inner      a model that answers nothing, with its tokenizer
+    vectors    word vectors
+    generator  of an ELECTRA, where its folder has it: what guesses the words that the model is to find
     """
 
     name: str
@@ -36,11 +45,18 @@ class Served:
     predictor: Predictor | None = None
     translator: Translator | None = None
     continuer: Continuer | None = None
+    inner: huggingface.Loaded | None = None
+    vectors: Vectors | None = None
+    generator: Predictor | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | Subwords:
+        """Raises UnmaskError for word vectors, which have none."""
+        if self.inner is not None:
+            return self.inner.require_tokenizer(self.folder)
         found = self.predictor or self.translator or self.continuer
-        assert found is not None
+        if found is None:
+            raise UnmaskError(f"{self.name} holds vectors of words, which are not cut into tokens.")
         return found.tokenizer
 
 
@@ -52,6 +68,7 @@ class Pool:
     loaded     models that are in memory at a time
     device     where they run
     precision  "bf16": products in bfloat16; language models stay in float32
+    vectors    reads a folder or a file of word vectors; None: such are refused
 
     Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
     """
@@ -64,6 +81,7 @@ class Pool:
         device: str = "cpu",
         precision: Precision = "fp32",
         top: int = 5,
+        vectors: Callable[[Path], Vectors] | None = None,
     ) -> None:
         if not folders or loaded < 1:
             raise UnmaskError("The service needs at least one model, and room for one in memory.")
@@ -72,7 +90,11 @@ class Pool:
             if count > 1:
                 raise UnmaskError(f"{count} folders are called '{name}'; give them names: --model NAME=FOLDER.")
         self.folders: dict[str, Path] = dict(named)
-        self.kinds: dict[str, str] = {name: kind_of(folder) for name, folder in named}
+        self.vectors = vectors
+        self.kinds: dict[str, str] = {
+            name: "word-vectors" if vectors is not None and holds_vectors(folder) else kind_of(folder)
+            for name, folder in named
+        }
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
         self.ready = False  # whether any model was read so far
         self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
@@ -127,7 +149,10 @@ class Pool:
                 self._loaded.popitem(last=False)
 
     def _read(self, name: str) -> Served:
-        folder = self.folders[name]
+        folder, kind = self.folders[name], self.kinds[name]
+        if kind == "word-vectors":
+            assert self.vectors is not None
+            return Served(name, folder, kind, vectors=self.vectors(folder))
         if holds_writer(folder):
             translator = Translator(folder, device=self.device, precision=self.precision)
             return Served(name, folder, "translation", translator=translator)
@@ -135,6 +160,11 @@ class Pool:
         placed(loaded.model, self.device)
         if "next" in loaded.model.heads:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
+        if kind in SHOWN.values():
+            loaded.require_tokenizer(folder)
+            beside = folder / "generator"
+            guesses = Predictor(beside, top=self.top, device=self.device) if beside.is_dir() else None
+            return Served(name, folder, kind, inner=loaded, generator=guesses)
         predictor = Predictor(loaded, top=self.top, precision=self.precision)
         return Served(name, folder, predictor.kind or _pretrained(loaded.model.heads), predictor=predictor)
 
@@ -150,8 +180,16 @@ def kind_of(folder: Path) -> str:
     if (folder / "modules.json").is_file() and not heads & set(ANSWERING):
         return "embedding"
     if heads and not heads & {*ANSWERING, *PRETRAINED}:
+        for head, kind in SHOWN.items():
+            if head in heads:
+                return kind
         raise UnmaskError(f"{folder} has no head that answers: fine-tune it first.")
     return next((head for head in ANSWERING if head in heads), _pretrained(heads))
+
+
+def holds_vectors(place: Path) -> bool:
+    """Whether a place is a folder of word vectors, or a file, which no model is."""
+    return place.is_file() or ((place / "vectors.safetensors").is_file() and not (place / "config.json").is_file())
 
 
 def _heads(values: Mapping[str, Any]) -> frozenset[str]:
