@@ -45,7 +45,7 @@ from unmask.tasks.tagging import check_segments
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK
 from unmask.train.trainer import Display, Silent
-from unmask.transfer import Transfer, merged
+from unmask.transfer import Transfer, merged, strategy
 
 __all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Options", "Result", "Rows"]
 __all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation", "sign_of"]
@@ -193,6 +193,7 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     aim: Distilled | WithLanguageModel | None = _beside(config, task)
     loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
+    strategy.prepare(loaded.model, config.transfer)  # does it fit? each seed reads a model of its own
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
     say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")

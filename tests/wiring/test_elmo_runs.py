@@ -246,3 +246,10 @@ def test_frozen_features_serve_a_classifier(trained: Pretrain, tmp_path: Path) -
     right = np.mean([a["label"] == label for a, (_, label) in zip(answers, reviews(24, 2), strict=True)])
     assert right == result.seeds[0]["dev"]["accuracy"]
     assert right > 0.6
+
+
+def test_a_strategy_that_does_not_fit_leaves_no_file(trained: Pretrain, tmp_path: Path) -> None:
+    asked = FineTuning().override({**fields(trained.out, write_sets(tmp_path)), "strategy": "lora"})
+    with pytest.raises(UnmaskError, match="choose another --strategy"):
+        finetune(asked, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
