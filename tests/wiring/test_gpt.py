@@ -149,6 +149,18 @@ def test_a_folder_learns_classes_from_the_last_token_and_opens_elsewhere(trained
     np.testing.assert_allclose(said, p[:, 1].numpy(), atol=1e-5)
 
 
+def test_a_folder_tuned_with_lora_needs_no_merging(trained, rows, tmp_path):
+    """Its maps lie side by side in the folder, and the additions to two of the three are in them."""
+    base, out = trained[0].out, tmp_path / "run"
+    result = fine_tuned(base, rows, out, strategy="lora", lr=2e-2)
+    texts, labels = zip(*(line.split("\t") for line in (rows / "dev.tsv").read_text().splitlines()[1:]), strict=True)
+    right = np.mean([answer["label"] == label for answer, label in zip(Predictor(out)(texts), labels, strict=True)])
+    assert right == result.seeds[0]["dev"]["accuracy"]
+    maps = [huggingface.load(place).model.stack.blocks[0].attention.f for place in (base, out)]
+    moved = {name: not torch.equal(*(getattr(one, name).weight for one in maps)) for name in ("query", "key", "value")}
+    assert moved == {"query": True, "key": False, "value": True}
+
+
 def test_the_loss_beside_the_task_is_equation_5():
     tokenizer = Tokenizer.train(["good bad fine film"] * 5, 40)
     task = Classification(["0", "1"])
