@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from unmask.bench import ROWS, Places, bench, ceiling, common, pretraining, run, startup, table
+from unmask.bench import ROWS, Places, bench, ceiling, common, encoder, inference, pretraining, run, startup, table
 from unmask.bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, within
 from unmask.bench.rows import find
 from unmask.bench.stopwatch import Stopwatch, attended
@@ -90,6 +90,19 @@ def test_sides_take_turns(tmp_path):
     seen = []
     Plan(1, 2, tmp_path).alternate(["a", "b"], SPEED, lambda side, number: seen.append((side, number)) or {"figure": 1})
     assert seen == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+
+
+def test_an_encoder_of_the_same_shape_takes_the_place_of_the_packaged_one(tmp_path, monkeypatch):
+    texts = [(f"The function number {i} returns its {i} arguments.", "module") for i in range(60)]
+    monkeypatch.setattr(encoder, "passages", lambda: tuple(texts))
+    monkeypatch.setattr(encoder, "SHAPE", {**encoder.SHAPE, "layers": 1, "dim": 16, "heads": 2, "hidden": 32})
+    monkeypatch.setattr(common, "absent", tuple)
+    folder = encoder.minilm(Plan(1, 1, tmp_path))
+    assert encoder.minilm(Plan(1, 1, tmp_path)) == folder
+    embed = inference.unmask({"model": str(folder), "form": "fp32"})
+    vectors = embed(["The function returns.", "An argument."])
+    assert vectors.shape == (2, 16)
+    assert (vectors**2).sum(1) == pytest.approx([1, 1], abs=1e-5)
 
 
 def test_a_run_writes_what_it_found_and_names_who_is_missing(rows, tmp_path, capsys):

@@ -182,15 +182,15 @@ def compared(asked: Comparison, sides: Sequence[str], plan: Plan) -> tuple[Turns
 
     def compare() -> tuple[Turns, Result]:
         settings, facts = prepared(asked, plan)
-        ceilings: list[float] = []
+
+        def product() -> float:
+            return common.trial("ceiling", "product", settings, threads=plan.threads)["flops_per_second"]
 
         def turn(side: str, number: int) -> Result:
-            if side == sides[0]:
-                top = common.trial("ceiling", "product", settings, threads=plan.threads)
-                ceilings.append(top["flops_per_second"])
+            ceiling = plan.once((asked, number), product)
             seeded = {**settings, "seed": settings["seed"] + number}
             done = common.trial("pretraining", side, seeded, threads=plan.threads, ours=side == OURS)
-            return {**done, "figure": done["tokens_per_second"], "ceiling": ceilings[-1]}
+            return {**done, "figure": done["tokens_per_second"], "ceiling": ceiling}
 
         return plan.alternate(sides, SPEED, turn), facts
 

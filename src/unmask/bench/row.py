@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,12 +82,14 @@ class Plan:
 
     threads  of every process        pairs  turns of every side
     folder   that all rows share     made   what one row has made and another may take
+    at_once  sides that run beside one another, where speed is not the question
     """
 
     threads: int
     pairs: int
     folder: Path
     made: dict[Hashable, Any] = field(default_factory=dict)
+    at_once: int = 1
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` returned the first time that it was asked for under this key."""
@@ -96,12 +99,17 @@ class Plan:
 
     def alternate(self, sides: Sequence[str], unit: Unit, turn: Callable[[str, int], Result]) -> Turns:
         """Let the sides take turns, A B A B …; `turn`(side, number from 0) returns what it measured."""
+
+        def shown(side: str, number: int) -> Result:
+            done = turn(side, number)
+            print(f"  turn {number + 1}  {side:28} {unit.show(done['figure'])}", flush=True)
+            return done
+
         turns: Turns = {side: [] for side in sides}
-        for number in range(self.pairs):
-            for side in sides:
-                done = turn(side, number)
-                turns[side].append(done)
-                print(f"  turn {number + 1}  {side:28} {unit.show(done['figure'])}", flush=True)
+        with ThreadPoolExecutor(self.at_once) as pool:
+            for number in range(self.pairs):
+                for side, done in zip(sides, pool.map(lambda side, n=number: shown(side, n), sides), strict=True):
+                    turns[side].append(done)
         return turns
 
 

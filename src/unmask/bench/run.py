@@ -16,6 +16,7 @@ from unmask.bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 
+QUICK = 4  # sides at once, where only whether they run is asked
 PICTURES = (".svg", ".png")
 
 
@@ -75,7 +76,7 @@ def bench(
     facts: Result = {"machine": common.machine(threads), "run": {"pairs": pairs, "quick": quick}, "rows": []}
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-bench-") as folder:
-        plan = Plan(threads, 1 if quick else pairs, Path(folder))
+        plan = Plan(threads, 1, Path(folder), at_once=QUICK) if quick else Plan(threads, pairs, Path(folder))
         for row in asked:
             facts["rows"].append(measured(row, plan))
             places.write(facts)
