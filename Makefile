@@ -37,6 +37,7 @@ reliability: .venv/tested  ## faults injected for real: kills, refused writes, h
 	$(BIN)/python reliability/storage.py
 	$(BIN)/python reliability/hostile.py
 	$(BIN)/python reliability/fuzz.py --minutes 2
+	$(BIN)/python reliability/long.py
 
 audit: .venv/installed  ## known holes in what is installed, and a list of it; says so where there is no network
 	$(BIN)/python -m pip inspect > sbom.json && echo "sbom.json lists what is installed"

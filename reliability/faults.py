@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 WRITES = "wax+"
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Faults:
     """Refuses what changes the folder `root`, and the hidden ones beside it that bear its name.
 
     at     number of the call, from 1, that fails; 0: none, all are counted
-    code   errno of the failure: ENOSPC and EDQUOT fail from `at` on, as a full disk does; others once
+    code   errno of the failure: ENOSPC, EDQUOT and EROFS fail from `at` on, as a full disk does, or one that the system
+           makes read-only; others once
     """
 
     def __init__(self, root: Path, at: int = 0, code: int = errno.ENOSPC) -> None:
@@ -28,7 +30,7 @@ class Faults:
         if self.root not in str(path):
             return
         self.calls += 1
-        lasting = self.code in (errno.ENOSPC, errno.EDQUOT)
+        lasting = self.code in LASTING
         if self.at and (self.calls >= self.at if lasting else self.calls == self.at):
             raise OSError(self.code, os.strerror(self.code), str(path))
 
@@ -67,9 +69,18 @@ class Faults:
         safetensors.torch.serialize_file = serialised
         builtins.open = opened
         io.open = opened  # type: ignore[assignment]
+        os.open = self._opening(os.open)
         for name in ("replace", "rename", "mkdir", "rmdir", "truncate", "chmod"):
             setattr(os, name, self._guarded(getattr(os, name)))
         os.fsync = self._guarded(os.fsync, lambda handle: os.readlink(f"/proc/self/fd/{handle}"))
+
+    def _opening(self, call: Callable[..., int]) -> Callable[..., int]:
+        def opening(path: Any, flags: int, *args: Any, **more: Any) -> int:
+            if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+                self.check(path)
+            return call(path, flags, *args, **more)
+
+        return opening
 
     def _guarded(self, call: Callable[..., Any], path_of: Callable[[Any], str] = str) -> Callable[..., Any]:
         def guarded(first: Any, *args: Any, **more: Any) -> Any:

@@ -42,7 +42,7 @@ from folders import SUBJECTS
 from subjects import Subject
 
 SLICE = 4.0  # seconds of one process
-PATIENCE = 20  # seconds for one input
+PATIENCE = 20  # seconds of the processor for one input, which a busy machine does not take away
 ADDRESSES = 12 << 30  # bytes of addresses that a process may map
 ENOUGH = 40  # different failures after which there is no need to go on
 MEMORY = Path("/dev/shm")
@@ -164,7 +164,7 @@ def sliced(place: Place, tally: Tally, seed: int, seconds: float) -> None:
     (last,) = struct.unpack("<q", at[:])
     tally.inputs = last + 1
     if status:
-        tally.fail(last, "it hangs" if status == -signal.SIGALRM else f"the process ends with {status}")
+        tally.fail(last, "it hangs" if status == -signal.SIGPROF else f"the process ends with {status}")
 
 
 def inputs(place: Place, seed: int, first: int, seconds: float, at: mmap.mmap) -> Iterator[tuple[int, str]]:
@@ -173,9 +173,9 @@ def inputs(place: Place, seed: int, first: int, seconds: float, at: mmap.mmap) -
     while time.monotonic() < until:
         at[:] = struct.pack("<q", number)
         place.bent(np.random.default_rng([seed, number]))
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         failure = place.attempt()
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if failure:
             yield number, failure
         number += 1
@@ -189,9 +189,9 @@ def report(tallies: dict[str, Tally], minutes: float, out: str | None) -> int:
             print(f"    {tally.times[origin]:,} times, first --subjects '{name}' --input {number}: {what}")
     total, failures = sum(t.inputs for t in tallies.values()), sum(len(t.first) for t in tallies.values())
     found = f"{failures} defects" if failures else "nothing but UnmaskError"
-    print(
-        f"{total:,} inputs to {len(tallies)} readers in {minutes:g} minutes, {total / minutes:,.0f} a minute: {found}."
-    )
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = (children.ru_utime + children.ru_stime) / 60
+    print(f"{total:,} inputs to {len(tallies)} readers in {minutes:g} minutes ({busy:.1f} of the processor): {found}.")
     if out:
         facts = {
             name: {

@@ -28,6 +28,7 @@ class Job:
             same where None
     waits   glob, in the folder beside the run, of what appears while something is being written
     leaves  names that a finished run leaves beside what `trace` compares
+    whole   whether each file that it leaves, even where it fails, is one of the end
     """
 
     name: str
@@ -35,6 +36,7 @@ class Job:
     again: Callable[[Path], list[str]] | None
     waits: str
     leaves: frozenset[str] = frozenset({".lock"})
+    whole: bool = False
 
 
 def prepare(folder: Path, seed: int = 0) -> dict[str, Job]:
@@ -76,16 +78,49 @@ def prepare(folder: Path, seed: int = 0) -> dict[str, Job]:
             lambda out: ["train", "--resume", "--out", str(out)],
             "checkpoints/.tmp-*",
         ),
-        Job("corpus", lambda out: [*build, "--out", str(out)], None, "../.{name}.partial-*/*", frozenset()),
+        Job("corpus", lambda out: [*build, "--out", str(out)], None, "../.{name}.partial-*/*", frozenset(), True),
         Job(
             "tokenizer",
             lambda out: [*build, "--kind", "bpe", "--cased", "--vocabulary-size", "400", "--out", str(out)],
             None,
             "../.{name}.partial-*",
             frozenset(),
+            True,
+        ),
+        Job(
+            "predict",
+            lambda out: [*_asking(folder), "--out", f"{out}/answers.json", "--na-prob-file", f"{out}/doubts.json"],
+            None,
+            ".*.tmp",
+            frozenset(),
+            True,
+        ),
+        Job(
+            "export",
+            lambda out: ["export", "--model", str(model), "--out", str(out), "--int8"],
+            None,
+            ".*.tmp",
+            frozenset(),
+            True,
         ),
     )
     return {job.name: job for job in jobs}
+
+
+def _asking(folder: Path) -> list[str]:
+    """What asks a model some questions; the model, which has learned nothing, and the questions are made once."""
+    model, questions = folder / "asked", folder / "questions.json"
+    if not model.exists():
+        from unmask import huggingface
+        from unmask.data.tokenizer import Tokenizer
+        from unmask.models.bert import Bert
+
+        tokenizer = Tokenizer.load(folder / "model")
+        config = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=64)
+        huggingface.save(model, config.build({"span": 2}, seed=0), tokenizer)
+        asked = [{"id": str(i), "question": "bako?", "context": "Bako tara nira."} for i in range(3)]
+        questions.write_text(json.dumps(asked), encoding="utf-8")
+    return ["predict", "--model", str(model), "--file", str(questions), "--no-answer", "0"]
 
 
 def _document(rng: np.random.Generator) -> str:

@@ -36,6 +36,8 @@ from jobs import Job, Process, differences, leftovers, prepare, trace
 MOST_KILLS = 12  # of one trial, after which it is let go on
 TOLERANCE = 1e-6
 
+LONG = ("pretrain", "finetune", "translation", "corpus", "tokenizer")  # jobs that a kill finds at work
+
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,7 +53,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="unmask-kill-") as temporary:
         jobs = prepare(Path(temporary))
-        names = options.jobs or [*jobs, "pretrain-workers", "pretrain-ranks"]
+        names = options.jobs or [*LONG, "pretrain-workers", "pretrain-ranks"]
         found = [Trials(jobs, name, Path(temporary), options.seed).run(options.kills) for name in names]
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

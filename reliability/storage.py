@@ -1,11 +1,13 @@
 """Storage that fails: every write of a run in turn, folders that cannot be written, checkpoints with flipped bytes.
 
 For each write, flush, rename and new folder of a run (or `--sample` of them, drawn with a seed): the same run with that
-call refused, by a full disk (ENOSPC, from there on), an error of the device (EIO, once), or a permission that is lost
-(EACCES, once). What must hold:
+call refused, by a full disk (ENOSPC, from there on), an error of the device (EIO, once), a permission that is lost
+(EACCES, once), or a file system that becomes read-only (EROFS, from there on). The first call is always among them: a
+folder that cannot be written from the beginning. What must hold:
 
 - the run ends with one sentence and status 2, or goes on as if nothing had happened; there is never a traceback
 - the checkpoint that was the last one is sound, and the run goes on from it to the same end, bit for bit
+- what writes single files (a corpus, answers, an export) leaves each of them whole or not at all
 
 Then sampled bytes of each file of the newest checkpoint are flipped: none may be overlooked, and the run goes on from
 the checkpoint before, says so, and comes to the same end.
@@ -33,14 +35,17 @@ import numpy as np
 from faults import Faults
 from jobs import Job, Process, differences, leftovers, prepare, trace
 
-CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES}
+CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "EROFS": errno.EROFS}
+
+DEFAULT = ["pretrain", "finetune", "translation", "corpus", "predict", "export"]
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--sample", type=int, default=24, help="calls of each job and error; 0: all")
     arguments.add_argument("--bytes", type=int, default=40, help="bytes that are flipped (default: %(default)s)")
-    arguments.add_argument("--jobs", nargs="+", default=["pretrain", "finetune", "translation", "corpus"])
+    arguments.add_argument("--jobs", nargs="+", default=DEFAULT)
+    arguments.add_argument("--errors", nargs="+", choices=CODES, default=[*CODES])
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--out", help="file for the results, as JSON")
     options = arguments.parse_args()
@@ -54,7 +59,13 @@ def main() -> int:
         folder = Path(temporary)
         jobs = prepare(folder)
         for name in options.jobs:
-            found += refused(jobs[name], folder, options.sample, np.random.default_rng([options.seed, *name.encode()]))
+            found += refused(
+                jobs[name],
+                folder,
+                options.sample,
+                options.errors,
+                np.random.default_rng([options.seed, *name.encode()]),
+            )
         if "pretrain" in options.jobs:
             found.append(flipped(jobs["pretrain"], folder, options.bytes, np.random.default_rng(options.seed)))
     if options.out:
@@ -77,7 +88,7 @@ class Faulty(Process):
             self.count.write_text(str(self.faults.calls))
 
 
-def refused(job: Job, folder: Path, sample: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+def refused(job: Job, folder: Path, sample: int, errors: list[str], rng: np.random.Generator) -> list[dict[str, Any]]:
     """Results of a job, by error."""
     whole, log, count = folder / f"{job.name}-sound", folder / f"{job.name}.log", folder / f"{job.name}.count"
     assert Faulty(job.begin(whole), log, Faults(whole)).wait() == 0
@@ -85,10 +96,11 @@ def refused(job: Job, folder: Path, sample: int, rng: np.random.Generator) -> li
     assert Faulty(job.begin(counted), log, Faults(folder / counted.name), count).wait() == 0
     calls, expected = int(count.read_text()), trace(whole)
     results = []
-    for name, code in CODES.items():
+    for name in errors:
+        code = CODES[name]
         began = time.monotonic()
         places = range(1, calls + 1)
-        drawn = places if not sample or sample >= calls else sorted(rng.choice(places, sample, replace=False).tolist())
+        drawn = places if not sample or sample >= calls else sorted({1, *rng.choice(places, sample, replace=False)})
         failures = []
         for at in drawn:
             out = folder / f"{job.name}-{name}-{at}"
@@ -107,6 +119,9 @@ def one(job: Job, out: Path, faults: Faults, expected: dict[str, Any]) -> list[s
         return [f"status {status}: {said.strip()[-300:]}"]
     if status == 2 and not said.strip().splitlines()[-1].startswith("unmask: "):
         return [f"no sentence: {said.strip()[-300:]}"]
+    torn = differences({}, {n: x for n, x in trace(out).items() if expected.get(n) != x}) if job.whole else []
+    if status == 2 and torn:
+        return [f"half written: {torn}"]
     log.unlink(missing_ok=True)
     status = resumed(job, out, log)
     if status != 0:

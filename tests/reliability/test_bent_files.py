@@ -113,6 +113,15 @@ def test_a_pooling_that_is_no_name(tmp_path):
         huggingface.load(tmp_path)
 
 
+def test_a_prompt_that_is_no_name(tmp_path):
+    tokenizer = Tokenizer.train(["the river is long"] * 5, 60)
+    model = Bert(vocabulary=tokenizer.size, **SIZES).build({})
+    huggingface.save(tmp_path, model, tokenizer, settings={"pooling": "mean", "normalise": True})
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "config_sentence_transformers.json", default_prompt_name=["query"], prompts={"query": "q: "})
+    assert huggingface.load(tmp_path).settings["pooling"] == "mean"
+
+
 def test_a_feedforward_of_t5_that_is_no_name(tmp_path):
     sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 1, "decoder_layers": 1}
     huggingface.save_writer(tmp_path, T5(vocabulary=20, **sizes).build())

@@ -121,7 +121,7 @@ def _check_use(folder: Path, facts: Mapping[str, Any], normalise: bool) -> None:
     """Raises UnmaskError where texts or similarities would differ from ours."""
     place = folder / "config_sentence_transformers.json"
     name, prompts = facts.get("default_prompt_name"), facts.get("prompts") or {}
-    if name and isinstance(prompts, Mapping) and prompts.get(name):
+    if isinstance(name, str) and isinstance(prompts, Mapping) and prompts.get(name):
         raise UnmaskError(f"{place} puts the prompt '{prompts[name]}' before every text, which is not supported.")
     similarity = facts.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and not (similarity == "dot" and normalise):
