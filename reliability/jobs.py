@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -183,6 +184,12 @@ class Process:
     def prepare(self) -> None:
         """What the new process does first."""
 
+    def run(self, command: Sequence[str]) -> None:
+        """What it is for."""
+        from unmask.cli import main
+
+        main([*command])
+
     def conclude(self) -> None:
         """What it does last, if it gets there."""
 
@@ -194,10 +201,8 @@ class Process:
             sink = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(sink, 1)
             os.dup2(sink, 2)
-            from unmask.cli import main
-
             self.prepare()
-            main([*command])
+            self.run(command)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
@@ -210,6 +215,33 @@ class Process:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
+
+
+class Torchrun(Process):
+    """The same command in two processes under the agent of torchrun, which starts both again when one dies."""
+
+    def run(self, command: Sequence[str]) -> None:
+        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+        alone = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": self.__class__.__name__}
+        watched = {"nproc_per_node": 2, "max_restarts": 50, "monitor_interval": 0.05, "start_method": "fork"}
+        elastic_launch(LaunchConfig(min_nodes=1, max_nodes=1, **alone, **watched), _member)([*command])
+
+    def members(self) -> list[int]:
+        """The processes that it watches, by their id."""
+        found: list[int] = []
+        for thread in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += map(int, thread.read_text().split())
+        return sorted(found)
+
+
+def _member(command: list[str]) -> None:
+    """One of the processes of `Torchrun`; the agent's own answer to SIGTERM came with the fork."""
+    from unmask.cli import main
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    main(command)
 
 
 def trace(folder: Path) -> dict[str, Any]:

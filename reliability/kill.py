@@ -11,15 +11,19 @@ are aimed: they wait until a file is being written, and strike some milliseconds
     python reliability/kill.py --jobs pretrain-workers pretrain-ranks --kills 5 --out killed.json
 
 `pretrain-workers` changes the number of data workers between 0 and 2 at every start, `pretrain-ranks` the number of
-processes between 1 and 2: there, losses agree to 1e-6. Ends with status 1 where anything did not hold.
+processes between 1, 2 and 4: there, losses agree to 1e-6. `pretrain-elastic` is two processes under torchrun, one of
+which is killed: torchrun starts them again, the run goes on by itself, and its losses agree to 1e-6 with those of one
+process. Ends with status 1 where anything did not hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -31,10 +35,11 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread: what forks must not hold any
 
 import numpy as np
-from jobs import Job, Process, differences, leftovers, prepare, trace
+from jobs import Job, Process, Torchrun, differences, leftovers, prepare, trace
 
 MOST_KILLS = 12  # of one trial, after which it is let go on
 TOLERANCE = 1e-6
+RANKS = (1, 2, 4, 1, 4, 2)  # processes of one start after the other: every change there is between them
 
 LONG = ("pretrain", "finetune", "translation", "corpus", "tokenizer")  # jobs that a kill finds at work
 
@@ -53,8 +58,14 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="unmask-kill-") as temporary:
         jobs = prepare(Path(temporary))
-        names = options.jobs or [*LONG, "pretrain-workers", "pretrain-ranks"]
-        found = [Trials(jobs, name, Path(temporary), options.seed).run(options.kills) for name in names]
+        names = options.jobs or [
+            *(n for n in jobs if n not in ("predict", "export")),
+            "pretrain-workers",
+            "pretrain-ranks",
+            "pretrain-elastic",
+        ]
+        kinds = {name: Elastic if name.endswith("-elastic") else Trials for name in names}
+        found = [kind(jobs, name, Path(temporary), options.seed).run(options.kills) for name, kind in kinds.items()]
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return int(any(one["failures"] for one in found))
@@ -121,7 +132,7 @@ class Trials:
         if self.variant == "workers":
             return [Process([*command, "--workers", str(2 * (attempt % 2))], log)]
         if self.variant == "ranks":
-            ranks = 1 + attempt % 2
+            ranks = RANKS[attempt % len(RANKS)]
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = str(free.getsockname()[1])
@@ -169,7 +180,7 @@ class Trials:
         found, left = trace(out), leftovers(out, self.job)
         if left:
             self.failures.append(f"left behind: {', '.join(left)}")
-        if self.variant == "ranks":
+        if self.variant in ("ranks", "elastic"):
             other = _far(self.expected["metrics.jsonl"], found["metrics.jsonl"])
         else:
             other = differences(self.expected, found)
@@ -177,6 +188,55 @@ class Trials:
                 other = [name for name in other if not name.endswith(("run.json", "manifest.json", "state.json"))]
         if other:
             self.failures.append(f"differs from the run that was left alone: {', '.join(other)}")
+
+
+class Elastic(Trials):
+    """Trials of two processes under torchrun: one of the two is killed, and nobody starts anything again."""
+
+    def _trial(self, kills: int) -> None:
+        out = self.folder / f"{self.name}-{self.trials}"
+        self.trials += 1
+        torchrun = Torchrun(self.job.begin(out), out.with_suffix(".log"))
+        for _ in range(MOST_KILLS):
+            if self.kills == kills or not self._struck(torchrun, out):
+                break
+        if torchrun.wait() != 0:
+            self.failures.append(f"torchrun gave up after {self.kills} kills: {_tail(out)}")
+        elif torchrun.orphans():
+            self.failures.append("processes outlived torchrun")
+        else:
+            self._compare(out)
+
+    def _struck(self, torchrun: Torchrun, out: Path) -> bool:
+        """Kill one of the two once they train, or while they write, and wait until it is gone."""
+        metrics = out / "metrics.jsonl"
+        before = _changed(metrics)
+        while _changed(metrics) == before and not torchrun.ended():
+            time.sleep(0.002)
+        aimed = bool(self.rng.random() < 0.5)
+        if aimed:
+            self._await_writing([torchrun], out, int(self.rng.integers(1, 4)))
+        else:
+            time.sleep(float(self.rng.uniform(0, self.length)))
+        members = [] if torchrun.ended() else torchrun.members()
+        if len(members) < 2:  # they have come to their end
+            return False
+        struck = members[int(self.rng.integers(2))]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(struck, signal.SIGKILL)
+        while struck in torchrun.members() and not torchrun.ended():
+            time.sleep(0.002)
+        self.kills += 1
+        self.aimed += aimed
+        return True
+
+
+def _changed(path: Path) -> int:
+    """When a file was written last, in nanoseconds; 0 where it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _begun(out: Path) -> bool:

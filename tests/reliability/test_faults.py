@@ -19,6 +19,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
         ["fuzz.py", "--minutes", "0.05", "--subjects", "csv", "SQuAD", "tokenizer.json", "corpus", "adapter"],
         pytest.param(["fuzz.py", "--minutes", "3"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "8"], marks=pytest.mark.slow),
+        pytest.param(["kill.py", "--kills", "6", "--jobs", "pretrain-ranks"], marks=pytest.mark.slow),
+        pytest.param(["kill.py", "--kills", "3", "--jobs", "pretrain-elastic"], marks=pytest.mark.slow),
         pytest.param(["storage.py", "--sample", "4", "--bytes", "9"], marks=pytest.mark.slow),
         pytest.param(["hostile.py"], marks=pytest.mark.slow),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from unmask.errors import UnmaskError
 
@@ -27,8 +28,16 @@ def init(device: str = "auto") -> torch.device:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if "RANK" not in os.environ:
             raise UnmaskError("WORLD_SIZE is set but RANK is not; start several processes with torchrun.")
-        dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+        _join("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     return chosen
+
+
+def _join(backend: str) -> None:
+    """Meet the other processes, under a name of this start: torchrun may keep one store over all its restarts, which
+    goes on telling where those listened that have died."""
+    store, number, count = next(rendezvous("env://"))
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group(backend, store=dist.PrefixStore(f"start-{start}", store), rank=number, world_size=count)
 
 
 def _device(name: str) -> torch.device:
