@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit sbom release lock test-minimal clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -39,20 +39,57 @@ reliability: .venv/tested  ## faults injected for real: kills, refused writes, h
 	$(BIN)/python reliability/fuzz.py --minutes 2
 	$(BIN)/python reliability/long.py
 
-audit: .venv/installed  ## known holes in what is installed, and a list of it; says so where there is no network
-	$(BIN)/python -m pip inspect > sbom.json && echo "sbom.json lists what is installed"
-	-$(BIN)/python -m pip install --quiet pip-audit && $(BIN)/python -m pip_audit -r constraints.txt
+audit:  ## known holes in what is pinned; says in a sentence where nobody can be asked
+	@if $(MAKE) --silent .venv/tools/ready; then .venv/tools/bin/python tools/audit.py; \
+	else echo "audit: its tools cannot be installed from here; nothing was checked."; fi
+
+sbom: .venv/tested .venv/tools/ready  ## dist/sbom.cdx.json: what the checks ran with, as CycloneDX
+	mkdir -p dist
+	.venv/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json $(BIN)/python
+
+release: check audit sbom  ## dist/: source, wheel and the list of parts
+	.venv/tools/bin/python -m build --no-isolation --outdir dist .
+
+lock: .venv/tools/ready  ## requirements/*.txt from constraints.txt; asks the index for every checksum, some minutes
+	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra dev -c constraints.txt -o requirements/ci.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/tools.txt requirements/tools.in
+
+COMPILE = .venv/tools/bin/pip-compile --quiet --generate-hashes --strip-extras --no-annotate --unsafe-package torch \
+	--unsafe-package unmask --no-emit-find-links --no-emit-index-url
+
+# torch is the one that is at hand: its own lowest version is another build for each device.
+test-minimal:  ## the tests with the lowest version of everything else that pyproject.toml states
+	rm -rf .venv/minimal
+	$(PYTHON) -m venv .venv/minimal
+	$(PYTHON) tools/minimal.py > .venv/minimal/versions.txt
+	.venv/minimal/bin/python -m pip install --quiet torch==2.13.0 -r .venv/minimal/versions.txt
+	.venv/minimal/bin/python -m pip install --quiet --no-deps -e .
+	.venv/minimal/bin/python -m pytest -n auto $(ARGS)
 
 # torch first, by its exact version: it decides between the CPU build at hand and the CUDA build.
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("unmask needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(NEW)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	touch $@
 
-.venv/tested: .venv/installed
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+define NEW
+$(PYTHON) -c 'import sys; sys.exit("unmask needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+test -x $(BIN)/python || $(PYTHON) -m venv .venv
+endef
+
+# By checksum, and nothing else: what is there already is not fetched again. torch and what only its CUDA build needs
+# come by their version.
+.venv/tested: pyproject.toml constraints.txt requirements/ci.txt
+	$(NEW)
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/ci.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch .venv/installed $@
+
+.venv/tools/ready: requirements/tools.txt
+	$(PYTHON) -m venv .venv/tools
+	.venv/tools/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/tools.txt
 	touch $@
 
 clean:
