@@ -31,7 +31,6 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw how many times as fast (.svg or .png)")
     sub.add_argument("--list", action="store_true", help="list the rows with their goals, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    sub.set_defaults(as_found=True)  # peers begin in the environment that they were found in
 
     turn = verbs.add_parser("bench-turn", allow_abbrev=False)  # not for people: no help
     turn.add_argument("arguments", nargs=4)
