@@ -608,7 +608,7 @@ def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
         (reader, [("a", "b"), "who"], "Text 2 must be a question and a context: a pair, or an object with both"),
         (reader, [("who", " ")], "Text 1 has an empty context"),
         (reader, [{"question": "who"}], "Text 1 has no 'context'; it must be a question and a context"),
-        (reader, [{"question": 3, "context": "x"}], "Text 1: 'question' must be a string, not a int"),
+        (reader, [{"question": 3, "context": "x"}], "Text 1: 'question' must be a string, not a number"),
         (reader, [("a", "b", "c")], "3 parts"),
         (chooser, ["the film"], "Text 1 must be an object with context"),
         (chooser, [("the film", "good")], "Text 1 must be an object with context"),

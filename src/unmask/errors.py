@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 LONGEST = 1_500  # characters of a message; files may bring in names of any length
 
@@ -36,3 +37,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "."
     return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")
+
+
+def kind_of(value: Any) -> str:
+    """What a value of JSON is, as a sentence has it: text, a number, a decimal number, a list, an object, true, null.
+
+    >>> f"must be text, not {kind_of(3)}"
+    'must be text, not a number'
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    names = {str: "text", int: "a number", float: "a decimal number", list: "a list", dict: "an object"}
+    return names.get(type(value), f"a value of the type {type(value).__name__}")

@@ -236,7 +236,7 @@ def test_utf16_with_a_mark_is_read(tmp_path):
         ("a.csv", "Q,A\n,\n , \n", None, "holds no pair of sentences.*both empty: 2"),
         ("a.tsv", "", None, "empty"),
         ("a.jsonl", '{"en": "a", "de": "b", "fr": "c"}', None, "no two columns .* en, de, fr"),
-        ("a.jsonl", '{"src": "a", "tgt": 3}', None, r"a\.jsonl:1: the column tgt must be text, not a int"),
+        ("a.jsonl", '{"src": "a", "tgt": 3}', None, r"a\.jsonl:1: the column tgt must be text, not a number"),
         ("a.jsonl", '{"src": "a"', None, r"a\.jsonl:1 is not valid JSON"),
         ("a.conllu", "a\tb\n", None, "looks like conll"),
     ],

@@ -106,9 +106,9 @@ def test_bad_labels_name_file_row_and_column(tmp_path, case):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("x", r"rows.jsonl:2: the column labels must be a list of labels, not a str"),
+        ("x", r"rows.jsonl:2: the column labels must be a list of labels, not text"),
         (None, r"rows.jsonl:2: the column labels must be a list of labels, not missing"),
-        (["x", {}], r"rows.jsonl:2: label 2 of the column labels must be text or a number, not a dict"),
+        (["x", {}], r"rows.jsonl:2: label 2 of the column labels must be text or a number, not an object"),
         (["x", None], r"rows.jsonl:2: label 2 of the column labels must be text or a number, not missing"),
     ],
 )

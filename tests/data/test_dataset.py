@@ -165,7 +165,7 @@ BAD = {
     "bad json": ("rows.jsonl", {}, r"rows.jsonl:2 is not valid JSON"),
     "json list": ("rows.jsonl", {}, r"rows.jsonl:1 must be a JSON object"),
     "json lacks label": ("rows.jsonl", {}, r"rows.jsonl:2 has no label: .* missing"),
-    "text is a number": ("rows.jsonl", {}, r"rows.jsonl:1: the column text must be text, not a int"),
+    "text is a number": ("rows.jsonl", {}, r"rows.jsonl:1: the column text must be text, not a number"),
     "words and tags": ("rows.jsonl", {}, r"rows.jsonl:1 has 2 words but 1 tags"),
     "no tags": ("rows.jsonl", {}, "no list of tags"),
     "conll ragged": ("rows.conll", {}, r"rows.conll:2 has 3 columns"),

@@ -143,7 +143,7 @@ BAD = {
     "half a number": ({"text": TEXT, "spans": [[0, 3, "A"], [0.5, 3, "A"]]}, "a span must"),
     "true": ({"text": TEXT, "spans": [[0, 3, "A"], [False, True, "A"]]}, "a span must"),
     "a word": ({"text": TEXT, "spans": [[0, 3, "A"], "PER"]}, "a span must .* not 'PER'"),
-    "text is a number": ({"text": 3, "spans": SPANS}, "rows.jsonl:1: the column text must be text, not a int"),
+    "text is a number": ({"text": 3, "spans": SPANS}, "rows.jsonl:1: the column text must be text, not a number"),
     "text is missing": ({"text": None, "spans": SPANS}, "the column text must be text, not missing"),
 }
 

@@ -21,7 +21,7 @@ from unmask.data.lines import lines
 from unmask.data.rows import listed
 from unmask.data.tables import Rows, column_of, guess_format, hub_rows, rows
 from unmask.data.vocabulary import clean
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 USUAL = (  # names of the columns of sources and targets in public data sets
@@ -247,7 +247,7 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
 def _cell(name: str, number: int, values: Mapping[str, Any], column: str) -> str | None:
     value = values.get(column)
     if value is not None and not isinstance(value, str):
-        raise UnmaskError(f"{name}:{number}: the column {column} must be text, not a {type(value).__name__}.")
+        raise UnmaskError(f"{name}:{number}: the column {column} must be text, not {kind_of(value)}.")
     return value
 
 

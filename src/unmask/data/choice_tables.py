@@ -11,7 +11,7 @@ from typing import Any
 
 from unmask.config import flatten
 from unmask.data.tables import column_of, json_values, rows
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, kind_of
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 MOST = 26  # choices of a row: as many as there are letters to name them
@@ -52,7 +52,7 @@ def entries_of(path: Path, format: str, ragged: list[int] | None = None) -> Iter
         if isinstance(value, list):
             yield from _dream(place, value)
         elif not isinstance(value, Mapping):
-            raise UnmaskError(f"{place} must be an object, not a {type(value).__name__}.")
+            raise UnmaskError(f"{place} must be an object, not {kind_of(value)}.")
         elif {"article", "questions", "options"} <= value.keys():
             yield from _race(place, value)
         else:
@@ -64,7 +64,7 @@ def _dream(place: str, item: list[Any]) -> Iterator[Entry]:
         raise UnmaskError(f"{place} must be [turns, questions, id], as in DREAM, or an object.")
     for i, values in enumerate(item[1], 1):
         if not isinstance(values, Mapping):
-            raise UnmaskError(f"{place}, question {i} must be an object, not a {type(values).__name__}.")
+            raise UnmaskError(f"{place}, question {i} must be an object, not {kind_of(values)}.")
         yield f"{place}, question {i}", {"id": f"{item[2]}-{i}", "dialogue": item[0], **values}
 
 
@@ -73,7 +73,7 @@ def _race(place: str, values: Mapping[str, Any]) -> Iterator[Entry]:
     names = [name for name in singular if values.get(name) is not None]
     wrong = next((name for name in names if not isinstance(values[name], list)), None)
     if wrong is not None:
-        raise UnmaskError(f"{place}: '{wrong}' must be a list, not a {type(values[wrong]).__name__}.")
+        raise UnmaskError(f"{place}: '{wrong}' must be a list, not {kind_of(values[wrong])}.")
     if len({len(values[name]) for name in names}) > 1:
         counts = ", ".join(f"{len(values[name])} {name}" for name in names)
         raise UnmaskError(f"{place} is ragged: {counts}; there must be one of each for every question.")

@@ -18,7 +18,7 @@ from unmask.data.choice_tables import FORMATS, MARK, MOST, Layout, entries_of, i
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, listed
 from unmask.data.tables import guess_format
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 
 class DamagedRow(UnmaskError):
@@ -147,7 +147,7 @@ def _text(place: str, values: Mapping[str, Any], name: str) -> str:
 
 
 def _not_text(place: str, name: str, value: Any) -> str:
-    return f"{place}: '{name}' must be text, not {'missing' if value is None else f'a {type(value).__name__}'}."
+    return f"{place}: '{name}' must be text, not {'missing' if value is None else kind_of(value)}."
 
 
 def _cells(place: str, values: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def _label(place: str, values: Mapping[str, Any], name: str) -> str | int | None
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
-        raise UnmaskError(f"{place}: '{name}' must be text or a whole number, not a {type(value).__name__}.")
+        raise UnmaskError(f"{place}: '{name}' must be text or a whole number, not {kind_of(value)}.")
     return value.strip() or None if isinstance(value, str) else value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from unmask.data.rows import Row
 from unmask.data.tables import Table, column_of
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -247,4 +247,4 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "missing" if value is None else "empty" if value in ("", []) else f"a {type(value).__name__}"
+    return "missing" if value is None else "empty" if value in ("", []) else kind_of(value)

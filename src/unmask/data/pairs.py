@@ -18,7 +18,7 @@ from unmask.data import dataset
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Row, Triplet, listed
 from unmask.data.tables import Table, column_of, guess_format, read_table, rows
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 SCORED, LABELLED, POSITIVES, TRIPLETS = (
     "pairs with scores",
@@ -228,7 +228,7 @@ def _fault(values: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
     if name is None:
         return None
     value = values.get(name)
-    return f"the column {name} must be text, not {'missing' if value is None else f'a {type(value).__name__}'}"
+    return f"the column {name} must be text, not {'missing' if value is None else kind_of(value)}"
 
 
 def _row(place: str, values: Mapping[str, Any], columns: Mapping[str, str], id: str | None) -> Row:

@@ -14,7 +14,7 @@ from unmask.data.rows import Row, listed
 from unmask.data.schemes import Span, to_tags
 from unmask.data.tables import Table
 from unmask.data.words import split_words
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 COLUMNS = ("spans", "entities", "ents", "label", "labels", "annotations")
 _TEXTS = ("text", "data.text", "sentence", "content", "document")
@@ -167,7 +167,7 @@ def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _kind_of(value: Any) -> str:
-    return "missing" if value is None else f"a {type(value).__name__}"
+    return "missing" if value is None else kind_of(value)
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ from unmask.config import flatten
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Question, listed
 from unmask.data.tables import format_by_name, json_values, rows
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, kind_of
 
 NEAR = 20  # characters that an answer may stand from its place where its text occurs more than once
 
@@ -153,7 +153,7 @@ def _entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise UnmaskError(f"{path} cannot hold questions on contexts: they are read from JSON, JSON lines or Parquet.")
     for number, value in rows(path, format) if format == "parquet" else json_values(path, format):
         if not isinstance(value, Mapping):
-            raise UnmaskError(f"{path}:{number} must be an object, not a {type(value).__name__}.")
+            raise UnmaskError(f"{path}:{number} must be an object, not {kind_of(value)}.")
         if "data" not in value:
             yield _flat(path, number, value)
             continue
@@ -243,5 +243,5 @@ def _get(values: Any, name: str, kind: type, place: str) -> Any:
     if value is None:
         raise UnmaskError(f"{place} has no '{name}'.")
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise UnmaskError(f"{place}: '{name}' must be {_NAMES[kind]}, not a {type(value).__name__}.")
+        raise UnmaskError(f"{place}: '{name}' must be {_NAMES[kind]}, not {kind_of(value)}.")
     return value

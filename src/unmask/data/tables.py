@@ -12,7 +12,7 @@ from typing import Any
 
 from unmask.config import flatten
 from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 MOST_COLUMNS = 10_000  # of a TSV or CSV; more are a mistake, or meant to exhaust
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
@@ -265,7 +265,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
 def _records(source: Path | str, values: Iterable[tuple[int, Any]], column: str | None) -> Rows:
     for number, value in values:
         if not isinstance(value, Mapping):
-            raise UnmaskError(f"{source}:{number} must be a JSON object, not a {type(value).__name__}.")
+            raise UnmaskError(f"{source}:{number} must be a JSON object, not {kind_of(value)}.")
         row = flatten(value)
         if column is not None and column not in row:
             raise unknown(f"column in {source}:{number}", column, row)

@@ -12,7 +12,7 @@ from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, lines
 from unmask.data.sentences import sentences
 from unmask.data.tables import Rows, format_by_name, hub_rows, rows
 from unmask.data.vocabulary import clean
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 
 __all__ = ["LONGEST_DOCUMENT", "LONGEST_LINE", "FileFacts", "TextDocument", "TextStatistics", "documents", "sentences"]
 
@@ -178,7 +178,7 @@ def _texts(source: Path | str, table: Rows, column: str) -> Numbered:
         if value is None:
             continue
         if not isinstance(value, str):
-            raise UnmaskError(f"{source}:{number}: '{column}' must be text, not a {type(value).__name__}.")
+            raise UnmaskError(f"{source}:{number}: '{column}' must be text, not {kind_of(value)}.")
         yield number, _tidy(value)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from unmask.data.columns import PAIRS, TEXTS
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.words import split_words
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, kind_of
 
 Input = str | Sequence[str] | Mapping[str, Any]
 """A text, a pair of texts, a list of words, or an object: as_row says which of its keys count."""
@@ -165,7 +165,7 @@ def _text(values: Mapping[str, Any], name: str, place: str, kind: str, *, empty:
         raise UnmaskError(f"{place} has no '{name}'; it must be {wanted}.")
     text = values[name]
     if not isinstance(text, str):
-        raise UnmaskError(f"{place}: '{name}' must be a string, not a {type(text).__name__}.")
+        raise UnmaskError(f"{place}: '{name}' must be a string, not {kind_of(text)}.")
     if not text.strip() and not empty:
         raise UnmaskError(f"{place} is empty." if name == "text" else f"{place} has an empty {name}.")
     return text

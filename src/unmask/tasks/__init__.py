@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from unmask.config import typed
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.classification import Classification, MultiLabel, Regression
@@ -88,7 +88,7 @@ def _settings(kind: type[Task], given: Any) -> dict[str, Any]:
     """Settings from a file, as the arguments of a task. Raises UnmaskError for what is not one, or of a wrong type."""
     place = f"Settings of {kind.__name__} (unmask_task in config.json)"
     if given is not None and not isinstance(given, Mapping):
-        raise UnmaskError(f"{place} must be a JSON object, not a {type(given).__name__}.")
+        raise UnmaskError(f"{place} must be a JSON object, not {kind_of(given)}.")
     hints = get_type_hints(kind.__init__)
     known = {name: hint for name, hint in hints.items() if name not in ("labels", "return")}
     values = dict(given or {})
