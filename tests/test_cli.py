@@ -156,6 +156,10 @@ def test_a_group_of_verbs_says_what_it_is_for(group, capsys):
         (["pretrain", "bert-tiny", "--fields", "--training.minutes", "2"], "--training.minutes 2.0"),
         (["pretrain", "bert-tiny", "--fields", "--whole-words"], "--objectives.whole_words True"),
         (["pretrain", "bert-tiny", "--fields", "--sentences", "order"], "--objectives.sentences order"),
+        (["pretrain", "bert-tiny", "--fields", "--batch-size", "7"], "--rows.batch 7"),
+        (["pretrain", "bert-tiny", "--fields", "--batch", "7"], "--rows.batch 7"),
+        (["finetune", "--fields", "--batch=7"], "--fit.batch_size 7"),
+        (["finetune", "--fields", "--batch-size=7"], "--fit.batch_size 7"),
     ],
 )
 def test_fields_show_what_a_run_would_use(arguments, line, capsys):

@@ -189,11 +189,15 @@ def test_the_commands(letters, tmp_path, capsys):
     assert "does not know 1 of the tokens" in err
     main(["generate", "--fields"])
     assert "--temperature" in capsys.readouterr().out
-    main(["units", "--model", str(letters), "the film", "--unit", "3", "--layer", "1"])
-    assert len(capsys.readouterr().out.splitlines()) == 8
+    main(["units", "--model", str(letters), "the film", "--unit", "3", "--layer", "2"])
+    assert len(shown := capsys.readouterr().out.splitlines()) == 8
+    main(["units", "--model", str(letters), "the film", "--unit", "3"])
+    assert capsys.readouterr().out.splitlines() != shown  # of the first layer
     (tmp_path / "text.txt").write_text("the plot", encoding="utf-8")
     main(["units", "--model", str(letters), f"@{tmp_path / 'text.txt'}", "--html", str(tmp_path / "page.html")])
     assert "rgba" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    main(["units", "--model", str(letters), "the plot", "--layer", "2", "--out", str(tmp_path / "two.html")])
+    assert "of layer 2</h1>" in (tmp_path / "two.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,10 @@ def test_the_commands(letters, tmp_path, capsys):
         (["generate", "--model", "missing", "--beam-size", "2"], "beam"),
         (["units", "--model", "MODEL", "@missing.txt"], "missing.txt"),
         (["units", "--model", "MODEL", "a", "--unit", "99"], "no unit 99"),
-        (["units", "--model", "MODEL", "a", "--layer", "9"], "layer 9"),
+        (["units", "--model", "MODEL", "a", "--layer", "9"], "layer 9: the model has 2, counted from 1"),
+        (["units", "--model", "MODEL", "a", "--layer", "0"], "layer 0"),
+        (["generate", "--model", "MODEL", "a", "--device", "gpu"], "no device 'gpu'; use cpu, cuda, cuda:1 or mps."),
+        (["generate", "--model", "MODEL", "a", "--device", "cpu:x"], "device cpu:x cannot be used"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence, letters, capsys):

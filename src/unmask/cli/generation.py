@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, print_fields
+from unmask.cli.parser import add_verb, counted, print_fields
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
 
@@ -32,9 +32,9 @@ def add_verbs(verbs: Any) -> None:
     sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
     sub.add_argument("--model", required=True, help="folder of a recurrent network")
     sub.add_argument("text", help="a text; @FILE reads one from a file")
-    sub.add_argument("--layer", type=int, default=0, help="number of the layer, from 0")
+    sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1 (default: %(default)s)")
     sub.add_argument("--unit", type=int, help="number of the unit, from 0; without one, that which changes the most")
-    sub.add_argument("--html", help="write a page to this file")
+    sub.add_argument("--out", "--html", metavar="FILE", help="write a page to this file")
 
 
 def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -68,12 +68,13 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     loaded = huggingface.load(options.model)
     found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text))
-    unit = found.liveliest(options.layer)[0] if options.unit is None else options.unit
-    if options.html:
-        write_text(Path(options.html), page(found, unit, options.layer))
-        print(f"Unit {unit} of layer {options.layer} is in {options.html}.")
+    layer = counted(options.layer, found.values.shape[1], "layer")
+    unit = found.liveliest(layer)[0] if options.unit is None else options.unit
+    if options.out:
+        write_text(Path(options.out), page(found, unit, layer))
+        print(f"Unit {unit} of layer {options.layer} is in {options.out}.")
         return
-    shown = (render if sys.stdout.isatty() else table)(found, unit, options.layer)
+    shown = (render if sys.stdout.isatty() else table)(found, unit, layer)
     print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)
     print(shown)
 

@@ -105,6 +105,13 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
         raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
 
 
+def counted(number: int, count: int, what: str) -> int:
+    """The index of what a person counts from 1. Raises UnmaskError for one that the model does not have."""
+    if not 1 <= number <= count:
+        raise UnmaskError(f"There is no {what} {number}: the model has {count}, counted from 1.")
+    return number - 1
+
+
 def overrides(rest: Sequence[str]) -> dict[str, str]:
     """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
     fields: dict[str, str] = {}
@@ -118,6 +125,11 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
             value = items.pop(0) if items and not items[0].startswith("--") else "true"
         fields[name] = value
     return fields
+
+
+def renamed(fields: Mapping[str, str], **names: str) -> dict[str, str]:
+    """The same fields in which other names for some, as keywords, are those that the config has for them."""
+    return {names.get(name.replace("-", "_"), name): value for name, value in fields.items()}
 
 
 def print_fields(config: Config, prefix: str = "") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_group, add_verb
+from unmask.cli.parser import add_group, add_verb, counted
 from unmask.errors import UnmaskError
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -106,17 +106,10 @@ def _attention(options: argparse.Namespace) -> Data:
     else:
         reading = read(opened.model, opened.tokenizer, options.text or ANIMAL, options.pair)
     found = attention.whole(opened.model, reading, options.kind)
-    layer = _counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
-    heads = [_counted(head, found["heads"], "head") for head in options.heads or []]
+    layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
+    heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}
     return found | ({"start": start} if options.layer is not None or heads else {})
-
-
-def _counted(number: int, count: int, what: str) -> int:
-    """A number that a person counts from 1."""
-    if not 1 <= number <= count:
-        raise UnmaskError(f"There is no {what} {number}: the model has {count}, counted from 1.")
-    return number - 1
 
 
 def _beam(options: argparse.Namespace) -> Data:

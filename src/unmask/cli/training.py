@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import words
-from unmask.cli.parser import add_verb, check_run, print_fields
+from unmask.cli.parser import add_verb, check_run, print_fields, renamed
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -118,7 +118,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     # One of the two says how long: the one given here replaces the recipe's.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
-    config = config.override(overrides)
+    config = config.override(renamed(overrides, batch_size="rows.batch"))
     if options.fields:
         print_fields(config)
         return
@@ -156,6 +156,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     searches = options.search is not False  # None: without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
+    overrides = renamed(overrides, batch="fit.batch_size")
     config = FineTuning().override(overrides)
     if options.resume and options.out and not searches and options.curve is None:  # those go on by themselves
         config = begun(options.out)

@@ -29,11 +29,16 @@ def can_pack(device: torch.device | str = "cpu") -> bool:
     return kind != "cuda" or torch.cuda.is_bf16_supported()
 
 
+DEVICES = ("cpu", "cuda", "mps")
+
+
 def placed(part: Part, device: torch.device | str) -> Part:
     """A model on a device. Raises UnmaskError where there is no such device."""
     try:
         return part.to(device)
     except (RuntimeError, AssertionError, ValueError) as error:
+        if str(device).partition(":")[0] not in DEVICES:
+            raise UnmaskError(f"There is no device '{device}'; use cpu, cuda, cuda:1 or mps.") from None
         reason = str(error).split("\n", 1)[0].rstrip(".")
         raise UnmaskError(f"The device {device} cannot be used: {reason}. Leave --device out for the CPU.") from None
 

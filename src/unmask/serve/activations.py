@@ -110,7 +110,7 @@ def table(found: Activations, unit: int, layer: int = 0) -> str:
 
 
 def page(found: Activations, unit: int, layer: int = 0) -> str:
-    """The text as a page of HTML, each character on the colour of the unit."""
+    """The text as a page of HTML, each character on the colour of the unit; its title counts layers from 1."""
     parts = []
     for piece, value in _runs(found.text, found.of(unit, layer)):
         if np.isnan(value):
@@ -119,7 +119,7 @@ def page(found: Activations, unit: int, layer: int = 0) -> str:
             red, green, blue = BLUE if value > 0 else RED
             colour = f"rgba({red}, {green}, {blue}, {abs(value):.3f})"
             parts.append(f'<span style="background: {colour}" title="{value:+.3f}">{escape(piece)}</span>')
-    return PAGE.format(title=f"Unit {unit} of layer {layer}", text="".join(parts))
+    return PAGE.format(title=f"Unit {unit} of layer {layer + 1}", text="".join(parts))
 
 
 def _runs(text: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
