@@ -86,8 +86,11 @@ const nothing = (root, why) => void empty(root, h("p", { class: "card" }, why, "
 // ---------------------------------------------------------------------------------------------------- attention
 
 async function attentionTab(root, model) {
-  if (model.kind === "word-vectors") return nothing(root, "Vectors of words read no text, so that nothing attends to anything.");
-  if (model.kind === "contextual-words") return nothing(root, "An ELMo reads with LSTMs, which carry what they have read from word to word: it has no attention.");
+  empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
+  const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
+  if (about && !Object.keys(about.attention).length) {
+    return nothing(root, model.kind === "word-vectors" ? "Vectors of words read no text, so that nothing attends to anything." : "This model has no attention: it carries what it has read from word to word.");
+  }
   const stage = h("div", {});
   const kinds = h("div", { class: "row" });
   const translates = model.kind === "translation";

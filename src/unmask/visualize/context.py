@@ -108,14 +108,12 @@ def _states(model: Model, batch: Batch) -> np.ndarray:
 
 
 def _words_of_characters(model: ElmoModel, batch: Batch) -> np.ndarray:
-    """[L + 1, T, 2 D] of an ELMo, each character with the state of its word, which is said at its first alone."""
+    """[L + 1, T, 2 D] of an ELMo: the state of a word at its first character, zeros at the others, so that the mean of
+    some characters points where the mean of their words does."""
     hidden_TE = model(batch)[0].float().cpu().numpy()
-    tokens = batch.tokens[0].cpu().numpy()
-    begins = tokens < model.config.continues
-    begins[0] = True
-    owner = np.maximum.accumulate(np.where(begins, np.arange(len(tokens)), 0))
     layers = model.config.layers + 1
-    return hidden_TE[owner].reshape(len(tokens), layers, -1).swapaxes(0, 1)
+    states: np.ndarray = hidden_TE.reshape(len(hidden_TE), layers, -1).swapaxes(0, 1)
+    return states
 
 
 def _cosines(states_ND: np.ndarray) -> np.ndarray:
