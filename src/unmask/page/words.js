@@ -22,7 +22,7 @@ export function contextView(root, data, pick = null) {
   }));
   const most = Math.max(...data.spreads, 1e-6);
   const layers = data.spreads.map((spread, layer) => {
-    const name = layer ? `after layer ${layer}` : "before the first";
+    const name = layer ? `layer ${layer}` : "before the first";
     const label = pick ? h("button", { type: "button", class: "word", "aria-pressed": layer === data.layer, onclick: () => pick(layer) }, name) : name;
     return bar(label, spread / most, { strong: layer === data.layer, text: short(spread) });
   });
