@@ -85,7 +85,7 @@ def test_only_encoders_give_vectors(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_named(folder):
-    with pytest.raises(UnmaskError, match="device nowhere"):
+    with pytest.raises(UnmaskError, match="device 'nowhere'"):
         Predictor(folder, device="nowhere")
 
 
@@ -99,4 +99,4 @@ def test_no_command_passes_over_the_device(folder, tmp_path, command, capsys):
     given = ["--file", str(rows)] if verb == "embed" else []
     with pytest.raises(SystemExit):
         cli.main([verb, "--model", str(folder), *rest, *given, "--device", "nowhere"])
-    assert "device nowhere cannot be used" in capsys.readouterr().err
+    assert "no device 'nowhere'; use cpu" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_a_file_has_a_beginning_a_line(letters, tmp_path, capsys):
     [
         (["a text", "--file", "lines.txt"], "Give texts or --file, not both"),
         (["--file", "missing.txt"], "There is no file missing.txt"),
-        (["a text", "--device", "nowhere"], "The device nowhere cannot be used"),
+        (["a text", "--device", "nowhere"], "There is no device 'nowhere'; use cpu, cuda"),
         (["a text", "--temperature", "0"], "--search"),
     ],
 )
