@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb, answering_options, text_options
+from unmask.cli.parser import add_verb, answering_options, given_lines, text_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
@@ -167,20 +166,11 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _texts(options: argparse.Namespace) -> Any:
     """Texts as given, else the lines of a file, else of standard input."""
-    if options.texts and options.file:
-        raise UnmaskError("Give texts or --file, not both.")
-    if options.texts:
-        yield from options.texts
-        return
-    if options.file and not Path(options.file).is_file():
-        raise UnmaskError(f"There is no file {options.file}.")
-    if not options.file and sys.stdin.isatty():
-        raise UnmaskError('Give a text in quotes, --file FILE, or text on standard input: unmask predict ... "a text"')
-    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
-        for line in source:
-            text = line.decode("utf-8", "replace").rstrip("\r\n")
-            if text.strip():
-                yield text
+    for line in given_lines(options, "predict"):
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if text.strip():
+            yield text
+    yield from options.texts
 
 
 def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from unmask.errors import UnmaskError, unknown
@@ -105,11 +106,49 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
         raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
 
 
+def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
+    """The lines of --file, else of standard input, for a verb that was given no texts.
+
+    Raises UnmaskError for texts and a file, a file that does not exist, and a terminal in place of standard input.
+    """
+    if options.texts and options.file:
+        raise UnmaskError("Give texts or --file, not both.")
+    if options.texts:
+        return
+    if options.file and not Path(options.file).is_file():
+        raise UnmaskError(f"There is no file {options.file}.")
+    if not options.file and sys.stdin.isatty():
+        raise UnmaskError(f'Give a text in quotes, --file FILE, or text on standard input: unmask {verb} ... "a text"')
+    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
+        yield from source
+
+
 def counted(number: int, count: int, what: str) -> int:
     """The index of what a person counts from 1. Raises UnmaskError for one that the model does not have."""
     if not 1 <= number <= count:
         raise UnmaskError(f"There is no {what} {number}: the model has {count}, counted from 1.")
     return number - 1
+
+
+def carried_out(run: Any, options: argparse.Namespace, verb: str, write_page: Callable[[Path], object]) -> bool:
+    """Do a run that has `plan`, `run` and `summary`, or with --dry-run say what it would take; whether it came to its
+    end, on the process that writes."""
+    from unmask.train import distributed
+    from unmask.train.display import render_plan
+
+    if options.dry_run:
+        plan = run.plan()  # on every process
+        if distributed.is_main():
+            print(render_plan(plan))
+        return False
+    result = run.run()
+    if not distributed.is_main():
+        return False
+    write_page(Path(options.out))
+    print(run.summary(result))
+    if result.stopped is not None:
+        print(f"Go on with: unmask {verb} --out {options.out} --resume")
+    return result.stopped is None
 
 
 def overrides(rest: Sequence[str]) -> dict[str, str]:

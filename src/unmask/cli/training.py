@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import words
-from unmask.cli.parser import add_verb, check_run, print_fields, renamed
+from unmask.cli.parser import add_verb, carried_out, check_run, print_fields, renamed
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -129,23 +129,13 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.pretrain import Pretrain
     from unmask.report import write_pretraining
     from unmask.train import distributed
-    from unmask.train.display import Terminal, render_plan
+    from unmask.train.display import Terminal
 
     distributed.init(config.training.device)
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )
-    if options.dry_run:
-        plan = run.plan()
-        if distributed.is_main():
-            print(render_plan(plan))
-        return
-    result = run.run()
-    if distributed.is_main():
-        write_pretraining(Path(options.out))
-        print(run.summary(result))
-        if result.stopped is not None:
-            print(f"Go on with: unmask pretrain --out {options.out} --resume")
+    carried_out(run, options, "pretrain", write_pretraining)
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, check_run, print_fields
+from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -64,7 +64,7 @@ def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
     from unmask.train import distributed
-    from unmask.train.display import Terminal, render_plan
+    from unmask.train.display import Terminal
     from unmask.translation import TrainTranslation, origin, systems
     from unmask.translation.report import write_translation
 
@@ -95,19 +95,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError("Say where to: --out FOLDER.")
     distributed.init(config.training.device)
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
-    if options.dry_run:
-        plan = run.plan()
-        if distributed.is_main():
-            print(render_plan(plan))
-        return
-    result = run.run()
-    if distributed.is_main():
-        write_translation(Path(options.out))
-        print(run.summary(result))
-        if result.stopped is not None:
-            print(f"Go on with: unmask train --out {options.out} --resume")
-        else:
-            _show_alignment(run)
+    if carried_out(run, options, "train", write_translation):
+        _show_alignment(run)
 
 
 def _show_alignment(run: Any) -> None:
@@ -153,26 +142,13 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, else of standard input; empty lines stay."""
-    if options.texts and options.file:
-        raise UnmaskError("Give texts or --file, not both.")
-    if options.texts:
-        yield from options.texts
-        return
-    if options.file and not Path(options.file).is_file():
-        raise UnmaskError(f"There is no file {options.file}.")
-    if not options.file and sys.stdin.isatty():
-        raise UnmaskError(
-            'Give a text in quotes, --file FILE, or text on standard input: unmask translate ... "a text"'
-        )
     name = options.file or "standard input"
-    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
-        for number, line in enumerate(source, 1):
-            try:
-                yield line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise UnmaskError(
-                    f"Line {number} of {name} is not UTF-8; convert it, for instance with iconv."
-                ) from None
+    for number, line in enumerate(given_lines(options, "translate"), 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it, for instance with iconv.") from None
+    yield from options.texts
 
 
 def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
