@@ -11,15 +11,18 @@ Files bent at random are the matter of `fuzz.py`. Ends with status 1 where anyth
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import resource
 import signal
 import struct
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +31,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from reading import READERS, write_model
 
-CAP = 2 << 30  # bytes that reading a hostile file of some kilobytes may add, at most; most caps are far below
+CAP = (
+    5 << 29
+)  # bytes that reading a hostile file may add: a window of Zstandard may have 2 GB, other caps are far below
 ADDRESSES = 10 << 30  # bytes of addresses that a process may map: the net under the measurement
-PATIENCE = 60  # seconds for one case
+PATIENCE = 60  # seconds of a processor for one case
 LONG = 1 << 30  # bytes of the longest line
 
 Writer = Callable[[Path], None]
@@ -101,6 +106,56 @@ def pickled(name: str) -> Writer:
 
     return write
 
+
+def recoded(name: str, encoding: str, end: int | None = None) -> Writer:
+    """A sound file in another encoding, cut short where `end` says."""
+    return lambda folder: (folder / name).write_bytes(_sound(name).decode().encode(encoding)[:end]) and None
+
+
+def spoilt(name: str, raw: bytes, escaped: bytes) -> Writer:
+    """A sound file with what no text should hold behind its first letter, as JSON escapes it where it is JSON."""
+    written = escaped if name.endswith((".json", ".jsonl")) else raw
+    return lambda folder: (folder / name).write_bytes(_sound(name).replace(b"e", b"e" + written, 3)) and None
+
+
+def _sound(name: str) -> bytes:
+    return READERS[name].sample
+
+
+def _index(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
+    shards = {"weight_map": {"bert.embeddings.word_embeddings.weight": "../outside.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(shards))
+
+
+def _zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../outside.txt", "text,label\n" * 1_000_000)
+
+
+def _tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        member = tarfile.TarInfo("../../outside.txt")
+        member.size = 1 << 16
+        archive.addfile(member, io.BytesIO(bytes(1 << 16)))
+
+
+def _zstandard_bomb(path: Path, line: int) -> None:
+    """3 GB in some kilobytes, behind a window of 2 GB, in lines of some length or none."""
+    import zstandard
+
+    settings = zstandard.ZstdCompressionParameters.from_level(1, window_log=31)
+    part = (b"a" * (line - 1) + b"\n" if line else b"a") * (1 << 20 if not line else (1 << 20) // line)
+    with open(path, "wb") as file, zstandard.ZstdCompressor(compression_params=settings).stream_writer(file) as out:
+        for _ in range(3 << 10):
+            out.write(part)
+
+
+DEEP = b'{"text":' * 100_000 + b"\n"
+LISTS = ["table.jsonl", "table.json", "squad.json", "choices.jsonl", "bitext.jsonl", "blimp.jsonl", "lists.jsonl"]
+LISTS += ["metrics.jsonl"]
+TEXTS = ["table.tsv", "words.conll", "pairs.tsv", "roles.txt", "bitext.tsv", "train_5500.label", "graph.txt"]
+TEXTS += ["vectors.txt", "vocab.txt"]
 
 CASES: dict[str, tuple[str, Writer]] = {
     "a pickle in the place of weights": ("model", pickled("pytorch_model.bin")),
@@ -188,6 +243,28 @@ CASES: dict[str, tuple[str, Writer]] = {
     "text: a gzip bomb": ("text.txt.gz", lambda f: _bomb(f / "text.txt.gz")),
     "questions: JSON nested 10^5 deep": ("squad.json", bytes_in("squad.json", b'{"data":' * 100_000)),
     "questions: wrong types": ("squad.json", bytes_in("squad.json", b'{"data": [{"paragraphs": 7}]}')),
+    **{f"{name}: JSON nested 10^5 deep": (name, bytes_in(name, DEEP)) for name in LISTS},
+    **{f"{name}: an array nested 10^5 deep": (name, bytes_in(name, b"[" * 100_000 + b"\n")) for name in LISTS},
+    **{f"{name}: a line of 1 GB": (name, sparse(name, LONG)) for name in TEXTS},
+    **{f"{name}: UTF-16, cut short": (name, recoded(name, "utf-16", -1)) for name in TEXTS + LISTS},
+    **{f"{name}: a byte order mark": (name, recoded(name, "utf-8-sig")) for name in TEXTS + LISTS},
+    **{f"{name}: lone surrogates": (name, spoilt(name, b"\xed\xa0\x80", b"\\ud800")) for name in TEXTS + LISTS},
+    **{f"{name}: NUL": (name, spoilt(name, b"\0", b"\\u0000")) for name in TEXTS + LISTS},
+    "pairs: a million columns": ("pairs.tsv", bytes_in("pairs.tsv", lambda: b"\t".join([b"a"] * 10**6) + b"\n")),
+    "bitext: a million columns": ("bitext.tsv", bytes_in("bitext.tsv", lambda: b"\t".join([b"a"] * 10**6) + b"\n")),
+    "roles: a million columns": ("roles.txt", bytes_in("roles.txt", lambda: b" ".join([b"a"] * 10**6) + b"\n\n")),
+    "text: a Zstandard bomb": ("text.txt.zst", lambda f: _zstandard_bomb(f / "text.txt.zst", 0)),
+    "text: a Zstandard bomb of lines": ("text.txt.zst", lambda f: _zstandard_bomb(f / "text.txt.zst", 1 << 16)),
+    "text: a window of 2 GB": ("text.txt.zst", bytes_in("text.txt.zst", b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")),
+    "text: a zip that leads out of its folder": ("text.txt", lambda f: _zip(f / "text.txt")),
+    "text: a tar that leads out of its folder": ("text.txt", lambda f: _tar(f / "text.txt")),
+    "table: a gzip bomb under the name of a table": ("table.csv", lambda f: _bomb(f / "table.csv")),
+    "config: 3 GB": ("model", sparse("config.json", 3 << 30)),
+    "tokenizer: 3 GB": ("model", sparse("tokenizer.json", 3 << 30)),
+    "manifest: 3 GB": ("model", sparse("manifest.json", 3 << 30)),
+    "vocabulary: 3 GB": ("vocab.txt", sparse("vocab.txt", 3 << 30)),
+    "config: 20 million empty lists": ("model", bytes_in("config.json", lambda: b"[" + b"[]," * 20_000_000 + b"0]")),
+    "weights: an index that leads out of its folder": ("model", _index),
     "vectors: a header of 10^12 words": (
         "vectors.bin",
         bytes_in("vectors.bin", b"1000000000000 300\nword " + bytes(50)),
@@ -248,7 +325,8 @@ def isolated(work: Callable[[], tuple[str, str]]) -> dict[str, Any]:
     pid = os.fork()
     if pid == 0:
         os.close(read)
-        signal.alarm(PATIENCE)
+        signal.alarm(10 * PATIENCE)
+        resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         said, failure = work()

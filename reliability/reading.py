@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 ROWS = b'text,label\nhello there,1\nnot so good,0\n"a, b",1\n'
 SQUAD = b"""{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The river is long.", "qas": [
 {"id": "1", "question": "What is long?", "answers": [{"text": "The river", "answer_start": 0}]}]}]}]}"""
@@ -79,6 +81,70 @@ def _vectors(path: Path) -> Any:
     return formats.read(path)
 
 
+def _choices(path: Path) -> Any:
+    from unmask.data import choices
+
+    return choices.read(path)
+
+
+def _pairs(path: Path) -> Any:
+    from unmask.data import pairs
+
+    return pairs.read(path)
+
+
+def _roles(path: Path) -> Any:
+    from unmask.data.roles import read_roles
+
+    return read_roles(path)
+
+
+def _bitext(path: Path) -> Any:
+    from unmask.data import bitext
+
+    return bitext.read(path)
+
+
+def _minimal_pairs(path: Path) -> Any:
+    from unmask import minimal_pairs
+
+    return minimal_pairs.read([path])
+
+
+def _trec(path: Path) -> Any:
+    from unmask.data import glue
+
+    return glue.split("TREC-6", path.parent, "train")
+
+
+def _lists(path: Path) -> Any:
+    from unmask.word_vectors import reading
+
+    return list(reading.read([path]))
+
+
+def _edges(path: Path) -> Any:
+    from unmask.word_vectors import reading
+
+    return reading.edges(path)
+
+
+def _metrics(path: Path) -> Any:
+    from unmask.train import metrics
+
+    return metrics.read(path)
+
+
+def _words(path: Path) -> Any:
+    from unmask.data.tokenizer import Tokenizer
+
+    return Tokenizer.load(path.parent).encode("a river").ids
+
+
+LIST = b"""{"id": "1", "question": {"stem": "What is wet?", "choices": [{"text": "rain", "label": "A"},
+{"text": "fire", "label": "B"}]}, "answerKey": "A"}
+""".replace(b",\n", b", ")
+
 READERS: dict[str, Reader] = {
     "model": Reader(_model, name="model"),
     "table.csv": Reader(_table, ROWS, "table.csv"),
@@ -88,7 +154,21 @@ READERS: dict[str, Reader] = {
     "words.conll": Reader(_table, b"EU B-ORG\nrejects O\n\nPeter B-PER\nBlack I-PER\n", "words.conll"),
     "text.txt": Reader(_text, "Some text. With é.\n\nAnd more of it.\n".encode(), "text.txt"),
     "squad.json": Reader(_questions, SQUAD, "squad.json"),
+    "choices.jsonl": Reader(_choices, LIST, "choices.jsonl"),
+    "pairs.tsv": Reader(_pairs, b"sentence1\tsentence2\tscore\nA b.\tB a.\t4.5\nC.\tD.\t1\n", "pairs.tsv"),
+    "roles.txt": Reader(_roles, b"The - B-A0\nriver - I-A0\nruns V B-V\n", "roles.txt"),
+    "bitext.tsv": Reader(_bitext, b"the river\tder Fluss\na film\tein Film\n", "bitext.tsv"),
+    "bitext.jsonl": Reader(_bitext, b'{"translation": {"en": "the river", "de": "der Fluss"}}\n' * 2, "bitext.jsonl"),
+    "blimp.jsonl": Reader(
+        _minimal_pairs, b'{"sentence_good": "It is.", "sentence_bad": "It are.", "UID": "a"}\n', "blimp.jsonl"
+    ),
+    "train_5500.label": Reader(_trec, b"LOC:city What is it ?\nNUM:date When ?\n", "train_5500.label"),
+    "lists.jsonl": Reader(_lists, b'["a", "b"]\n[3, 17, 4]\n', "lists.jsonl"),
+    "graph.txt": Reader(_edges, b"a b\nb c\n", "graph.txt"),
+    "metrics.jsonl": Reader(_metrics, b'{"step": 1, "split": "train", "loss": 1.5}\n', "metrics.jsonl"),
+    "vocab.txt": Reader(_words, b"\n".join([b"[PAD]", b"[UNK]", b"[CLS]", b"[SEP]", b"[MASK]", b"river"]), "vocab.txt"),
     "vectors.txt": Reader(_vectors, b"2 3\nriver 0.1 0.2 0.3\nfilm 1 2 -3e-1\n", "vectors.txt"),
 }
 READERS["text.txt.gz"] = Reader(_text, gzip.compress(READERS["text.txt"].sample, mtime=0), "text.txt.gz")
 READERS["vectors.bin"] = Reader(_vectors, b"1 2\nriver " + struct.pack("<2f", 0.5, 1.0) + b"\n", "vectors.bin")
+READERS["text.txt.zst"] = Reader(_text, zstandard.compress(READERS["text.txt"].sample), "text.txt.zst")

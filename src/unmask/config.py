@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, kind_of, unknown
+
+LARGEST = 1 << 26  # bytes of a file that is read whole; as values of Python they may be thirty times as many
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,7 @@ class Config:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file, or an UnmaskError that names the file and the place."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(bounded(path).decode("utf-8"))
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -97,8 +99,18 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise UnmaskError(f"{path} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise UnmaskError(f"{path} must hold a JSON object, not a {type(value).__name__}.")
+        raise UnmaskError(f"{path} must hold a JSON object, not {kind_of(value)}.")
     return value
+
+
+def bounded(path: Path) -> bytes:
+    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above LARGEST bytes, OSError as
+    `open` does."""
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UnmaskError(f"{path} has more than {LARGEST:,} bytes; no file of its kind is as large.")
+    return content
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 
 import pytest
 import torch
+import zstandard
 from torch import nn
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.data import glue
+from unmask.data.lines import lines
+from unmask.data.subwords import Subwords
 from unmask.data.tables import read_table
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -18,6 +23,7 @@ from unmask.huggingface import sizes
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.transformer import Transformer
+from unmask.serve.predictor import Predictor
 
 SIZE = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
 
@@ -117,3 +123,38 @@ def test_names_cannot_speak_to_a_terminal(folder, capsys):
     with pytest.raises(SystemExit):
         main(["predict", "--model", "no\x1b[2Jwhere", "a text"])
     assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "manifest.json", "tokenizer_config.json"])
+def test_a_file_that_is_read_whole_is_bounded(name, folder):
+    with open(folder / name, "ab") as file:
+        file.truncate(1 << 32)
+    with pytest.raises(UnmaskError, match=rf"{name} has more than 67,108,864 bytes"):
+        Predictor(folder)
+
+
+def test_vocabularies_are_bounded(tmp_path):
+    for name in ("vocab.txt", "spiece.model", "tokenizer.json"):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(1 << 32)
+        with pytest.raises(UnmaskError, match=f"{name} has more than"):
+            (Subwords if name != "vocab.txt" else Tokenizer).load(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def test_what_a_small_file_may_become_is_bounded(tmp_path):
+    with gzip.open(tmp_path / "train_5500.label", "wb", compresslevel=1) as file:
+        file.write(b"LOC:city " + bytes(1 << 25))
+    (tmp_path / "train_5500.label").rename(tmp_path / "train_0.label.gz")
+    with pytest.raises(UnmaskError, match="more than 16,777,216 bytes"):
+        glue._questions(tmp_path / "train_0.label.gz", fine=False)
+
+
+def test_a_little_of_zstandard_is_unfolded_at_a_time(tmp_path):
+    path = tmp_path / "bomb.txt.zst"
+    path.write_bytes(zstandard.compress(bytes(1 << 28), 1))
+    tracemalloc.start()
+    with pytest.raises(UnmaskError, match="longer than 16,777,216 characters"):
+        list(lines(path))
+    assert tracemalloc.get_traced_memory()[1] < 160 << 20
+    tracemalloc.stop()

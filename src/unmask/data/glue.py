@@ -15,7 +15,7 @@ from typing import Literal
 
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
-from unmask.data.lines import COMPRESSED, opened
+from unmask.data.lines import COMPRESSED, LONGEST_LINE, opened
 from unmask.data.rows import Row
 from unmask.data.tables import format_by_name, rows
 from unmask.errors import UnmaskError, unknown
@@ -295,7 +295,9 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
 def _questions(path: Path, *, fine: bool) -> Dataset:
     """The rows of a TREC file: "COARSE:fine question". The published ones are Latin-1, copies often UTF-8."""
     with opened(path) as file:
-        data = file.read()
+        data = file.read(LONGEST_LINE + 1)
+    if len(data) > LONGEST_LINE:
+        raise UnmaskError(f"{path} has more than {LONGEST_LINE:,} bytes; it is no file of TREC.")
     try:
         text, notes = data.decode("utf-8-sig"), []
     except UnicodeDecodeError:

@@ -144,7 +144,7 @@ class _Zstandard(io.RawIOBase):
     def _decompress(zstandard: Any, path: Path, file: BinaryIO) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
         frame = None
-        while chunk := file.read(1 << 14):
+        while chunk := file.read(1 << 11):  # 32,768 bytes may come out of one
             while chunk:
                 frame = frame or decompressor.decompressobj()
                 try:

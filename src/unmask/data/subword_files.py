@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer as RawTokenizer
 
-from unmask.config import read_json
+from unmask.config import bounded, read_json
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter
 from unmask.data.tokenizer_files import optional_json
 from unmask.data.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
@@ -92,9 +92,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def _sentencepiece(path: Path) -> SentencePiece:
     try:
-        return SentencePiece(path.read_bytes())
+        content = bounded(path)
     except OSError as error:
         raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+    try:
+        return SentencePiece(content)
     except UnmaskError as error:
         raise UnmaskError(f"{path} cannot be used: {error}") from None
 
@@ -104,8 +106,14 @@ def _sentencepiece(path: Path) -> SentencePiece:
 
 def read_t5(folder: Path) -> Side:
     """spiece.model, with the sentinels behind its pieces, <extra_id_0> the last of all."""
+    config = optional_json(folder / CONFIG)
+    if str(config.get("tokenizer_class")).startswith("Pegasus"):  # its ids stand 103 higher than those of its pieces
+        raise UnmaskError(
+            f"{folder / T5_MODEL} is numbered as Pegasus does, which is not supported; save it with transformers as a "
+            f"{TOKENIZER}, and remove {T5_MODEL}."
+        )
     side = read_model(folder / T5_MODEL)
-    count = optional_json(folder / CONFIG).get("extra_ids", SENTINELS)
+    count = config.get("extra_ids", SENTINELS)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 16:
         raise UnmaskError(f"{folder / CONFIG} asks for {count!r} extra_ids; it must be a number, such as {SENTINELS}.")
     pieces = [sentinel(number) for number in reversed(range(count))]
@@ -133,9 +141,11 @@ def read_tokenizer(folder: Path) -> Side:
     """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
     place = folder / TOKENIZER
     try:
-        splitter = TokenizerFile(RawTokenizer.from_buffer(place.read_bytes()))
+        splitter = TokenizerFile(RawTokenizer.from_buffer(bounded(place)))
     except OSError as error:
         raise UnmaskError(f"{place} cannot be read: {error.strerror or error}.") from None
+    except UnmaskError:
+        raise
     except Exception as error:  # the library raises bare Exception for every kind of damage
         raise UnmaskError(f"{place} is damaged or not a tokenizer: {error}.") from None
     names, _ = _names(folder)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from unmask.config import read_json
+from unmask.config import bounded, read_json
 from unmask.data.vocabulary import PREFIX
 from unmask.errors import UnmaskError
 
@@ -89,7 +89,7 @@ def read_vocabulary(path: Path, config: Mapping[str, Any], roles: Mapping[str, s
     """A vocab.txt (one piece a line, the line number is its id), with the published settings of BERT where the
     configuration is silent: lower case, accents stripped if lower case. Raises UnmaskError where it is damaged."""
     try:
-        lines = path.read_bytes().decode("utf-8").removeprefix("\ufeff").split("\n")
+        lines = bounded(path).decode("utf-8").removeprefix("\ufeff").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UnmaskError(f"{path} cannot be read: {error}.") from None
     lines = [line.removesuffix("\r") for line in (lines[:-1] if not lines[-1] else lines)]
@@ -125,7 +125,7 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
         raise UnmaskError(f"{folder / 'vocab.json'} is not a vocabulary: it must map pieces to their numbers.")
     place = folder / "merges.txt"
     try:
-        lines = place.read_bytes().decode("utf-8").split("\n")
+        lines = bounded(place).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UnmaskError(f"{place} cannot be read: {error}.") from None
     merges: list[tuple[str, str]] = []
@@ -156,9 +156,11 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
 def read_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another."""
     try:
-        raw = Tokenizer.from_buffer(path.read_bytes())
+        raw = Tokenizer.from_buffer(bounded(path))
     except OSError as error:
         raise UnmaskError(f"{path} cannot be read: {error}.") from None
+    except UnmaskError:
+        raise
     except Exception as error:  # the library raises bare Exception for every kind of damage
         raise UnmaskError(f"{path} is damaged or not a tokenizer: {error}.") from None
     if not isinstance(raw.model, (models.WordPiece, models.BPE)):
