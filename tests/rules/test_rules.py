@@ -43,6 +43,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "types": {"errors"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
+    "cost": set(),
     "nn": GROUND,
     "data": GROUND,
     "train": GROUND,

@@ -1,0 +1,51 @@
+"""The operations and the parameters that `unmask.cost` counts are those that PyTorch counts in the model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from unmask import cost
+from unmask.models import Bert
+from unmask.types import Batch
+
+SMALL = Bert(vocabulary=100, dim=16, layers=3, heads=2, hidden=40, length=24, dropout=0.0, attention_dropout=0.0)
+
+
+@pytest.mark.parametrize(("length", "answered"), [(8, 3), (24, 7)])
+def test_operations_are_those_that_pytorch_counts(length: int, answered: int) -> None:
+    model = SMALL.build({"mlm": 0})
+    tokens = torch.arange(4 * length).view(4, length) % SMALL.vocabulary
+    written_out = sdpa_kernel(SDPBackend.MATH)  # the counter does not know the fused kernel of the CPU
+    with written_out, FlopCounterMode(display=False) as counter:
+        model.answer("mlm", model(Batch(tokens)), torch.arange(answered)).sum().backward()
+    assert counter.get_total_flops() == 4 * cost.training_flops(SMALL, length, answered / 4)
+
+
+@pytest.mark.parametrize("config", [SMALL, Bert()])
+def test_parameters_are_those_of_the_model(config: Bert) -> None:
+    with torch.device("meta"):
+        model = config.build({"mlm": 0})
+    assert sum(p.numel() for p in model.parameters()) == cost.parameters(config, config.length, config.segments)
+
+
+def test_bert_large_costs_what_six_operations_a_parameter_say() -> None:
+    """6 P T (Kaplan et al. 2020, equation 2.2) counts no attention, and P the weights of the layers alone."""
+    large = Bert(dim=1024, layers=24, heads=16, hidden=4096)
+    weights = 24 * 12 * 1024**2
+    assert cost.training_flops(large, 128, 0) == pytest.approx(6 * weights * 128, rel=0.03)
+
+
+def test_an_exchange_sends_twice_the_gradients() -> None:
+    joined = cost.Cluster(flops=1e12, bandwidth=1e9)
+    assert joined.all_reduce(1e9, 1) == 0
+    assert joined.all_reduce(1e9, 2) == pytest.approx(1.0)
+    assert joined.all_reduce(1e9, 1024) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_an_exchange_hides_behind_the_backward_pass_and_no_longer() -> None:
+    hidden = cost.Cluster(flops=1e12, bandwidth=1e9, overlap=1.0)
+    assert hidden.step(6e12, 1e9, 2) == pytest.approx(3.0)  # one second of exchange, two of backward
+    assert hidden.step(6e11, 1e9, 2) == pytest.approx(0.3 + 1.0 - 0.2)
