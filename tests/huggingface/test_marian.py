@@ -70,8 +70,12 @@ def randomise(module: torch.nn.Module, seed: int = 0) -> None:
             parameter.normal_(0.0, 0.2, generator=generator)
 
 
-def theirs(**changes: object) -> transformers.MarianMTModel:
-    model = transformers.MarianMTModel(transformers.MarianConfig(**(THEIRS | changes)))
+def theirs(kind: str = "Marian", **changes: object) -> transformers.PreTrainedModel:
+    if kind == "Marian":
+        model = transformers.MarianMTModel(transformers.MarianConfig(**(THEIRS | changes)))
+    else:
+        fields = {name: value for name, value in THEIRS.items() if name != "decoder_vocab_size"} | changes
+        model = transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(**fields))
     generator = torch.Generator().manual_seed(7)
     for name, parameter in model.named_parameters():
         if "embed_positions" not in name:
@@ -172,6 +176,8 @@ def refusal(folder: Path) -> str:
         {"scale_embedding": False, "activation_function": "gelu_new"},
         {"activation_function": "relu", "decoder_start_token_id": 5},
         {"share_encoder_decoder_embeddings": False, "vocab_size": READ},
+        {"kind": "Pegasus"},
+        {"kind": "Pegasus", "scale_embedding": False, "activation_function": "relu"},
     ],
     ids=str,
 )
@@ -194,7 +200,11 @@ def test_a_folder_of_transformers_is_equal_here_and_there_again(changes, tmp_pat
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twice.model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("changes", [{}, {"output_bias": True}, {"source_vocabulary": READ, "std": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"output_bias": True}, {"source_vocabulary": READ, "std": 0.1}, {"norm": "pre"}],
+    ids=str,
+)
 def test_a_model_of_ours_is_equal_there_and_comes_back(changes, tmp_path):
     config = OURS.replace(**changes)
     model = config.build()
@@ -331,8 +341,8 @@ def test_a_config_that_is_not_ours_is_refused(changes, sentence, folder):
         (lambda t: t.pop("model.decoder.layers.1.fc1.bias"), "the weights lack 'model.decoder.layers.1.fc1.bias'"),
         (lambda t: t.update({"model.encoder.layernorm.weight": torch.ones(16)}), "has no place in this model"),
         (lambda t: t.update({"lm_head.weight": torch.ones(V, 16)}), "'lm_head.weight' differs from"),
-        (lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(40, 16)}), "not Marian's sinusoids"),
-        (lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(40)}), "not Marian's sinusoids"),
+        (lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(40, 16)}), "not sinusoids in halves"),
+        (lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(40)}), "not sinusoids in halves"),
         (lambda t: t.update({"final_logits_bias": torch.ones(1, 9)}), "has the shape [9]"),
         (lambda t: t.update({"model.shared.weight": torch.ones(V, 16, dtype=torch.int8)}), "quantised weights"),
     ],
@@ -371,12 +381,11 @@ def tokenizer() -> Subwords:
     return Subwords.train(TEXT, 60)
 
 
-@pytest.fixture(scope="module")
-def own(tokenizer) -> TransformerModel:
+@pytest.fixture(scope="module", params=["post", "pre"])
+def own(request, tokenizer) -> TransformerModel:
     """A model that has begun to write each text backwards, so that no search hangs on rounding."""
-    model = OURS.replace(
-        vocabulary=tokenizer.size, padding=tokenizer.pad, start=tokenizer.start, end=tokenizer.end, output_bias=True
-    ).build()
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
+    model = OURS.replace(norm=request.param, output_bias=True, **ids).build()
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     rows = [tokenizer.encode(text).tolist() for text in sorted(set(TEXT))]
     width = max(map(len, rows)) + 1
@@ -462,3 +471,11 @@ def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
         there = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert there(text_target=TEXT[3]).input_ids == [*both.target.encode(TEXT[3]), both.end]
     again(tmp_path)
+
+
+def test_pieces_that_pegasus_numbers_are_refused_not_misread(tmp_path):
+    Subwords.train(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
+    (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PegasusTokenizer"}')
+    with pytest.raises(UnmaskError, match="is numbered as Pegasus does"):
+        Subwords.load(tmp_path)

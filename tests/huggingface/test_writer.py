@@ -34,7 +34,8 @@ SEQ2SEQ = Seq2Seq(vocabulary=23, dim=6, hidden=8)
 CONVS2S = ConvS2S(vocabulary=23, dim=6, encoder_widths=(4, 6), decoder_widths=(6, 8), length=20)
 NATIVE: dict[str, Any] = {
     "transformer": TRANSFORMER,
-    "pre-norm": MARIAN.replace(norm="pre", output_bias=True),
+    "pre-norm": TRANSFORMER.replace(norm="pre", output_bias=True),
+    "pre-norm, two vocabularies": MARIAN.replace(norm="pre", source_vocabulary=9),
     "other eps": MARIAN.replace(eps=1e-6, source_vocabulary=9, length=30),
     "seq2seq": SEQ2SEQ,
     "bottleneck": SEQ2SEQ.replace(
@@ -44,7 +45,8 @@ NATIVE: dict[str, Any] = {
     "convs2s": CONVS2S,
     "tied convs2s": CONVS2S.replace(tied="all", pointwise=1),
 }
-EVERY = NATIVE | {"marian": MARIAN}
+FOREIGN = {"marian": MARIAN, "pegasus": MARIAN.replace(norm="pre", output_bias=True)}
+EVERY = NATIVE | FOREIGN
 TEXT = ["a cat sat on the mat", "two dogs ran", "the man reads a book"] * 3
 
 
@@ -123,20 +125,22 @@ def test_transformers_opens_what_it_has(name, tmp_path):
     transformers = pytest.importorskip("transformers")
     huggingface.save_writer(tmp_path, EVERY[name].build())
     said = huggingface.only_here(EVERY[name])
-    assert bool(said) == (name != "marian")
+    assert bool(said) == (name not in FOREIGN)
     if said:
         assert said.startswith("transformers has no model with ")
         assert said.endswith(": the folder opens in unmask alone.")
         with pytest.raises(ValueError, match="unmask-"):
             transformers.AutoConfig.from_pretrained(tmp_path)
     else:
-        assert transformers.AutoConfig.from_pretrained(tmp_path).model_type == "marian"
+        assert transformers.AutoConfig.from_pretrained(tmp_path).model_type == name
 
 
 def test_only_here_names_every_reason():
-    assert "positions = 'interleaved' and norm = 'pre' and eps = 1e-06:" in huggingface.only_here(
+    assert "positions = 'interleaved' and eps = 1e-06:" in huggingface.only_here(
         TRANSFORMER.replace(norm="pre", eps=1e-6)
     )
+    two = MARIAN.replace(norm="pre", source_vocabulary=9)
+    assert "no model with source_vocabulary = 9:" in huggingface.only_here(two)
     assert "the wiring of Seq2Seq" in huggingface.only_here(SEQ2SEQ)
 
 

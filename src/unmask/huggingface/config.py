@@ -37,7 +37,7 @@ TABLES: dict[str, Table[ModelConfig]] = {
     )
 }
 
-WRITERS = ("marian", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
+WRITERS = ("marian", "pegasus", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
 """Model types of encoder–decoders, which `writer.py` reads."""
 
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.

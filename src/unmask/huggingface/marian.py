@@ -1,4 +1,5 @@
-"""Folders of Marian, the Transformer of `transformers`: fields and weights, read and written both ways.
+"""Folders of Marian and Pegasus, the Transformers of `transformers` with norms after and before the sub-layers: fields
+and weights, read and written both ways.
 
 Shapes: V vocabulary.
 """
@@ -6,6 +7,7 @@ Shapes: V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,118 @@ from unmask.huggingface.searching import POSITIONS
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.table import Table
-from unmask.models.transformer import HUGGINGFACE, HUGGINGFACE_APART, Transformer
+from unmask.models.transformer import Transformer
 from unmask.nn import SinusoidalHalves
 
-MODEL_TYPE = HUGGINGFACE.model_type
+# ---------------------------------------------------------------------------------------------------------- names
 
-REQUIRED = {"positions": "halves", "norm": "post", "eps": 1e-5}
-"""Fields of a Transformer that Marian has no choice about."""
+_FIELDS = {
+    "vocab_size": "vocabulary",
+    "d_model": "dim",
+    **{
+        f"{side}_{theirs}": f"{side}_{ours}"
+        for side in ("encoder", "decoder")
+        for theirs, ours in (("layers", "layers"), ("attention_heads", "heads"), ("ffn_dim", "hidden"))
+    },
+    "max_position_embeddings": "length",
+    "activation_function": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "hidden_dropout",
+    "scale_embedding": "scale_embedding",
+    "init_std": "std",
+    "pad_token_id": "padding",
+    "decoder_start_token_id": "start",
+    "eos_token_id": "end",
+}
+_FIXED = {
+    "is_encoder_decoder": True,
+    "is_decoder": False,
+    "tie_word_embeddings": True,
+    "static_position_embeddings": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "add_bias_logits": False,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+
+
+def _blocks(side: str, norm: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    ours, theirs = side + ".blocks.{}.", f"model.{side}.layers." + "{}."
+    parts = [
+        *((f"{a}.f.{part}", f"{b}.{name}") for a, b in attentions for part, name in _PROJECTIONS.items()),
+        *((f"{a}.{norm}", f"{b}_layer_norm") for a, b in attentions),
+        ("feedforward.f.up", "fc1"),
+        ("feedforward.f.down", "fc2"),
+        (f"feedforward.{norm}", "final_layer_norm"),
+    ]
+    return tuple((ours + a, theirs + b) for a, b in parts)
+
+
+def _stacks(norm: str) -> tuple[tuple[str, str], ...]:
+    """Names of both stacks, whose norms stand `before` or `after` the sub-layers."""
+    attention = ("attention", "self_attn")
+    return (*_blocks("encoder", norm, attention), *_blocks("decoder", norm, attention, ("cross", "encoder_attn")))
+
+
+_FINAL_NORMS = tuple((f"{side}.norm", f"model.{side}.layer_norm") for side in ("encoder", "decoder"))
+
+MARIAN = Table(
+    model_type="marian",
+    config=Transformer,
+    prefix="model.",
+    fields=_FIELDS,
+    fixed={**_FIXED, "share_encoder_decoder_embeddings": True},
+    trunk=(("source.token", "model.shared"), *_stacks("after")),
+    pooler=(),
+    heads={"next": (("heads.next.bias", "final_logits_bias"),)},
+    architectures={"MarianMTModel": frozenset({"next"}), "MarianModel": frozenset({"next"})},
+    copies=dict.fromkeys(
+        ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
+        "model.shared.weight",
+    ),
+)
+"""One vocabulary and one table of token vectors."""
+
+APART = replace(
+    MARIAN,
+    fields={**_FIELDS, "vocab_size": "source_vocabulary", "decoder_vocab_size": "vocabulary"},
+    fixed={**_FIXED, "share_encoder_decoder_embeddings": False},
+    trunk=(
+        ("source.token", "model.encoder.embed_tokens"),
+        ("target.token", "model.decoder.embed_tokens"),
+        *_stacks("after"),
+    ),
+    copies={"lm_head.weight": "model.decoder.embed_tokens.weight"},
+)
+"""A vocabulary and a table for each side."""
+
+PEGASUS = replace(
+    MARIAN,
+    model_type="pegasus",
+    fixed={**_FIXED, "normalize_before": True, "add_final_layer_norm": True},
+    trunk=(("source.token", "model.shared"), *_stacks("before"), *_FINAL_NORMS),
+    architectures={"PegasusForConditionalGeneration": frozenset({"next"}), "PegasusModel": frozenset({"next"})},
+)
+"""The same with norms before the sub-layers (Zhang et al. 2020, in the form of `transformers`)."""
+
+NORMS = {MARIAN.model_type: "post", PEGASUS.model_type: "pre"}
+MODEL_TYPES = tuple(NORMS)
+
+REQUIRED = {"positions": "halves", "eps": 1e-5}
+"""Fields of a Transformer that both have no choice about."""
 
 OWN = ("length", "std", "output_bias")
-"""Fields that Marian's config.json cannot say in full; it holds them once more, as `unmask_config`."""
+"""Fields that their config.json cannot say in full; it holds them once more, as `unmask_config`."""
 
 STD = 0.02  # what is written where we have None
 BIAS = "final_logits_bias"
 ACTIVATIONS = {"swish": "silu"}  # theirs -> ours, where the names differ
 
-# Fields of Marian folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
+# Fields of such folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
 IRRELEVANT = frozenset(
     """
     _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
@@ -45,10 +143,11 @@ IRRELEVANT = frozenset(
 
 
 def obstacles(config: Config) -> list[str]:
-    """What keeps a model from being written as a Marian folder; empty where nothing does."""
+    """What keeps a model from being written as such a folder; empty where nothing does."""
     if type(config) is not Transformer:
         return [f"the wiring of {type(config).__name__}"]
-    return [f"{name} = {getattr(config, name)!r}" for name, value in REQUIRED.items() if getattr(config, name) != value]
+    required = REQUIRED | ({"source_vocabulary": None} if config.norm == "pre" else {})
+    return [f"{name} = {getattr(config, name)!r}" for name, value in required.items() if getattr(config, name) != value]
 
 
 # ---------------------------------------------------------------------------------------------------------- fields
@@ -61,13 +160,13 @@ def write_fields(config: Config) -> dict[str, Any]:
     ours = config.to_dict()
     ours |= {"length": config.length or POSITIONS, "std": STD if config.std is None else config.std}
     ours["activation"] = {b: a for a, b in ACTIVATIONS.items()}.get(config.activation, config.activation)
+    marians = {"decoder_vocab_size": config.vocabulary, "num_hidden_layers": config.encoder_layers}
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": MODEL_TYPE,
+        "architectures": [next(iter(table.architectures))],
+        "model_type": table.model_type,
         **{theirs: ours[name] for theirs, name in table.fields.items()},
         **table.fixed,
-        "decoder_vocab_size": config.vocabulary,
-        "num_hidden_layers": config.encoder_layers,
+        **({} if table is PEGASUS else marians),
         "bos_token_id": None,
         "forced_eos_token_id": None,
         "use_cache": True,
@@ -76,19 +175,21 @@ def write_fields(config: Config) -> dict[str, Any]:
 
 
 def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> Transformer:
-    """The config of a Marian folder; whether its output has a bias, only the weights of a foreign folder say.
+    """The config of a folder; whether its output has a bias, only the weights of a foreign folder say.
 
     Raises UnmaskError for a field that is missing, unknown, or asks for what the Transformer does not do.
     """
     place = folder / "config.json"
+    norm = NORMS[str(values["model_type"])]
     values = {name: value for name, value in values.items() if name not in IRRELEVANT}
     own = values.pop("unmask_config", None) or {}
-    table = HUGGINGFACE if values.get("share_encoder_decoder_embeddings", True) else HUGGINGFACE_APART
+    shared = bool(values.get("share_encoder_decoder_embeddings", True))
+    table = PEGASUS if norm == "pre" else MARIAN if shared else APART
     values["activation_function"] = ACTIVATIONS.get(
         str(values.get("activation_function")), values.get("activation_function")
     )
     written = values.setdefault("decoder_vocab_size", None) or values.get("vocab_size")
-    if table is HUGGINGFACE:
+    if table is not APART:
         if written != values.get("vocab_size"):
             raise UnmaskError(
                 f"{place}: one table of vectors cannot have vocab_size {values.get('vocab_size')!r} for the "
@@ -103,7 +204,7 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
     config = read_config(table, values, folder)
     assert isinstance(config, Transformer)
     bias = tensors.get(BIAS)
-    config = config.replace(**REQUIRED, output_bias=bias is not None and bool(bias.any()))
+    config = config.replace(**REQUIRED, norm=norm, output_bias=bias is not None and bool(bias.any()))
     if not isinstance(own, Mapping):
         raise UnmaskError(f"{place}: unmask_config must hold fields, not {own!r}.")
     for name in own.keys() - set(OWN):
@@ -115,7 +216,9 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
 
 
 def _table(config: Transformer) -> Table:
-    return HUGGINGFACE if config.source_vocabulary is None else HUGGINGFACE_APART
+    if config.norm == "pre":
+        return PEGASUS
+    return MARIAN if config.source_vocabulary is None else APART
 
 
 # ---------------------------------------------------------------------------------------------------------- weights
@@ -129,12 +232,18 @@ def names(model: EncoderDecoder) -> dict[str, str]:
 
 
 def export(model: EncoderDecoder) -> dict[str, Tensor]:
-    """The weights as a Marian folder has them: each once, and a bias [1, V] of the output, zeros if none."""
+    """The weights as a folder has them: each once, and a bias [1, V] of the output, zeros if none; of Pegasus the
+    sinusoids [length, D], too."""
     assert isinstance(model.config, Transformer)
     parameters = dict(model.named_parameters())
     tensors = {theirs: parameters[ours].detach() for ours, theirs in names(model).items()}
     zeros_V = next(iter(tensors.values())).new_zeros(model.config.vocabulary)
-    return {**tensors, BIAS: tensors.get(BIAS, zeros_V)[None]}
+    tensors = {**tensors, BIAS: tensors.get(BIAS, zeros_V)[None]}
+    if _table(model.config) is PEGASUS:
+        table = torch.zeros(1, model.config.length or POSITIONS, model.config.dim)
+        sinusoids = SinusoidalHalves(model.config.dim).embed(table)[0].to(zeros_V.dtype)
+        tensors |= {f"model.{side}.embed_positions.weight": sinusoids.clone() for side in ("encoder", "decoder")}
+    return tensors
 
 
 def restore(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
@@ -144,7 +253,7 @@ def restore(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> dict
     """
     assert isinstance(config, Transformer)
     table = _table(config)
-    bare = not any(key.startswith(table.prefix) for key in tensors)  # a MarianModel, without its output
+    bare = not any(key.startswith(table.prefix) for key in tensors)  # a MarianModel or PegasusModel, without its output
     prefix = table.prefix if bare else ""
     out = {key if key == BIAS or key.startswith("lm_head.") else prefix + key: x for key, x in tensors.items()}
     for side in ("encoder", "decoder"):
@@ -167,5 +276,5 @@ def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
     sinusoids = SinusoidalHalves(stored.shape[-1]).embed(torch.zeros(1, *stored.shape))[0]
     if not torch.allclose(stored.float(), sinusoids, rtol=0.0, atol=1e-2):  # folders in half precision round them
         raise UnmaskError(
-            f"{folder}: the weights hold positions that are not Marian's sinusoids, which is not supported."
+            f"{folder}: the weights hold positions that are not sinusoids in halves, which is not supported."
         )

@@ -17,7 +17,7 @@ from unmask.models.sequence import EncoderDecoder
 from unmask.models.t5 import FEEDFORWARDS, HUGGINGFACE, HUGGINGFACE_GATED, T5
 from unmask.models.table import Table
 
-MODEL_TYPE = HUGGINGFACE.model_type
+MODEL_TYPES = (HUGGINGFACE.model_type,)
 OUTPUT, SHARED = "lm_head.weight", "shared.weight"
 REQUIRED = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "feed_forward_proj")
 OWN = ("length",)
@@ -51,7 +51,7 @@ def write_fields(config: Config) -> dict[str, Any]:
     ours = config.to_dict()
     return {
         "architectures": ["T5ForConditionalGeneration"],
-        "model_type": MODEL_TYPE,
+        "model_type": HUGGINGFACE.model_type,
         **{theirs: ours[name] for theirs, name in HUGGINGFACE.fields.items()},
         **HUGGINGFACE.fixed,
         "tie_word_embeddings": config.output == "scaled",

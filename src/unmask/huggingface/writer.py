@@ -1,4 +1,5 @@
-"""Folders of encoder–decoders: as Marian's or T5's where `transformers` has such a model, else in a form of our own.
+"""Folders of encoder–decoders: as those of Marian, Pegasus or T5 where `transformers` has such a model, else in a form
+of our own.
 
 Both have config.json, model.safetensors, the tokenizer's files and a manifest of checksums. In our own form the fields
 and the weights bear the names that they have in the page's config and model.
@@ -42,7 +43,7 @@ NATIVE: dict[str, type[Config]] = {
 }
 """model_type -> config, of the folders in our own form."""
 
-FOREIGN = {form.MODEL_TYPE: form for form in (marian, t5)}
+FOREIGN = {name: form for form in (marian, t5) for name in form.MODEL_TYPES}
 """model_type -> what reads and writes the folders of that model of `transformers`."""
 
 MODEL_TYPES = (*FOREIGN, *NATIVE)
@@ -162,7 +163,7 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = None) -> LoadedWriter:
-    """Read a folder that `save_writer` wrote, or a Marian or T5 folder of `transformers`.
+    """Read a folder that `save_writer` wrote, or a Marian, Pegasus or T5 folder of `transformers`.
 
     weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
 

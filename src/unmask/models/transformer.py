@@ -6,7 +6,7 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,7 +16,6 @@ from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.models.bert import ACTIVATIONS
 from unmask.models.sequence import EncoderDecoder, State
-from unmask.models.table import Table
 from unmask.nn import (
     Attention,
     Block,
@@ -313,83 +312,3 @@ def _crossing(batch: Batch, source: Batch) -> Mask | CrossMask | None:
     if batch.documents is None or source.documents is None or not _packed(batch):
         return _padding(source)
     return CrossMask(batch.documents, source.documents)
-
-
-# Folders of transformers' Marian, which is this page with positions in halves and post-norm.
-
-_FIELDS = {
-    "vocab_size": "vocabulary",
-    "d_model": "dim",
-    **{
-        f"{side}_{theirs}": f"{side}_{ours}"
-        for side in ("encoder", "decoder")
-        for theirs, ours in (("layers", "layers"), ("attention_heads", "heads"), ("ffn_dim", "hidden"))
-    },
-    "max_position_embeddings": "length",
-    "activation_function": "activation",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "activation_dropout": "hidden_dropout",
-    "scale_embedding": "scale_embedding",
-    "init_std": "std",
-    "pad_token_id": "padding",
-    "decoder_start_token_id": "start",
-    "eos_token_id": "end",
-}
-_FIXED = {
-    "is_encoder_decoder": True,
-    "is_decoder": False,
-    "tie_word_embeddings": True,
-    "static_position_embeddings": True,
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "add_bias_logits": False,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
-}
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-
-
-def _blocks(side: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    ours, theirs = side + ".blocks.{}.", f"model.{side}.layers." + "{}."
-    parts = [
-        *((f"{a}.f.{part}", f"{b}.{name}") for a, b in attentions for part, name in _PROJECTIONS.items()),
-        *((f"{a}.after", f"{b}_layer_norm") for a, b in attentions),
-        ("feedforward.f.up", "fc1"),
-        ("feedforward.f.down", "fc2"),
-        ("feedforward.after", "final_layer_norm"),
-    ]
-    return tuple((ours + a, theirs + b) for a, b in parts)
-
-
-_BLOCKS = (
-    *_blocks("encoder", ("attention", "self_attn")),
-    *_blocks("decoder", ("attention", "self_attn"), ("cross", "encoder_attn")),
-)
-
-HUGGINGFACE = Table(
-    model_type="marian",
-    config=Transformer,
-    prefix="model.",
-    fields=_FIELDS,
-    fixed={**_FIXED, "share_encoder_decoder_embeddings": True},
-    trunk=(("source.token", "model.shared"), *_BLOCKS),
-    pooler=(),
-    heads={"next": (("heads.next.bias", "final_logits_bias"),)},
-    architectures={"MarianMTModel": frozenset({"next"}), "MarianModel": frozenset({"next"})},
-    copies=dict.fromkeys(
-        ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
-        "model.shared.weight",
-    ),
-)
-"""One vocabulary and one table of token vectors."""
-
-HUGGINGFACE_APART = replace(
-    HUGGINGFACE,
-    fields={**_FIELDS, "vocab_size": "source_vocabulary", "decoder_vocab_size": "vocabulary"},
-    fixed={**_FIXED, "share_encoder_decoder_embeddings": False},
-    trunk=(("source.token", "model.encoder.embed_tokens"), ("target.token", "model.decoder.embed_tokens"), *_BLOCKS),
-    copies={"lm_head.weight": "model.decoder.embed_tokens.weight"},
-)
-"""A vocabulary and a table for each side."""
