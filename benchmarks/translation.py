@@ -255,7 +255,7 @@ def parse() -> argparse.Namespace:
     budget.add_argument("--steps", type=int, help="of each system, instead of minutes")
     budget.add_argument("--full", action="store_true", help="to convergence: 16,000 steps of 4,096 tokens, dropout 0.3")
     budget.add_argument("--quick", action="store_true", help="a few steps on a few pairs: does everything run?")
-    parser.add_argument("--tokens", type=int, help="target tokens of a step (default: 2,048)")
+    parser.add_argument("--tokens", type=int, help="target tokens of a step (default: 1,024)")
     parser.add_argument("--dropout", type=float, help="of all systems (default: each has its own)")
     parser.add_argument("--vocabulary", type=int, default=8_000, help="subwords, of both languages together")
     parser.add_argument("--average", type=int, default=0, help="last checkpoints whose mean weights are tried")
@@ -268,7 +268,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="skip the systems that the file of --out holds")
     parser.add_argument("--plot", type=Path, help="draw BLEU by the length of the source (.svg or .png)")
     options = parser.parse_args()
-    usual = {"minutes": None if options.steps else 20.0, "steps": None, "tokens": 2_048, "most": None}
+    usual = {"minutes": None if options.steps else 20.0, "steps": None, "tokens": 1_024, "most": None}
     for key, value in {**usual, **(FULL if options.full else QUICK if options.quick else {})}.items():
         if getattr(options, key, None) is None:
             setattr(options, key, value)
