@@ -88,10 +88,10 @@ class Config:
         return cls.from_dict(read_json(path))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, or an UnmaskError that names the file and the place."""
+def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
+    """A JSON object from a file of at most `largest` bytes, or an UnmaskError that names the file and the place."""
     try:
-        value = json.loads(bounded(path).decode("utf-8"))
+        value = json.loads(bounded(path, largest).decode("utf-8"))
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -103,13 +103,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def bounded(path: Path) -> bytes:
-    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above LARGEST bytes, OSError as
+def bounded(path: Path, largest: int = LARGEST) -> bytes:
+    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above `largest` bytes, OSError as
     `open` does."""
     with path.open("rb") as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise UnmaskError(f"{path} has more than {LARGEST:,} bytes; no file of its kind is as large.")
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise UnmaskError(f"{path} has more than {largest:,} bytes; no file of its kind is as large.")
     return content
 
 

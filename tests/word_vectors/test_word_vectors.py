@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
+from unmask.config import LARGEST
 from unmask.errors import UnmaskError
 from unmask.word_vectors import WordVectors, evaluation, read, write
 
@@ -213,6 +215,17 @@ def test_damaged_folders_are_named(tmp_path, vectors):
     (tmp_path / "vectors.safetensors").write_bytes(b"no")
     with pytest.raises(UnmaskError, match="cannot be read"):
         read(tmp_path)
+
+
+def test_as_many_words_as_there_are_vectors_are_read_and_no_more(tmp_path):
+    words = [f"{i:0>480}" for i in range(150_000)]
+    WordVectors(words, np.ones((len(words), 1), np.float32)).save(tmp_path)
+    assert (tmp_path / "words.json").stat().st_size > LARGEST
+    assert read(tmp_path).words == words
+    for few in (np.ones((1, 1), np.float32), np.ones((1 << 40, 0), np.float32), np.float32(1)):
+        save_file({"vectors": np.asarray(few)}, tmp_path / "vectors.safetensors")
+        with pytest.raises(UnmaskError, match="more than 67,108,864 bytes"):
+            read(tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ scores

@@ -12,11 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from unmask.config import read_json
+from unmask.config import LARGEST, read_json
 from unmask.errors import UnmaskError
 from unmask.files import atomic, write_text
 
 TENSORS, WORDS = "vectors.safetensors", "words.json"
+LONGEST = 512  # bytes of a word and its count in words.json, on average
 SPELLINGS = 50_000  # most frequent words among which a like spelling is looked for
 
 Word = str | int
@@ -155,13 +156,15 @@ class WordVectors:
             tensors = load_file(folder / TENSORS)
         except (OSError, SafetensorError, ValueError) as error:
             raise UnmaskError(f"{folder / TENSORS} cannot be read: {error}.") from None
-        facts = read_json(folder / WORDS)
+        matrix = tensors.get("vectors", np.empty(0))
+        rows = min([*matrix.shape[:1], matrix.size])  # a matrix of no columns may say that it has any number
+        facts = read_json(folder / WORDS, max(LARGEST, LONGEST * rows))  # of millions of words it is a large file
         words, counts = facts.get("words"), facts.get("counts")
         if "vectors" not in tensors or not _all(words, str) or not (counts is None or _all(counts, int)):
             raise UnmaskError(f"{folder} is damaged: {TENSORS} and {WORDS} must hold vectors, words and counts.")
         assert words is not None
         try:
-            return cls(words, tensors["vectors"], None if counts is None else np.array(counts, dtype=np.int64))
+            return cls(words, matrix, None if counts is None else np.array(counts, dtype=np.int64))
         except (UnmaskError, OverflowError) as error:
             raise UnmaskError(f"{folder} is damaged: {error}") from None
 
