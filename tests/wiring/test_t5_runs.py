@@ -289,6 +289,9 @@ def test_rows_as_texts() -> None:
     assert task.scores(["positive", "Negative"], rows)["accuracy"] == 1.0
     found = task.scores(["positive", "no answer"], rows)
     assert (found["accuracy"], found["answered"]) == (0.5, 0.5)
+    rows = [Row(text="a", label="May"), Row(text="b", label="may"), Row(text="c", label="must")]
+    found = TextTask("classification", "word", rows).scores(["May", "may", "MUST"], rows)
+    assert (found["accuracy"], found["macro_f1"]) == (1.0, 1.0)  # labels that differ by their case alone
     assert TextTask("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
 
 

@@ -96,9 +96,10 @@ class TextTask:
         return metrics.per_class(self._ids(answers), self._ids([self.target(row) for row in rows]), self.labels)
 
     def _ids(self, answers: Sequence[str]) -> np.ndarray:
-        """[N] numbers of labels; that of a text which is none of them lies behind the others."""
-        ids: dict[str, int] = {label.casefold(): i for i, label in enumerate(self.labels)}
-        return np.array([ids.get(answer.casefold(), len(ids)) for answer in answers])
+        """[N] numbers of labels, whatever their case; that of a text which is none of them lies behind the others."""
+        ids: dict[str, int] = {label: i for i, label in enumerate(self.labels)}
+        folded = {label.casefold(): i for label, i in ids.items()}
+        return np.array([ids.get(answer, folded.get(answer.casefold(), len(ids))) for answer in answers])
 
 
 def _number(text: str) -> float | None:
