@@ -195,6 +195,31 @@ def test_a_key_is_asked_for_kept_and_forgotten(page, locked):
         assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_a_late_refusal_leaves_the_key_that_was_given_since(page, locked):
+    with locked as place:
+        page.goto(place)
+        page.get_by_label("Key", exact=True).wait_for()
+        assert page.evaluate(
+            """async () => {
+              const { ask, hasKey, useKey } = await import("/service.js");
+              useKey("shut");
+              const late = ask("models").catch(() => null);
+              useKey("open");
+              await late;
+              return hasKey();
+            }"""
+        )
+
+
+def test_an_address_that_names_no_tab_begins_with_the_first(page, address):
+    page.goto(f"{address}/#constructor")
+    chosen = page.locator("[role='tab'][aria-selected='true']")
+    chosen.get_by_text("Try it").wait_for()
+    page.evaluate("location.hash = '#toString'")
+    page.evaluate("location.hash = '#words'")
+    chosen.get_by_text("Words").wait_for()
+
+
 def test_a_service_that_is_gone_is_said(page, locked):
     with locked as place:
         page.goto(place)
@@ -289,6 +314,34 @@ def test_512_tokens_are_interactive_within_a_second_of_the_answer(page, address)
         print(f"{name}: {shown - begin:.0f} ms after the first byte of {size / 1e6:.2f} MB")
         assert shown - begin < 1_000
         assert size < 1e6
+
+
+def test_heads_that_are_looked_at_are_not_let_go(page, address):
+    """So long a text that four heads are kept: those of the layer that is shown, though some are the oldest."""
+    page.goto(address)
+    page.get_by_role("tab", name="Attention").wait_for()
+    asked = page.evaluate(
+        """async () => {
+          const { attentionView } = await import("/attention.js");
+          const rows = Array.from({ length: 3600 }, (_, i) => `t${i}`), asked = [];
+          const weights = { kind: "float16", shape: [], data: "" };
+          const layer = async (layer, heads) => (asked.push([layer, heads]), [{ heads, weights }]);
+          const kinds = { encoder: "a" };
+          const data = { rows, columns: rows, words: [], layers: 2, heads: 3, kind: "encoder", kinds };
+          const root = document.getElementById("view"), show = (i) => {
+            const select = root.querySelector("select");
+            select.value = i;
+            select.dispatchEvent(new Event("change"));
+            return new Promise((done) => setTimeout(done, 200));
+          };
+          await attentionView(root, data, { layer }, { mode: "heads", layer: 1, heads: [0] });
+          root.querySelector(".chip.plain").click();
+          for (const i of [0, 1]) await show(i);
+          return asked;
+        }"""
+    )
+    assert asked == [[1, [0]], [1, [1, 2]], [0, [0, 1, 2]], [1, [0, 1]]]  # the third of layer 1 was still there
+    assert page.locator("#view .tokens.from [aria-selected='true']").count() == 1
 
 
 CLOCK = """

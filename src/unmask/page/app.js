@@ -52,9 +52,16 @@ async function start() {
   const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, buttons);
   roving(bar, buttons, (button) => button.click());
   empty(document.getElementById("tabs"), bar);
-  addEventListener("hashchange", () => location.hash.slice(1) in TABS && location.hash.slice(1) !== state.tab && open(location.hash.slice(1)));
-  open(location.hash.slice(1) in TABS ? location.hash.slice(1) : "try");
+  open(wanted() ?? "try");
 }
+
+/** The tab that the address names, if there is one. */
+function wanted() {
+  const name = location.hash.slice(1);
+  return Object.hasOwn(TABS, name) ? name : null;
+}
+
+addEventListener("hashchange", () => state.model && wanted() && wanted() !== state.tab && open(wanted()));
 
 /** No more can be shown without a key. */
 function locked(refused) {

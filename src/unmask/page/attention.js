@@ -5,7 +5,7 @@ import { matrix } from "./matrix.js";
 
 const ALL_LINES = 64; // tokens up to which the lines of all are drawn; beyond, those of the chosen one
 const FAINT = 64; // tokens from which on small weights are strengthened, as each of many is small
-const KEPT = 64e6; // numbers that are kept; beyond, the heads that were looked at first are asked for again
+const KEPT = 64e6; // numbers that are kept; beyond, the heads that were not looked at for longest are asked for again
 
 /**
  * data   what `visualize.attention.overview` says
@@ -39,9 +39,14 @@ export function attentionView(root, data, load, start = {}) {
         const values = unpack(part.weights);
         part.heads.forEach((head, i) => kept.set(`${layer} ${head}`, values.slice(i * T * S, (i + 1) * T * S)));
       }
-      for (const other of [...kept.keys()].slice(0, -Math.max(data.heads, KEPT / (T * S)))) kept.delete(other);
     }
-    return new Map(heads.map((head) => [head, kept.get(`${layer} ${head}`)]));
+    const found = new Map(heads.map((head) => [head, kept.get(`${layer} ${head}`)]));
+    for (const [head, values] of found) {
+      kept.delete(`${layer} ${head}`); // and at the end again: what is looked at now goes last
+      kept.set(`${layer} ${head}`, values);
+    }
+    for (const other of [...kept.keys()].slice(0, -Math.max(data.heads, KEPT / (T * S)))) kept.delete(other);
+    return found;
   }
 
   async function show() {

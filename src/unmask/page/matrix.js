@@ -21,7 +21,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
   const readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a cell, or use the arrow keys.");
   const scroll = h("div", { class: "scroll" }, canvas);
   const box = h("div", { class: "matrix" }, scroll, readout);
-  let place = { left: 0, top: 0, cell: 10, row: 10 };
+  let place = { left: 0, top: 0, cell: 10 };
   let cursor = null, picture = null;
   const upright = columns.every((name) => [...name].length <= 2);
   const words = say ?? ((i, j) => `${rows[i]} → ${columns[j]}\n${sheets.map((s) => `${s.name} ${short(s.values[i * columns.length + j])}`).join("\n")}`);

@@ -29,6 +29,7 @@ export function useKey(value) {
 
 /** POST a JSON object to a path (GET without one); the JSON of the answer. Throws an Error with one sentence. */
 export async function ask(path, body = null) {
+  const sent = key;
   const headers = { ...(body ? { "content-type": "application/json" } : {}), ...(key ? { authorization: `Bearer ${key}` } : {}) };
   let answer;
   try {
@@ -40,10 +41,9 @@ export async function ask(path, body = null) {
   if (answer.ok && said) return said;
   const error = new Error(said?.error?.message ?? said?.error ?? `The service answered with status ${answer.status}.`);
   error.status = answer.status;
-  if (answer.status === 401) {
-    const refused = key !== "";
+  if (answer.status === 401 && sent === key) { // else another key was given meanwhile, or the page is locked already
     useKey("");
-    whenRefused(refused);
+    whenRefused(sent !== "");
   }
   throw error;
 }
