@@ -169,9 +169,9 @@ def test_overview_and_layers_carry_the_same_numbers(bert, tokenizer):
         number, head = divmod(i, 4)
         assert (one["layer"], one["heads"]) == (number, [head])
         np.testing.assert_allclose(unpacked(one["weights"])[0], plain[number][head], atol=5e-4)
-        again = attention.layer(bert, read, "encoder", number)
-        np.testing.assert_allclose(unpacked(again["weights"]), plain[number], atol=5e-4)
-    some = attention.layer(bert, read, "encoder", 1, [3, 1])
+    every = attention.chosen(plain[1], 1)
+    assert (every["layer"], every["heads"]) == (1, [0, 1, 2, 3])
+    some = attention.chosen(plain[1], 1, [3, 1])
     assert some["heads"] == [3, 1]
     np.testing.assert_allclose(unpacked(some["weights"]), plain[1][[3, 1]], atol=5e-4)
     last = attention.rolled(bert, read, "encoder")["rollout"]
@@ -181,9 +181,9 @@ def test_overview_and_layers_carry_the_same_numbers(bert, tokenizer):
     assert attention.whole(bert, read)["rolls"]
 
 
-def test_a_head_that_is_not_there_is_said(bert, tokenizer):
+def test_a_head_that_is_not_there_is_said():
     with pytest.raises(UnmaskError, match="no head 4: the layer has 4, counted from 0"):
-        attention.layer(bert, reading.read(bert, tokenizer, TEXT), "encoder", 0, [0, 4])
+        attention.chosen(np.zeros((4, 2, 2)), 0, [0, 4])
 
 
 def test_words_of_both_texts_are_numbered_on(bert, tokenizer):

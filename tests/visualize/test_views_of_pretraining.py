@@ -57,6 +57,8 @@ def test_a_word_is_found_as_people_read_it(electra):
     assert found["without"] == ["no banks here"]
     with pytest.raises(UnmaskError, match="Which word"):
         in_context(model, tokenizer, " ", SENTENCES)
+    with pytest.raises(UnmaskError, match=r"no token of '\\xad'"):  # a soft hyphen, which the model never sees
+        in_context(model, tokenizer, "\xad", ["the \xad river", "the \xad bank"])
 
 
 def test_the_states_are_those_of_the_letters_asked_for(electra):

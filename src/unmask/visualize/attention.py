@@ -140,16 +140,11 @@ def overview(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
     }
 
 
-def layer(model: nn.Module, reading: Read, kind: str, number: int, heads: Sequence[int] | None = None) -> Data:
-    """Some heads of one layer (None: all), [h, T, S] in float16: what the page asks for when a thumbnail is opened.
-
-    Raises UnmaskError for a layer or a head that the model does not have.
-    """
-    return chosen(weights(model, reading.batch, kind, [number])[0], number, heads)
-
-
 def chosen(weights_HTS: np.ndarray, number: int, heads: Sequence[int] | None = None) -> Data:
-    """Some heads (None: all) of layer `number`, as `layer` gives them."""
+    """Some heads (None: all) of layer `number`, [h, T, S] in float16: what the page asks for when one is opened.
+
+    Raises UnmaskError for a head that the layer does not have.
+    """
     H = len(weights_HTS)
     heads = list(range(H)) if heads is None else list(heads)
     wrong = [head for head in heads if not 0 <= head < H]

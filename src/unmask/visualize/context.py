@@ -31,7 +31,8 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
     A word of several pieces is the mean of them; it is found as whole words find each other, in small letters where the
     model reads no others. "spread" is 1 less the mean cosine between occurrences: 0 where a word has one vector
     whatever stands around it (1 - the self-similarity of Ethayarajh 2019); "spreads" are those after each layer from 0.
-    Raises UnmaskError for fewer than two sentences with the word; those without are listed under "without".
+    Raises UnmaskError for fewer than two sentences with the word, and for a word of which no token is left; sentences
+    without it are listed under "without".
     """
     if not word.strip():
         raise UnmaskError("Which word? Name one that stands in the sentences.")
@@ -44,11 +45,14 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
         if match is None:
             without.append(sentence)
             continue
+        places = _places(tokenizer, sentence, *match.span())
+        if not places:
+            raise UnmaskError(f"The model reads no token of {word!r}: take another word.")
         states_LTD = _states(model, read(model, tokenizer, sentence).batch)
         if not -len(states_LTD) <= layer < len(states_LTD):
             L = len(states_LTD) - 1
             raise UnmaskError(f"There is no layer {layer}: the model has {L}, and 0 stands before them.")
-        found.append(states_LTD[:, _places(tokenizer, sentence, *match.span())].mean(1))
+        found.append(states_LTD[:, places].mean(1))
         within.append({"sentence": sentence, "begin": match.start(), "end": match.end()})
     if len(found) < 2:
         raise UnmaskError(f"'{word}' stands in {len(found)} of the sentences; give two or more that have it.")
@@ -56,8 +60,8 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
     cosines_LNN = np.stack([_cosines(states_ND) for states_ND in states_LND])
     spreads = [_spread(cosines_NN) for cosines_NN in cosines_LNN]
     chosen_ND = states_LND[layer]
-    places = projected(chosen_ND)[0] if len(chosen_ND) > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
-    for one, (x, y) in zip(within, places.tolist(), strict=True):
+    points_N2 = projected(chosen_ND)[0] if len(chosen_ND) > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
+    for one, (x, y) in zip(within, points_N2.tolist(), strict=True):
         one |= {"x": x, "y": y}
     return {
         "word": word,
