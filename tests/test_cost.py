@@ -32,7 +32,7 @@ def test_parameters_are_those_of_the_model(config: Bert) -> None:
 
 
 def test_bert_large_costs_what_six_operations_a_parameter_say() -> None:
-    """6 P T (Kaplan et al. 2020, equation 2.2) counts no attention, and P the weights of the layers alone."""
+    """6 P T (Kaplan et al. 2020, section 2.1) counts no attention, and P the weights of the layers alone."""
     large = Bert(dim=1024, layers=24, heads=16, hidden=4096)
     weights = 24 * 12 * 1024**2
     assert cost.training_flops(large, 128, 0) == pytest.approx(6 * weights * 128, rel=0.03)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -158,11 +160,14 @@ def test_what_cannot_be_measured_is_said_before_the_first_turn(rows, tmp_path):
         raise AssertionError("measured")
 
     rows(toy(measure))
+    (tmp_path / "file").touch()
     for arguments, message in [
         (({"spede": "1"}, 1, 1, Places()), "toy-one: There is no field 'spede'; did you mean 'speed'"),
         (({}, 0, 1, Places()), "threads and of pairs"),
         (({}, 1, 0, Places()), "threads and of pairs"),
         (({}, 1, 1, Places(plot=tmp_path / "x.pdf")), r"drawn as \.svg or \.png"),
+        (({}, 1, 1, Places(table=tmp_path)), "is a folder"),
+        (({}, 1, 1, Places(tmp_path / "file" / "x.json")), r"x\.json could not be written"),
     ]:
         fields, threads, pairs, places = arguments
         with pytest.raises(UnmaskError, match=message):
@@ -267,6 +272,22 @@ def test_rows_of_the_same_settings_share_their_turns(tmp_path, monkeypatch):
     assert len(calls) == 6
     pretraining.measure(asked.replace(seed=1), ["unmask"], plan)
     assert len(calls) == 12
+
+
+def test_what_two_sides_need_at_once_is_made_once(tmp_path):
+    made, plan = [], Plan(1, 1, tmp_path, at_once=2)
+    both = threading.Barrier(2)
+
+    def make():
+        time.sleep(0.05)
+        made.append(1)
+        return len(made)
+
+    def turn(side, number):
+        both.wait(5)
+        return {"figure": plan.once("ceiling", make)}
+
+    assert plan.alternate(["a", "b"], SPEED, turn) == {"a": [{"figure": 1}], "b": [{"figure": 1}]}
 
 
 def test_sides_that_compute_another_loss_are_not_compared(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ class Plan:
     threads  of every process        pairs  turns of every side
     folder   that all rows share     made   what one row has made and another may take
     at_once  sides that run beside one another, where speed is not the question
+    making   of what is in `made`, or will be soon, a lock each
     """
 
     threads: int
@@ -90,12 +92,14 @@ class Plan:
     folder: Path
     made: dict[Hashable, Any] = field(default_factory=dict)
     at_once: int = 1
+    making: dict[Hashable, threading.Lock] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returned the first time that it was asked for under this key."""
-        if key not in self.made:
-            self.made[key] = make()
-        return self.made[key]
+        """What `make` returned the first time that it was asked for under this key; who asks meanwhile waits."""
+        with self.making.setdefault(key, threading.Lock()):
+            if key not in self.made:
+                self.made[key] = make()
+            return self.made[key]
 
     def alternate(self, sides: Sequence[str], unit: Unit, turn: Callable[[str, int], Result]) -> Turns:
         """Let the sides take turns, A B A B …; `turn`(side, number from 0) returns what it measured."""

@@ -14,7 +14,7 @@ from unmask.bench.common import Result
 from unmask.bench.row import Measured, Plan, Row
 from unmask.bench.rows import find
 from unmask.errors import UnmaskError
-from unmask.files import write_text
+from unmask.files import write_text, writing
 
 QUICK = 4  # sides at once, where only whether they run is asked
 PICTURES = (".svg", ".png")
@@ -29,12 +29,21 @@ class Places:
     plot: Path | None = None
 
     def check(self) -> None:
-        """Raises UnmaskError where the plot cannot be drawn."""
-        if self.plot is None:
-            return
-        if self.plot.suffix not in PICTURES:
-            raise UnmaskError(f"Plots are drawn as {' or '.join(PICTURES)}, not as {self.plot.name}.")
-        common.need("matplotlib")
+        """Raises UnmaskError where the plot cannot be drawn, or a file not be written: better now than in hours."""
+        if self.plot is not None:
+            if self.plot.suffix not in PICTURES:
+                raise UnmaskError(f"Plots are drawn as {' or '.join(PICTURES)}, not as {self.plot.name}.")
+            common.need("matplotlib")
+        for path in self.given():
+            if path.is_dir():
+                raise UnmaskError(f"{path} is a folder; name a file in it.")
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=path.parent).close()
+
+    def given(self) -> list[Path]:
+        """Those that are written."""
+        return [path for path in (self.out, self.table, self.plot) if path is not None]
 
     def write(self, facts: Result) -> None:
         """All three, each whole or not at all."""
@@ -46,7 +55,7 @@ class Places:
             table.plot(facts, self.plot)
 
     def __str__(self) -> str:
-        return ", ".join(str(path) for path in (self.out, self.table, self.plot) if path is not None)
+        return ", ".join(map(str, self.given()))
 
 
 def bench(
