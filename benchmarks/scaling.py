@@ -20,8 +20,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common
+from unmask.bench import Places, common
 from unmask.bench.common import Result
+from unmask.errors import UnmaskError
 
 LENGTH = 128  # tokens of a row
 RATE = 0.15  # of the tokens, which are hidden
@@ -175,7 +176,9 @@ def plot(facts: Result, path: Path) -> None:
 
 def main() -> None:
     options = parse()
-    common.need("torch", *(["matplotlib"] if options.plot else []))
+    if options.rows < 4 or options.steps < 3 or options.turns < 1:
+        raise UnmaskError("A batch needs 4 rows or more, a run 3 steps, and there must be a turn.")
+    Places(options.out, plot=options.plot).check()
     facts: Result = {"machine": common.machine(1), "size": options.size, "precision": options.precision}
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-scaling-") as folder:
@@ -235,7 +238,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=30, help="of a run; the second half counts (default: 30)")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
-    parser.add_argument("--out", help="write everything as JSON")
+    parser.add_argument("--out", type=Path, help="write everything as JSON")
     parser.add_argument("--plot", type=Path, help="draw tokens per second by processes (.svg or .png)")
     return parser.parse_args()
 
@@ -244,4 +247,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--exchange"]:
         measure_exchange(sys.argv[2])
     else:
-        main()
+        common.command(main)

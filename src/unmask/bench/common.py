@@ -225,7 +225,7 @@ def before(out: str | None, facts: Result) -> Result:
     return found
 
 
-def write(path: str | None, facts: Mapping[str, Any]) -> None:
+def write(path: Path | str | None, facts: Mapping[str, Any]) -> None:
     """Write the facts as JSON where a path was given."""
     if path is not None:
         write_json(Path(path), facts)
