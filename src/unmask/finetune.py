@@ -139,9 +139,9 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
             write_config(out, config)
         result = run(prepared, out, display, say, resume=resume)
         if result.seeds[-1]["stopped"] not in INTERRUPTIONS and distributed.is_main():
+            (out / LOCK).unlink(missing_ok=True)  # first: what follows may be cut short, and the run has ended
             for row in result.seeds:
                 forget(out / "seeds" / str(row["seed"]))
-            (out / LOCK).unlink(missing_ok=True)
     return result
 
 

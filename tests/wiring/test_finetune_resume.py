@@ -72,6 +72,18 @@ def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path):
     assert trace(out)["weights"] == trace(whole)["weights"]
 
 
+def test_a_run_that_dies_while_it_tidies_has_ended(place, whole, tmp_path, monkeypatch):
+    def die(folder):
+        raise Killed
+
+    monkeypatch.setattr("unmask.finetune.forget", die)
+    with pytest.raises(Killed):
+        finetune(config(place), tmp_path / "run")
+    with pytest.raises(UnmaskError, match="has ended; its scores are in"):
+        begun(tmp_path / "run")
+    assert trace(tmp_path / "run") == trace(whole)
+
+
 @pytest.mark.parametrize("start", [1, 2])
 def test_a_second_start_survives(start, place, tmp_path, monkeypatch):
     """The first try is taken for collapsed; the run dies in it, or in the second start."""

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -248,6 +249,18 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
     assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):
         begun(out)
+
+
+def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unmask.translation.text_finetuning.shutil", SimpleNamespace(rmtree=die))
+    with pytest.raises(KeyboardInterrupt):
+        finetune_text(quick(tuned, seeds=1), tmp_path / "run")
+    with pytest.raises(UnmaskError, match="has ended; its scores are in"):
+        begun(tmp_path / "run")
+    assert Translator(tmp_path / "run")(["classification sentence: the film was good"])
 
 
 def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -206,13 +206,13 @@ def _write(out: Path, result: Result) -> None:
     write_text(out / "metrics.jsonl", (best / "metrics.jsonl").read_text(encoding="utf-8"))
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_report(out)
+    (out / checkpoint.LOCK).unlink(missing_ok=True)  # first: what follows may be cut short, and the run has ended
     for row in result.seeds:
         for path in _folder(out, row["seed"]).iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.suffix != ".jsonl":
                 path.unlink()
-    (out / checkpoint.LOCK).unlink(missing_ok=True)
 
 
 def _translation(prepared: Prepared, seed: int) -> Translation:
