@@ -180,9 +180,7 @@ def _seal_corpus(folder: Path) -> None:
 BINARY = b"2 2\nriver " + struct.pack("<2f", 0.5, 1.0) + b"\nfilm " + struct.pack("<2f", 1, 2)
 CORPORA: dict[str, Subject] = {
     "vectors, text": of_files(_vectors, vectors__txt=READERS["vectors.txt"].sample),
-    "vectors, binary": of_files(
-        _vectors, vectors__bin=b"2 2\nriver " + struct.pack("<2f", 0.5, 1.0) + b"\nfilm " + struct.pack("<2f", 1, 2)
-    ),
+    "vectors, binary": of_files(_vectors, vectors__bin=BINARY),
     "vectors, a folder": Subject(_write_vectors, _vectors),
     "vectors: files of scores": Subject(_write_scored, _scored),
     "corpus": Subject(_write_corpus, _corpus, _seal_corpus),

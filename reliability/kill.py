@@ -40,8 +40,8 @@ from jobs import Job, Process, Torchrun, differences, leftovers, prepare, trace
 MOST_KILLS = 12  # of one trial, after which it is let go on
 TOLERANCE = 1e-6
 RANKS = (1, 2, 4, 1, 4, 2)  # processes of one start after the other: every change there is between them
-
 LONG = ("pretrain", "finetune", "translation", "corpus", "tokenizer")  # jobs that a kill finds at work
+VARIANTS = ("pretrain-workers", "pretrain-ranks", "pretrain-elastic")
 
 
 def main() -> int:
@@ -58,12 +58,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="unmask-kill-") as temporary:
         jobs = prepare(Path(temporary))
-        names = options.jobs or [
-            *(n for n in jobs if n not in ("predict", "export")),
-            "pretrain-workers",
-            "pretrain-ranks",
-            "pretrain-elastic",
-        ]
+        names = options.jobs or [*LONG, *VARIANTS]
         kinds = {name: Elastic if name.endswith("-elastic") else Trials for name in names}
         found = [kind(jobs, name, Path(temporary), options.seed).run(options.kills) for name, kind in kinds.items()]
     if options.out:
