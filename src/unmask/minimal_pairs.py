@@ -13,8 +13,10 @@ import numpy as np
 from unmask import huggingface
 from unmask.data.tables import column_of, guess_format, read_table
 from unmask.errors import UnmaskError
-from unmask.huggingface import Loaded
+from unmask.huggingface import Loaded, LoadedWriter
+from unmask.serve.gap_likelihood import GapScorer
 from unmask.serve.likelihood import Scorer
+from unmask.serve.original_likelihood import OriginalScorer
 from unmask.serve.pseudo_likelihood import PseudoScorer
 
 RIGHT, WRONG = ("sentence_good", "good"), ("sentence_bad", "bad")
@@ -58,17 +60,18 @@ def read(paths: Sequence[Path | str], *, most: int | None = None) -> list[Pair]:
 
 
 def evaluate_minimal_pairs(
-    model: Path | str | Loaded, paths: Sequence[Path | str], *, most: int | None = None
+    model: Path | str | Loaded | LoadedWriter, paths: Sequence[Path | str], *, most: int | None = None
 ) -> dict[str, Any]:
     """The share of pairs whose right sentence is the more likely one (Warstadt et al. 2020, section 4).
 
     Likely is the log-probability to a language model, the end included, and the pseudo-log-likelihood to a model of
-    hidden words; a tie counts as wrong. The accuracy is the mean over kinds, which count alike.
+    hidden words; to an ELECTRA, the log-probability that no token was replaced, and to a T5 that of what stands in each
+    gap, summed over all tokens. A tie counts as wrong. The accuracy is the mean over kinds, which count alike.
 
     Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
-    Raises UnmaskError for a model that has neither head, and for files that hold no pairs.
+    Raises UnmaskError for a model that has none of these heads, and for files that hold no pairs.
     """
-    loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+    loaded = model if isinstance(model, Loaded | LoadedWriter) else opened(model)
     pairs = read(paths, most=most)
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.right, pair.wrong)))
     name, values = _likely(loaded, texts)
@@ -86,8 +89,15 @@ def evaluate_minimal_pairs(
     }
 
 
-def _likely(loaded: Loaded, texts: Sequence[str]) -> tuple[str, np.ndarray]:
+def opened(folder: Path | str) -> Loaded | LoadedWriter:
+    """A model folder of either kind in memory."""
+    return huggingface.load_writer(folder) if huggingface.holds_writer(folder) else huggingface.load(folder)
+
+
+def _likely(loaded: Loaded | LoadedWriter, texts: Sequence[str]) -> tuple[str, np.ndarray]:
     """What is compared, and it for each text."""
+    if isinstance(loaded, LoadedWriter):
+        return "log-probability of gaps", GapScorer(loaded).scores(texts)
     if "next" in loaded.model.heads:
         scorer = Scorer(loaded)
         framed = [
@@ -95,6 +105,8 @@ def _likely(loaded: Loaded, texts: Sequence[str]) -> tuple[str, np.ndarray]:
         ]
         found = scorer.log_probabilities(framed)
         return "log-probability", np.array([one.sum(dtype=np.float64) for one in found])
+    if "rtd" in loaded.model.heads:
+        return "log-probability that nothing was replaced", OriginalScorer(loaded).scores(texts)
     return "pseudo-log-likelihood", PseudoScorer(loaded).scores(texts)
 
 

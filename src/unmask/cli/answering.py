@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,22 +120,22 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
 
 
 def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.minimal_pairs import evaluate_minimal_pairs, render
+    from unmask.minimal_pairs import evaluate_minimal_pairs, opened, render
 
     for name in overrides:
         raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
     if options.most is not None and options.most < 1:
         raise UnmaskError(f"--most is a number of pairs, 1 or more, not {options.most}.")
-    found = evaluate_minimal_pairs(_language_model(options), options.minimal_pairs, most=options.most)
+    found = evaluate_minimal_pairs(_language_model(options, opened), options.minimal_pairs, most=options.most)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render(found))
 
 
-def _language_model(options: argparse.Namespace) -> Any:
+def _language_model(options: argparse.Namespace, opened: Callable[[str], Any] | None = None) -> Any:
     from unmask import huggingface
 
     if options.precision != "fp32":
         raise UnmaskError("--precision means nothing here: log-probabilities are computed in full.")
-    loaded = huggingface.load(options.model)
+    loaded = (opened or huggingface.load)(options.model)
     loaded.model.to(options.device)
     return loaded
 

@@ -13,6 +13,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data import collate
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.quick_encoder import answering
@@ -42,7 +43,7 @@ class PseudoScorer:
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
         """For each text, log p of every token of it, without special ones. Raises UnmaskError for one too long."""
-        framed = [self._framed(text, ids) for text, ids in zip(texts, self.tokenizer.ids(texts), strict=True)]
+        framed = whole(self.tokenizer, self.model.positions, texts)
         found = [np.zeros(len(places), dtype=np.float32) for _, places in framed]
         with torch.inference_mode(), evaluating(self.model):
             for some in _together([(i, j) for i, (_, places) in enumerate(framed) for j in range(len(places))]):
@@ -53,17 +54,6 @@ class PseudoScorer:
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         """PLL of each text, in nats."""
         return np.array([one.sum(dtype=np.float64) for one in self.log_probabilities(texts)])
-
-    def _framed(self, text: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens [T] that the model reads, and the places of those that are of the text itself."""
-        tokens, _ = self.tokenizer.join(ids)
-        longest = self.model.positions
-        if longest is not None and len(tokens) > longest:
-            raise UnmaskError(
-                f"'{text[:40]} …' has {len(tokens)} tokens, but the model reads {longest}: score it in parts."
-            )
-        before = next((i for i in range(len(tokens)) if np.array_equal(tokens[i : i + len(ids)], ids)), 0)
-        return tokens, np.arange(before, before + len(ids))
 
     def _guess(
         self,
@@ -85,6 +75,22 @@ class PseudoScorer:
         said_M = logits_MV.log_softmax(-1).gather(-1, target_M.values[:, None]).squeeze(-1).cpu().numpy()
         for (i, j), said in zip(copies, said_M, strict=True):
             found[i][j] = said
+
+
+def whole(tokenizer: Tokenizer, longest: int | None, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each text the tokens [T] that a model of at most `longest` positions reads, and the places of those that are
+    of the text itself. Raises UnmaskError for a text that is too long."""
+    return [_whole(tokenizer, longest, text, ids) for text, ids in zip(texts, tokenizer.ids(texts), strict=True)]
+
+
+def _whole(tokenizer: Tokenizer, longest: int | None, text: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    tokens, _ = tokenizer.join(ids)
+    if longest is not None and len(tokens) > longest:
+        raise UnmaskError(
+            f"'{text[:40]} …' has {len(tokens)} tokens, but the model reads {longest}: score it in parts."
+        )
+    before = next((i for i in range(len(tokens)) if np.array_equal(tokens[i : i + len(ids)], ids)), 0)
+    return tokens, np.arange(before, before + len(ids))
 
 
 def _together(copies: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
