@@ -140,6 +140,11 @@ WRONG = [
     ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": "1"}, "'layer' must be a whole number"),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "cross", "layer": 1}, "no kind of attention"),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": 1, "heads": [4]}, "no head 4"),
+    (
+        "/attention",
+        {"model": "writer", "text": TEXT, "kind": "cross", "rollout": True},
+        "Cross-attention has no rollout",
+    ),
     ("/attention", {"model": "bert", "text": TEXT, "kind": "encoder", "layer": 1, "heads": [True]}, "whole numbers"),
     ("/attention", {"model": "brt", "text": TEXT}, "did you mean 'bert'"),
     ("/attention", {"model": "bert", "text": "the " * 99}, "the model takes 64"),

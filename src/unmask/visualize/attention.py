@@ -154,7 +154,9 @@ def chosen(weights_HTS: np.ndarray, number: int, heads: Sequence[int] | None = N
 
 
 def rolled(model: nn.Module, reading: Read, kind: str) -> Data:
-    """The rollout of self-attention, [T, T] in float16."""
+    """The rollout of self-attention, [T, T] in float16. Raises UnmaskError for cross-attention, which has none."""
+    if kind == "cross":
+        raise UnmaskError("Cross-attention has no rollout: its rows and its columns are different texts.")
     return {"rollout": packed(rollout(weights(model, reading.batch, kind)))}
 
 
