@@ -17,6 +17,7 @@ from unmask.config import Config, read_json
 from unmask.data import extension
 from unmask.data.corpus import Corpus
 from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
+from unmask.data.subword_files import T5_MODEL
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
@@ -129,13 +130,18 @@ class Origin:
 def opened(folder: Path | str, heads: Mapping[str, int] | None = None, seed: int = 0) -> huggingface.Loaded:
     """A folder that pre-training can go on from, as `huggingface.load` gives it: also a T5, whose head is as it is.
 
-    Raises UnmaskError for other encoder–decoders, which learn from pairs of texts.
+    Raises UnmaskError for other encoder–decoders, which learn from pairs of texts, and vocabularies of SentencePiece.
     """
     if not huggingface.holds_writer(folder):
         return huggingface.load(folder, heads=heads, seed=seed)
     model = huggingface.load_writer(folder).model
     if not isinstance(model, T5Model):
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
+    if (Path(folder) / T5_MODEL).is_file():
+        raise UnmaskError(
+            f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
+            "unmask train --from or unmask finetune."
+        )
     return huggingface.Loaded(cast(Model, model), Tokenizer.load(folder), (), (), ())  # both kinds are trained alike
 
 

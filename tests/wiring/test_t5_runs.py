@@ -20,12 +20,13 @@ from unmask import huggingface, recipes, samples
 from unmask.cli import main
 from unmask.data import byte_pairs, corpus
 from unmask.data.rows import Row
+from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.families import Rows
 from unmask.finetune import FineTuning, begun
 from unmask.generate import Limits, Search, generate_all
-from unmask.models.t5 import T5Model
+from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
@@ -162,6 +163,14 @@ def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora:
     huggingface.save_writer(tmp_path / "transformer", small.build())
     with pytest.raises(UnmaskError, match="unmask train --from"):
         config().starting_from(tmp_path / "transformer")
+    pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)  # as T5 is published
+    pieces.save_model(tmp_path / "spiece.model")
+    pieces = Subwords.load(tmp_path)
+    sizes = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
+    published = T5(dim=8, heads=2, head_dim=4, hidden=8, encoder_layers=1, decoder_layers=1, **sizes)
+    huggingface.save_writer(tmp_path / "pieces", published.build(), pieces)
+    with pytest.raises(UnmaskError, match="a vocabulary of SentencePiece"):
+        config().starting_from(tmp_path / "pieces")
 
 
 def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> None:
@@ -252,7 +261,7 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
 
 
 def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(folder: Path) -> None:
+    def die(folder: Path, **_: bool) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("unmask.translation.text_finetuning.shutil", SimpleNamespace(rmtree=die))

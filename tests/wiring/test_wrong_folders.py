@@ -74,6 +74,13 @@ def test_a_model_of_another_kind_is_refused(verb, name, sentence, folders, capsy
     refused(capsys, [verb, "--model", str(folders / name), "a text"], sentence)
 
 
+@pytest.mark.parametrize("how", ["--search", "--curve=20", "--advise"])
+def test_what_is_tried_with_encoders_alone_says_so(how, folders, tmp_path, capsys):
+    asked = ["finetune", "--model", str(folders / "t5"), "--train", "rows.tsv", how, "--out", str(tmp_path / "out")]
+    refused(capsys, asked, f"fine-tune {folders / 't5'} without them")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
     pytest.importorskip("starlette")
     refused(capsys, ["serve", "--port", "0", "--model", str(folders / "pairs")], "has no head that answers")

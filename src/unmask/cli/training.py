@@ -157,6 +157,9 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if searches:
             print_fields(Grid.of(config.transfer), GRID)
         return
+    writes = config.model is not None and holds_writer(config.model)
+    if writes and (options.advise or searches or options.curve is not None):
+        raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
     if options.advise:
         from unmask.survey import survey
 
@@ -171,7 +174,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     elif searches:
         grid = Grid.of(config.transfer).override({name.removeprefix(GRID): value for name, value in points.items()})
         search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
-    elif config.model is not None and holds_writer(config.model):
+    elif writes:
         from unmask.translation.text_finetuning import finetune_text
 
         finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
