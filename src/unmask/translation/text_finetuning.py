@@ -210,7 +210,7 @@ def _write(out: Path, result: Result) -> None:
     for row in result.seeds:
         for path in _folder(out, row["seed"]).iterdir():
             if path.is_dir():
-                shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)
             elif path.suffix != ".jsonl":
                 path.unlink()
 
