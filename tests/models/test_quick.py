@@ -103,6 +103,7 @@ def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: st
     slow = model(activation=activation).float()
     quick = QuickTransformer(slow)
     assert {block.up.dtype for block in quick.blocks} == {torch.float32}
+    assert all(block.up.ordered == torch.backends.mkldnn.is_available() for block in quick.blocks)
     states = [one.begin(sources(), 2) for one in (slow, quick)]
     for step in range(5):
         tokens_N = random(12, seed=step)
