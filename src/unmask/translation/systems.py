@@ -19,7 +19,8 @@ from unmask.train.trainer import Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, Translation, Vocabulary
 
-BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256))
+# A text that turns in circles is cut at three times its source, as Marian does.
+BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))
 
 
 def seq2seq() -> Translation:
@@ -120,6 +121,7 @@ def _run(model: Config, lr: float) -> Translation:
 def tuned(folder: str) -> Translation:
     """Go on from a folder, T5 or any of these, on other pairs, at half the rate of fresh weights."""
     run = _run(Transformer(), lr=5e-4).replace(learning={"label_smoothing": 0.0})
+    run = run.replace(search={"limits": {"max_factor": None}})  # texts of any kind, not translations alone
     return origin.starting_from(run, folder)
 
 
