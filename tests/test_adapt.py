@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -465,6 +466,14 @@ def test_from_text_to_an_adapted_model(folders, domain, tmp_path, capsys):
     assert "Training on from step 2 to 3." in capsys.readouterr().out
     again = json.loads((Path(run) / "run.json").read_text())
     assert again["origin"] == facts["origin"]
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_run_from_any_folder_is_resumed_with_its_own_kind_of_model(name):
+    model = recipes.find(name).model
+    begun = replace(recipes.continued(), model=model, start="folder")
+    facts = {"recipe": "continued", "model": type(model).__name__, "config": json.loads(json.dumps(begun.to_dict()))}
+    assert recipes.choose(None, None, facts) == ("continued", begun)
 
 
 def test_fields_show_the_sizes_of_the_folder(folders, capsys):

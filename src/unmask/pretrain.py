@@ -125,6 +125,7 @@ class Pretrain:
         facts = {
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],
+            "model": type(self.config.model).__name__,
             "config": self.config.to_dict(),
             "parameters": self.model.parameters_total,
             "tokens_per_step": self.tokens * self.config.rows.batch,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_values
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+from unmask import huggingface
 from unmask.adapt import Origin, opened
 from unmask.config import Config
 from unmask.data import spelling
@@ -169,6 +170,15 @@ class Pretraining(Config):
         if isinstance(model.config, Elmo):
             config = config.replace(objectives={"written": "both"})
         return config
+
+    def resumed(self, run: Mapping[str, Any]) -> Self:
+        """The config in the run.json of a run, whose model may be of another class than the recipe's where it went on
+        from a folder: `run` names it."""
+        classes: dict[str, type[ModelConfig]] = {"T5": T5}
+        classes |= {page.config.__name__: page.config for page in huggingface.TABLES.values()}
+        wanted = classes.get(str(run.get("model")), type(self.model))
+        config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
+        return config.replace(**run["config"])
 
 
 def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:

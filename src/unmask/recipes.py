@@ -381,7 +381,7 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
         raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
     config = find(recipe)
     if "config" in facts:
-        config = config.replace(**facts["config"])
+        config = config.resumed(facts)
         if start is not None and start != config.start:
             raise UnmaskError(
                 f"This run started from {config.start or 'fresh weights'}, not {start}: leave --from out."

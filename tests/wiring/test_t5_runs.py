@@ -154,6 +154,15 @@ def test_pretraining_goes_on_from_a_folder(trained: Pretrain, tmp_path: Path) ->
     assert isinstance(huggingface.load_writer(out).model, T5Model)
 
 
+def test_a_run_that_goes_on_without_a_recipe_is_resumed(trained: Pretrain, tmp_path: Path) -> None:
+    short = ["--steps", "1", "--batch", "4", "--heldout", "8", "--rows.tokens", "48", "--device", "cpu"]
+    start = ["--from", str(trained.out), "--corpus", str(trained.corpora[0].folder)]
+    main(["pretrain", *start, *short, "--out", str(tmp_path)])
+    main(["pretrain", "--out", str(tmp_path), "--resume", "--steps", "2"])
+    assert read_metrics(tmp_path / "metrics.jsonl", "heldout")[-1]["step"] == 2
+    assert isinstance(huggingface.load_writer(tmp_path).model, T5Model)
+
+
 def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora: Path, tmp_path: Path) -> None:
     other = next(place for place in corpora.iterdir() if place.name != trained.out.name)
     with pytest.raises(UnmaskError, match="was not built with the tokenizer of"):

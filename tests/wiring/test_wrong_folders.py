@@ -97,7 +97,7 @@ def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "run"),
-    [("gpt2", "--from {folder}"), ("t5", "t5-mini"), ("unmask-elmo", "elmo-tiny"), (None, "bert-mini")],
+    [("gpt2", "--from {folder}"), ("t5", "--from {folder}"), ("unmask-elmo", "elmo-tiny"), (None, "bert-mini")],
 )
 def test_a_corpus_says_what_may_follow(kind, run, tmp_path, capsys):
     text = tmp_path / "text.txt"

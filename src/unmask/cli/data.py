@@ -97,7 +97,7 @@ def _next_run(options: argparse.Namespace) -> str:
 
     config = Path(options.tokenizer or "") / "config.json"
     if options.tokenizer and config.is_file():
-        afresh = {"t5": "t5-mini", "unmask-elmo": "elmo-tiny"}
+        afresh = {"unmask-elmo": "elmo-tiny"}
         return afresh.get(str(read_json(config).get("model_type")), f"--from {options.tokenizer}")
     return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
 
