@@ -90,16 +90,19 @@ def test_half_a_character_in_a_vocabulary(tmp_path):
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize("fields", [{"lora_alpha": 1e400}, {"lora_dropout": [1]}, {"lora_dropout": {"a": 1}}])
-@pytest.mark.parametrize("dropout", [1.5, 1e308, True])
-def test_adapters_that_ask_for_the_impossible(tmp_path, fields, dropout):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lora_alpha", 1e400), *(("lora_dropout", value) for value in (1.5, 1e308, True, [1], {"a": 1}))],
+    ids=str,
+)
+def test_adapters_that_ask_for_the_impossible(tmp_path, name, value):
     model = Bert(vocabulary=20, **SIZES).build({"classification": 2})
     plain = copy.deepcopy(model)
     prepare(model, Transfer(strategy="lora", rank=2))
     save_adapter(tmp_path, model)
     (tmp_path / "manifest.json").unlink()
-    changed(tmp_path / "adapter_config.json", **{"lora_dropout": dropout, **fields})
-    with pytest.raises(UnmaskError, match=r"lora_dropout must be|lora_alpha a number"):
+    changed(tmp_path / "adapter_config.json", **{name: value})
+    with pytest.raises(UnmaskError, match=f"{name} (must be )?a number"):
         load_adapter(tmp_path, plain)
 
 
