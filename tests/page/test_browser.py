@@ -250,6 +250,35 @@ def test_nothing_sticks_out(browser, address, width, scheme):
     page.close()
 
 
+def test_lines_between_long_tokens_stay_in_a_narrow_window(page, address):
+    """Long tokens are cut and not pushed out to the left, and the lines end where the tokens do, at every width."""
+    page.set_viewport_size({"width": 700, "height": 800})
+    page.goto(address)
+    page.get_by_role("tab", name="Attention").wait_for()
+    page.evaluate(
+        """async () => {
+          const { attentionView } = await import("/attention.js");
+          const rows = ["short", "w".repeat(40), "the"], kinds = { encoder: "a" };
+          const weights = { kind: "float16", shape: [], data: btoa("\\0".repeat(18)) };
+          const layer = async (_, heads) => [{ heads, weights }];
+          const data = { rows, columns: rows, words: [], layers: 1, heads: 1, kind: "encoder", kinds };
+          await attentionView(document.getElementById("view"), data, { layer }, { mode: "heads" });
+        }"""
+    )
+    for width in (700, 390, 600, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(150)
+        left, bottom = page.evaluate(
+            """() => {
+              const box = (name) => document.querySelector(name).getBoundingClientRect();
+              const bottom = box(".lines").bottom - box(".from .token:last-child").bottom;
+              return [box(".from .token:nth-child(2)").left, bottom];
+            }"""
+        )
+        assert left >= 15, width
+        assert bottom < 2, width
+
+
 def test_a_file_stands_alone(page, folders, tmp_path):
     out = tmp_path / "view.html"
     main(["show", "attention", "--model", str(folders.place / "bert"), f"it was {EVIL}", "--out", str(out)])
