@@ -52,7 +52,7 @@ def test_answers_to_a_test_file_bear_its_ids(tmp_path):
         ("rte", ["entailment"], ["a", "b"], "RTE has 1 answers but 2 ids"),
         ("rte", ["entailment"] * 2, ["a", "a"], "Two rows of RTE have the id 'a'"),
         ("rte", ["entailment"] * 2, ["a", ""], "Row 2 of RTE has the id ''"),
-        ("rte", ["entailment"] * 2, ["a", "b\tc"], "Row 2 of RTE has the id 'b\tc'"),
+        ("rte", ["entailment"] * 2, ["a", "b\tc"], r"Row 2 of RTE has the id 'b\\tc'"),
         ("stsb", ["good"], None, "row 0 of STS-B is 'good'; it must be a number"),
         ("stsb", [float("nan")], None, "row 0 of STS-B is 'nan'"),
         ("snli", ["neutral"], None, "SNLI is no task of GLUE"),
