@@ -1,0 +1,159 @@
+"""The lineage of BERT on the same ten million words, for the same minutes: what each step of it is worth.
+
+    python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json
+    python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json --resume
+    python benchmarks/lineage.py --data DATA --systems roberta electra --seed 1 --folder runs/again --out again.json
+    python benchmarks/lineage.py --data DATA --quick
+
+DATA holds books/, imdb/, blimp/, sst2/, cola/ and mrpc/. Every system has the same tokens and about as many parameters
+as a BERT of 4 layers of 256, and is pre-trained in a fresh process; another one finds what it makes of minimal pairs
+(BLiMP) and, fine-tuned, of three tasks. --out is written after every system, and --resume goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ten_million
+from unmask.bench import common
+from unmask.bench.common import Result
+from unmask.errors import UnmaskError
+
+TASKS = ("sst2", "cola", "mrpc")
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of the table.
+
+    learned  what it learns from, in words
+    fields   of the recipe, which make it as large as the others
+    fit      what is not as for the others when it is fine-tuned
+    """
+
+    title: str
+    learned: str
+    recipe: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    fit: Mapping[str, Any] = field(default_factory=dict)
+
+
+MINI = {
+    "model.layers": 4,
+    "model.dim": 256,
+    "model.heads": 4,
+    "model.hidden": 1_024,
+    "model.std": 0.035,
+    "training.precision": "auto",
+}
+WIDE = {**MINI, "model.dim": 576, "model.heads": 9, "model.hidden": 2_304, "model.std": 0.023, "model.factor": 128}
+RATE = "training.optimizer.lr"
+
+SYSTEMS = {
+    "bert": System("BERT", "hidden words, next sentence", "bert-mini"),
+    "roberta": System("RoBERTa", "hidden words", "roberta-tiny", {**MINI, RATE: 1e-3}),
+    "albert": System("ALBERT, as many weights", "hidden words, sentence order", "albert-tiny", {**WIDE, RATE: 7e-4}),
+    "albert-narrow": System(
+        "ALBERT, as wide", "hidden words, sentence order", "albert-tiny", {**MINI, "model.factor": 128, RATE: 1e-3}
+    ),
+    "electra": System(
+        "ELECTRA",
+        "replaced words",
+        "electra-tiny",
+        {**MINI, "model.factor": 256, "model.generator": 0.25, RATE: 1e-3},
+    ),
+    "gpt": System("GPT", "next word", "gpt-mini"),
+    "t5": System(
+        "T5", "cut out words", "t5-mini", {"model.encoder_layers": 2, "model.decoder_layers": 2}, fit={"lr": 1e-3}
+    ),
+    "lstm": System("LSTM", "next word", "lstm-lm-small", fit={"lr": 1e-3}),
+    # What fine-tuning reaches without any of that: the weights have moved by one step at the lowest rate.
+    "fresh": System("BERT, one step", "nothing", "bert-mini", {"training.minutes": None, "training.steps": 1}),
+}
+
+HEADER = (
+    *("system", "learned from", "parameters", "beside", "steps", "tokens/s", "minutes", "masked words", "BLiMP"),
+    *("SST-2", "CoLA", "MRPC"),
+)
+
+
+def table(systems: Mapping[str, Result]) -> str:
+    """The systems as a Markdown table: weights that are used afterwards, and that were trained beside them; the loss of
+    masked words in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100."""
+    first = next(iter(systems.values()))["tasks"]
+    plain = [f"{one['masked']['frequencies']['loss/mlm']:.2f}" for one in systems.values() if one["masked"]][:1] or [""]
+    answers = (f"{100 * first[name]['baseline']:.1f}" for name in TASKS)
+    constant = ["word frequencies, one answer to all", *[""] * 6, *plain, "50.0", *answers]
+    return ten_million.markdown([HEADER, *map(cells, systems.values()), constant])
+
+
+def cells(system: Result) -> list[str]:
+    masked = system["masked"]
+    return [
+        system["title"],
+        system["learned"],
+        f"{(system['parameters'] - system['beside']) / 1e6:.1f} M",
+        f"{system['beside'] / 1e6:.1f} M" if system["beside"] else "",
+        f"{system['steps']:,}",
+        f"{system['tokens_per_second']:,.0f}",
+        f"{system['seconds'] / 60:.1f}",
+        f"{masked['loss']:.2f}" if masked else "",
+        f"{100 * system['blimp']['accuracy']:.1f}",
+        *(ten_million.percent(system["tasks"][name]) for name in TASKS),
+    ]
+
+
+def main() -> None:
+    options = parse()
+    common.need("torch", "sklearn", "scipy")
+    facts: Result = {"machine": common.machine(options.threads), "run": ten_million.asked(options), "systems": {}}
+    if options.resume:
+        facts = common.before(options.out, facts)
+    common.introduce(facts["machine"])
+    failed = []
+    with ten_million.place(options) as folder:
+        bench = ten_million.Bench(options, Path(folder), TASKS)
+        facts["text"] = bench.facts
+        for name in options.systems:
+            if name in facts["systems"]:
+                print(f"\n{name} is in {options.out} already.")
+            elif not _one(name, bench, facts, options.out):
+                failed.append(name)
+    if facts["systems"]:
+        print("\n" + "\n\n".join([table(facts["systems"]), *ten_million.sentences(facts["text"], facts["run"])]))
+    if failed:
+        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+
+
+def _one(name: str, bench: ten_million.Bench, facts: Result, out: str | None) -> bool:
+    """One system, written at once; False, and a sentence, where there is no result. The others go on."""
+    system = SYSTEMS[name]
+    print(f"\n{name}: {system.title}", flush=True)
+    try:
+        found = bench.measure(name, system.recipe, system.fields, system.fit)
+    except UnmaskError as problem:
+        print(f"{name}: {problem}")
+        return False
+    facts["systems"][name] = {"title": system.title, "learned": system.learned, **found}
+    shown = zip(HEADER[2:], cells(facts["systems"][name])[2:], strict=True)
+    print("  " + ", ".join(f"{head} {cell}" for head, cell in shown if cell), flush=True)
+    common.write(out, facts)
+    return True
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ten_million.add_options(parser, minutes=20.0, folder="runs/lineage")
+    parser.add_argument(
+        "--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM", help=", ".join(SYSTEMS)
+    )
+    return ten_million.settle(parser.parse_args())
+
+
+if __name__ == "__main__":
+    common.command(main)

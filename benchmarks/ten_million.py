@@ -1,0 +1,429 @@
+"""Ten million words: the text, the corpus and the scores of `lineage.py` and `speedrun.py`.
+
+Half of the text is classic books, half reviews of films. The corpus, the files of the pairs and, where a folder is
+kept, the runs stay in it; a run and its scores are each a fresh process. benchmarks/README.md says what is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import os
+import statistics
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tasks_data
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+from unmask.errors import UnmaskError
+
+WORDS = 10_200_000  # of which about 10 million are left to learn from
+HELDOUT = 0.02  # share of the documents, chosen by the hash of their text
+VOCABULARY = 8_192
+TOKENS = 128  # of the rows on which masked words are guessed
+ROWS = {"sst2": 10_000}  # training rows that are used, the first ones; of the other tasks all
+METRICS = {"sst2": "accuracy", "cola": "mcc", "mrpc": "f1", "rte": "accuracy"}
+FIT = {"lr": 3e-4, "epochs": 3, "batch": 32, "length": TOKENS}
+SAME = ("minutes", "pairs", "seed", "seeds", "full", "quick", "threads")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything is used.
+
+    words       of text               vocabulary  of the tokenizer          heldout  rows of masked words
+    rows        training and dev rows of a task, at most; None: `ROWS`, and all dev rows
+    paradigms   of minimal pairs; None: all
+    """
+
+    words: int = WORDS
+    vocabulary: int = VOCABULARY
+    heldout: int = 512
+    rows: tuple[int, int] | None = None
+    paradigms: int | None = None
+
+
+BRIEF = {"training.steps": 4, "training.evaluate_every": None, "training.save_every": None, "rows.heldout": 16}
+QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(48, 24), paradigms=6)
+
+
+# ------------------------------------------------------------------------------------------------ the text
+
+
+def documents(data: Path, words: int) -> Iterator[tuple[str, str]]:
+    """Text and source of chapters, then of reviews, each up to half of so many words.
+
+    Raises UnmaskError where DATA has no such folders.
+    """
+    yield from _up_to(words // 2, _chapters(data / "books"))
+    yield from _up_to(words // 2, _reviews(data / "imdb"))
+
+
+def _chapters(folder: Path) -> Iterator[tuple[str, str]]:
+    """What stands between two headings of a book, in the order of the names of the files."""
+    paths = sorted(folder.glob("*.txt.gz"))
+    if not paths:
+        raise UnmaskError(f"There are no books (*.txt.gz) in {folder}; say with --data where the text is.")
+    for path in paths:
+        chapter: list[str] = []
+        for line in [*_lines(path), "#"]:
+            if not line.startswith("#"):
+                chapter.append(line)
+                continue
+            text = "\n".join(chapter).strip(" \n-*_")
+            if text:
+                yield text, path.name
+            chapter = []
+
+
+def _reviews(folder: Path) -> Iterator[tuple[str, str]]:
+    """The training reviews of IMDB, but for those that are among the labelled test reviews as well."""
+    test = {_plain(text) for text in _column(folder / "test_part.tsv.gz")}
+    for text in _column(folder / "train.tsv.gz"):
+        if _plain(text) not in test:
+            yield text.replace("<br />", "\n"), "imdb"
+
+
+def _column(path: Path) -> Iterator[str]:
+    """The column `text` of a table without quotes."""
+    lines = iter(_lines(path))
+    place = next(lines).split("\t").index("text")
+    return (line.split("\t")[place] for line in lines)
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise UnmaskError(f"There is no {path}; say with --data where the text is.")
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\r\n") for line in file]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _up_to(words: int, texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The first texts, until they have so many words."""
+    found = 0
+    for text, source in texts:
+        if found >= words:
+            return
+        found += len(text.split())
+        yield text, source
+
+
+def corpus(data: Path, folder: Path, size: Size) -> Result:
+    """Build the corpus, or open the one that is kept in `folder`; its place and what it holds.
+
+    Raises UnmaskError where the corpus there is of other text.
+    """
+    from unmask.data.building import Tally, deal
+    from unmask.data.corpus import Corpus, build
+    from unmask.data.text import TextDocument
+
+    place = folder / f"corpus-{size.words}-{size.vocabulary}"
+    texts = [TextDocument(text, source) for text, source in documents(data, size.words)]
+    counts: dict[str, list[int]] = {"train": [], "heldout": []}
+    for document, split in deal(texts, HELDOUT, Tally()):
+        counts[split].append(len(document.text.split()))
+    kept = (place / "manifest.json").is_file()
+    found = Corpus(place) if kept else build(texts, place, vocabulary_size=size.vocabulary, heldout=HELDOUT)
+    if [len(counts[split]) for split in counts] != [found.split(split).documents for split in counts]:
+        raise UnmaskError(f"{place} holds a corpus of other text; give another --folder, or delete it.")
+    parts = {
+        split: {"words": sum(counts[split]), "documents": len(counts[split]), "tokens": found.split(split).tokens}
+        for split in counts
+    }
+    return {
+        "folder": str(place),
+        "vocabulary": found.tokenizer.size,
+        "fingerprint": found.tokenizer.fingerprint,
+        **parts,
+    }
+
+
+def pairs(data: Path, folder: Path, paradigms: int | None) -> str:
+    """The folder of the minimal pairs, unpacked: all paradigms, or the first ones.
+
+    Raises UnmaskError where they are not in DATA.
+    """
+    packed, place = data / "blimp" / "blimp.tar.gz", folder / "blimp"
+    if not packed.is_file():
+        raise UnmaskError(f"There is no {packed}; say with --data where the minimal pairs are.")
+    place.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(packed) as archive:
+        found = [member for member in archive if member.isfile() and member.name.endswith(".jsonl")]
+        for member in found[:paradigms]:
+            file = archive.extractfile(member)
+            assert file is not None
+            (place / Path(member.name).name).write_bytes(file.read())
+    return str(place)
+
+
+# ------------------------------------------------------------------------------------------------ turns
+
+
+def pretrain(settings: Settings) -> Result:
+    """A corpus to a finished folder with `Pretrain`, as `unmask pretrain` does it."""
+    from unmask import recipes
+    from unmask.pretrain import Pretrain
+    from unmask.report import write_pretraining
+    from unmask.train.metrics import read
+
+    config = recipes.find(settings["recipe"]).override({"steps": None, "minutes": None}).override(settings["fields"])
+    folder = Path(settings["folder"])
+    run = Pretrain(config, [settings["corpus"]], folder, recipe=settings["recipe"], resume=settings["resume"])
+    result = run.run()
+    if result.stopped is not None:
+        raise RuntimeError(f"stopped by {result.stopped}; --resume goes on")
+    write_pretraining(folder)
+    rows = read(folder / "metrics.jsonl", "train")
+    return {
+        "recipe": settings["recipe"],
+        "fields": settings["fields"],
+        "parameters": run.model.parameters_total,
+        "beside": _beside(run.model),
+        "steps": result.step,
+        "seconds": result.seconds,
+        "tokens_per_second": statistics.median(row["tokens_per_second"] for row in rows),
+        "heldout": result.heldout,
+        "baseline": run.baseline,
+        "curve": read(folder / "metrics.jsonl", "heldout"),
+        "precision": "bf16" if run.trainer.engine.bf16 else "fp32",
+        "config": run.config.to_dict(),
+    }
+
+
+def _beside(model: Any) -> int:
+    """Parameters that are trained and not used afterwards, such as those that the generator of an ELECTRA has alone."""
+    apart = getattr(model, "beside", {})
+    kept = {id(x) for name, part in model.named_children() if name not in apart for x in part.parameters()}
+    return sum(x.numel() for x in model.parameters() if id(x) not in kept)
+
+
+def score(settings: Settings) -> Result:
+    """What a finished folder is worth: masked words, minimal pairs, and tasks after fine-tuning."""
+    from unmask.minimal_pairs import evaluate_minimal_pairs
+
+    folder = Path(settings["folder"])
+    found: Result = {"masked": masked_words(folder, settings["corpus"], settings["heldout"])}
+    found["blimp"] = evaluate_minimal_pairs(folder, [settings["blimp"]], most=settings["pairs"])
+    found["tasks"] = {}
+    for name, task in settings["tasks"].items():
+        with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as place:
+            found["tasks"][name] = finetuned(folder, name, task, settings, Path(place) / "run")
+    return found
+
+
+def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
+    """Loss in nats and share of right guesses of hidden words of the held-out text, the same for every model that
+    guesses them; None for one that does not.
+
+    15 % of the tokens of rows of 128, 80/10/10, whatever the model was trained on.
+    """
+    import torch
+
+    from unmask import heldout, huggingface
+    from unmask.data.corpus import Corpus
+    from unmask.data.stream import fixed
+    from unmask.pretraining import Objectives
+
+    if huggingface.holds_writer(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
+        return None
+    opened = Corpus(corpus_folder)
+    learned = Objectives(sentences="none", short=0.0).build(opened.tokenizer)
+    parts = {"sample": learned.sample, "corrupt": learned.corrupt, "length": TOKENS, "rows": 32, "limit_rows": rows}
+    batches = fixed([opened.split("heldout")], **parts)
+    model = loaded.model.eval()
+    with torch.inference_mode():
+        losses = [learned.loss(model, batch)["mlm"] for batch in batches]
+    count = sum(loss.count for loss in losses)
+    counts = opened.split("train").unigrams() + 1.0
+    return {
+        "loss": sum(float(loss.sum) for loss in losses) / count,
+        "correct": sum(float(loss.metrics["correct"]) for loss in losses) / count,
+        "targets": count,
+        "frequencies": heldout.baseline(batches, _log_shares(counts)),
+    }
+
+
+def _log_shares(counts: Any) -> Any:
+    import numpy as np
+
+    return np.log(counts / counts.sum())
+
+
+def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settings, out: Path) -> Result:
+    """Scores of the dev rows after fine-tuning, for some seeds, as `unmask finetune` does it. They are evaluated once,
+    at the end: nothing is chosen by the dev rows."""
+    from unmask import huggingface
+    from unmask.finetune import FineTuning, Fit, Rows, finetune
+    from unmask.train.optim import Optimizer
+    from unmask.translation.text_finetuning import finetune_text
+
+    fit = settings["fit"]
+    rows = Rows(
+        train=Path(task["train"]),
+        dev=Path(task["dev"]),
+        text="text",
+        pair="pair" if task["paired"] else None,
+        label="label",
+        length=fit["length"],
+        allow_overlap=True,  # the notes say how many rows
+    )
+    how = Fit(
+        epochs=fit["epochs"],
+        least_steps=0,
+        batch_size=fit["batch"],
+        evaluations=1 / fit["epochs"],
+        optimizer=Optimizer(lr=fit["lr"]),
+    )
+    config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
+    result = (finetune_text if huggingface.holds_writer(folder) else finetune)(config, out)
+    if result is None:
+        raise RuntimeError("stopped by a signal; --resume goes on")
+    scores = [row["dev"][METRICS[name]] for row in result.seeds]
+    mean, deviation = common.mean_and_deviation(scores)
+    return {
+        "metric": METRICS[name],
+        "mean": mean,
+        "deviation": deviation,
+        "baseline": result.baseline["dev"][METRICS[name]],
+        "seeds": result.seeds,
+        "notes": result.notes,
+    }
+
+
+# ------------------------------------------------------------------------------------------------ one system
+
+
+class Bench:
+    """The corpus, the pairs and the tasks that all systems of a table have in common.
+
+    facts  what the JSON says of the text
+    """
+
+    def __init__(self, options: argparse.Namespace, folder: Path, tasks: Sequence[str]) -> None:
+        self.options, self.folder = options, folder
+        self.size = QUICK if options.quick else Size()
+        self.facts = corpus(options.data, folder, self.size)
+        self.blimp = pairs(options.data, folder, self.size.paradigms)
+        self.tasks = {name: self._task(name) for name in tasks}
+
+    def _task(self, name: str) -> Result:
+        place = self.folder / "tasks"
+        place.mkdir(exist_ok=True)
+        limits = self.size.rows or (ROWS.get(name), None)
+        try:
+            found = tasks_data.prepare(name, self.options.data, place, limits=limits)
+        except tasks_data.Missing as problem:
+            raise UnmaskError(f"{name}: {problem}; say with --data where the rows are.") from None
+        paired = "pair" in tasks_data.records(found.files["dev"])[0]
+        return {**found.files, "paired": paired, "rows": found.used, "rows_there": found.there}
+
+    def measure(
+        self, name: str, recipe: str, fields: Mapping[str, Any], fit: Mapping[str, Any] | None = None
+    ) -> Result:
+        """Pre-train one system in a fresh process, score it in another.
+
+        fields  of the recipe, beside the length of the run and its seed
+        fit     what is not as `FIT` has it when the system is fine-tuned
+        """
+        options, home = self.options, str(self.folder / "runs" / name)
+        length = BRIEF if options.quick else {"training.minutes": options.minutes}
+        chosen = {"training.device": "cpu", "training.seed": options.seed, **length, **fields}
+        shared = {"folder": home, "corpus": self.facts["folder"]}
+        begin = {**shared, "recipe": recipe, "fields": chosen, "resume": options.resume}
+        learned = common.trial(__file__, "pretrain", begin, threads=options.threads)
+        asked = {
+            **shared,
+            "heldout": self.size.heldout,
+            "blimp": self.blimp,
+            "pairs": options.pairs,
+            "tasks": self.tasks,
+            "fit": {**FIT, **({"epochs": 1} if options.quick else {}), **(fit or {})},
+            "seed": options.seed,
+            "seeds": options.seeds,
+        }
+        return {**learned, **common.trial(__file__, "score", asked, threads=options.threads), "fit": asked["fit"]}
+
+
+# ------------------------------------------------------------------------------------------------ the options
+
+
+def add_options(parser: argparse.ArgumentParser, minutes: float, folder: str) -> None:
+    """What both scripts can be asked."""
+    parser.add_argument("--data", required=True, type=Path, help="folder with books/, imdb/, blimp/, sst2/ and others")
+    parser.add_argument("--minutes", type=float, default=minutes, help="of pre-training (default: %(default)s)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full", action="store_true", help="all minimal pairs, not the first 200 of each paradigm")
+    size.add_argument("--quick", action="store_true", help="a few steps, rows and pairs: does everything run?")
+    parser.add_argument("--seed", type=int, default=0, help="of the run, and the first of fine-tuning")
+    parser.add_argument("--seeds", type=int, help="of fine-tuning (default: 3)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", default=folder, help="keeps the corpus and the runs (default: %(default)s)")
+    parser.add_argument("--out", help="write everything as JSON, after every system")
+    parser.add_argument("--resume", action="store_true", help="go on with the runs in --folder and the file of --out")
+
+
+def settle(options: argparse.Namespace) -> argparse.Namespace:
+    """The options with what depends on others. Leaves with a sentence where there is no data."""
+    if not options.data.is_dir():
+        sys.exit(f"There is no folder {options.data}; say with --data where the text is.")
+    options.pairs = 1 if options.quick else None if options.full else 200
+    options.seeds = options.seeds or (1 if options.quick else 3)
+    return options
+
+
+def asked(options: argparse.Namespace) -> Result:
+    """What all systems of a table have in common."""
+    return {key: getattr(options, key) for key in SAME}
+
+
+def place(options: argparse.Namespace) -> AbstractContextManager[str]:
+    """The folder that is kept, or one that vanishes after a quick look."""
+    if options.quick:
+        return tempfile.TemporaryDirectory(prefix="unmask-benchmark-")
+    return nullcontext(options.folder)
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table, the first one above the line."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows]
+    return "\n".join(itertools.chain(lines[:1], ["| " + " | ".join("-" * w for w in widths) + " |"], lines[1:]))
+
+
+def percent(task: Result) -> str:
+    """Mean and deviation of a task's score, x 100."""
+    return f"{100 * task['mean']:.1f} ± {100 * task['deviation']:.1f}"
+
+
+def sentences(text: Result, options: Result) -> list[str]:
+    """What the numbers of a table rest on, in a few lines."""
+    train, held = text["train"], text["heldout"]
+    most = "all pairs" if options["pairs"] is None else f"the first {options['pairs']} pairs"
+    return [
+        f"{train['words']:,} words ({train['tokens']:,} tokens, {train['documents']:,} documents) to learn from, "
+        f"{held['words']:,} held out; {text['vocabulary']:,} word pieces. BLiMP: {most} of each paradigm. "
+        f"Tasks: dev rows, x 100, mean ± standard deviation over {options['seeds']} "
+        f"{'seed' if options['seeds'] == 1 else 'seeds'}.",
+    ]
+
+
+if __name__ == "__main__":
+    from unmask.cli.training import share_the_machine
+
+    share_the_machine()
+    common.serve({"pretrain": pretrain, "score": score}, sys.argv[2:])

@@ -1,0 +1,255 @@
+"""The benchmarks on ten million words: what text they take, what they count, and their tables."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import io
+import json
+import sys
+import tarfile
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from unmask import huggingface, recipes
+from unmask.data.corpus import Corpus
+from unmask.data.stream import fixed
+from unmask.errors import UnmaskError
+from unmask.models.bert import Bert
+from unmask.models.electra import Electra
+from unmask.models.gpt import Gpt
+from unmask.pretraining import Objectives
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BOOK = "# Title: A Book\n\n-------\n\n##  Chapter 1 \n\nThe cat sat.\n\nIt slept.\n\n## Chapter 2\n\nA dog came.\n"
+REVIEWS = ["I liked<br />it.", "Seen  before", "Not again"]
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """ten_million, beside which the other scripts can be imported."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("ten_million")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder as the scripts read it: two chapters, three reviews, of which the second is a test review, too."""
+    for name, text in {
+        "books/b.txt.gz": BOOK,
+        "imdb/train.tsv.gz": "id\tlabel\ttext\n" + "".join(f"{i}\t0\t{text}\n" for i, text in enumerate(REVIEWS)),
+        "imdb/test_part.tsv.gz": "id\tlabel\ttext\n9\t1\tseen Before\n",
+    }.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(gzip.compress(text.encode()))
+    return tmp_path / "data"
+
+
+def found(score: float = 0.5, **fields: Any) -> dict[str, Any]:
+    """What is measured of a system."""
+    task = {"mean": score, "deviation": 0.01, "baseline": 0.25}
+    masked = {"loss": 3.0, "correct": 0.4, "frequencies": {"loss/mlm": 6.5, "mlm/correct": 0.05}}
+    return {
+        **{"title": "BERT", "learned": "hidden words", "recipe": "bert-mini", "given": {}},
+        **{"parameters": 5_400_000, "beside": 0, "steps": 1_234, "tokens_per_second": 9_876.0, "seconds": 1_800.0},
+        **{"masked": masked, "blimp": {"accuracy": 0.6}, "cores": 4, "threads": 4},
+        "tasks": dict.fromkeys(("sst2", "cola", "mrpc", "rte"), task),
+        **fields,
+    }
+
+
+# ------------------------------------------------------------------------------------------------ text
+
+
+def test_chapters_and_reviews_without_those_of_the_test_set(scripts: ModuleType, data: Path) -> None:
+    assert list(scripts.documents(data, 1_000)) == [
+        ("The cat sat.\n\nIt slept.", "b.txt.gz"),
+        ("A dog came.", "b.txt.gz"),
+        ("I liked\nit.", "imdb"),
+        ("Not again", "imdb"),
+    ]
+
+
+def test_each_half_ends_when_it_has_its_words(scripts: ModuleType, data: Path) -> None:
+    assert [source for _, source in scripts.documents(data, 10)] == ["b.txt.gz", "imdb", "imdb"]
+    assert [source for _, source in scripts.documents(data, 4)] == ["b.txt.gz", "imdb"]
+
+
+def test_the_corpus_is_built_once_and_must_be_of_the_same_text(
+    scripts: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = scripts.Size(words=1_000, vocabulary=60)
+    first = scripts.corpus(data, tmp_path / "kept", size)
+    assert first["train"]["words"] + first["heldout"]["words"] == 13
+    before = (Path(first["folder"]) / "manifest.json").stat().st_mtime_ns
+    assert scripts.corpus(data, tmp_path / "kept", size) == first
+    assert (Path(first["folder"]) / "manifest.json").stat().st_mtime_ns == before
+    (data / "books" / "c.txt.gz").write_bytes(gzip.compress(b"# C\nmore text\n"))
+    with pytest.raises(UnmaskError, match="holds a corpus of other text"):
+        scripts.corpus(data, tmp_path / "kept", size)
+
+
+def test_what_is_missing_is_named(scripts: ModuleType, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match=r"no books \(\*\.txt\.gz\)"):
+        list(scripts.documents(tmp_path, 10))
+    (data / "imdb" / "test_part.tsv.gz").unlink()
+    with pytest.raises(UnmaskError, match=r"There is no .*test_part\.tsv\.gz"):
+        list(scripts.documents(data, 10))
+    with pytest.raises(UnmaskError, match=r"There is no .*blimp\.tar\.gz"):
+        scripts.pairs(data, tmp_path, None)
+
+
+def test_pairs_are_unpacked_by_name_alone(scripts: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "blimp").mkdir()
+    with tarfile.open(tmp_path / "blimp" / "blimp.tar.gz", "w:gz") as archive:
+        for name in ("../a.jsonl", "b.jsonl", "c.txt", "d.jsonl"):
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, io.BytesIO(b"{}\n"))
+    place = Path(scripts.pairs(tmp_path, tmp_path / "kept", 2))
+    assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_path: Path) -> None:
+    from unmask.data import corpus
+    from unmask.data.text import TextDocument
+
+    texts = [f"the cat number {i} sat on the mat . a dog of {i} years came by ." for i in range(60)]
+    built = corpus.build([TextDocument(t, "x") for t in texts], tmp_path / "corpus", vocabulary_size=120, heldout=0.3)
+    sizes = {"vocabulary": built.tokenizer.size, "dim": 16, "layers": 1, "heads": 2, "length": 128}
+    bert, gpt = tmp_path / "bert", tmp_path / "gpt"
+    huggingface.save(bert, Bert(hidden=32, std=0.3).replace(**sizes).build({"mlm": 0, "nsp": 2}), built.tokenizer)
+    huggingface.save(gpt, Gpt().replace(**sizes).build({"next": 0}), built.tokenizer)
+    assert scripts.masked_words(gpt, str(tmp_path / "corpus"), 4) is None
+    got = scripts.masked_words(bert, str(tmp_path / "corpus"), 4)
+    learned = Objectives(sentences="none", short=0.0).build(built.tokenizer)
+    split = Corpus(tmp_path / "corpus").split("heldout")
+    model, loss, right, count = huggingface.load(bert).model, 0.0, 0, 0
+    for batch in fixed([split], sample=learned.sample, corrupt=learned.corrupt, length=128, rows=1, limit_rows=4):
+        target = batch.targets["mlm"]
+        with torch.no_grad():
+            logits = model.answer("mlm", model(batch), target.places)
+        loss += float(F.cross_entropy(logits, target.values, reduction="sum"))
+        right, count = right + int((logits.argmax(-1) == target.values).sum()), count + len(target.values)
+    assert got["targets"] == count > 0
+    assert got["loss"] == pytest.approx(loss / count, rel=1e-4)
+    assert got["correct"] == pytest.approx(right / count)
+
+
+def test_the_generator_counts_beside_but_for_what_it_shares(scripts: ModuleType) -> None:
+    config = Electra(vocabulary=50, dim=16, layers=1, heads=2, hidden=32, factor=8, generator=0.5, length=16)
+    model = config.build()
+    alone = sum(x.numel() for x in config.build({"rtd": 1}).parameters())
+    assert scripts._beside(model) == model.parameters_total - alone > 0
+    assert scripts._beside(Bert(vocabulary=50, dim=16, layers=1, heads=2, hidden=32).build({"mlm": 0})) == 0
+
+
+def test_the_systems_weigh_about_the_same(scripts: ModuleType) -> None:
+    lineage = importlib.import_module("lineage")
+    weights = {}
+    for name, system in lineage.SYSTEMS.items():
+        config = recipes.find(system.recipe).override({**system.fields}).replace(model={"vocabulary": 8_192})
+        learned = config.objectives
+        usual = {"next": 0} if learned.written == "next" else {"mlm": 0}
+        heads = None if learned.written == "spans" or learned.replaced else usual
+        with torch.device("meta"):
+            model = config.model.build(heads, seed=None)
+        weights[name] = model.parameters_total - scripts._beside(model)
+    narrow = weights.pop("albert-narrow")
+    assert narrow < 0.4 * weights["bert"]
+    assert all(0.9 < weight / weights["bert"] < 1.12 for weight in weights.values()), weights
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def test_the_table_of_the_lineage(scripts: ModuleType) -> None:
+    lineage = importlib.import_module("lineage")
+    lines = lineage.table({"bert": found(), "gpt": found(0.75, title="GPT", masked=None)}).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[2] == [
+        *("BERT", "hidden words", "5.4 M", "", "1,234", "9,876", "30.0", "3.00", "60.0"),
+        *["50.0 ± 1.0"] * 3,
+    ]
+    assert cells[3][7] == ""
+    assert cells[3][9] == "75.0 ± 1.0"
+    assert cells[4][7:] == ["6.50", "50.0", "25.0", "25.0", "25.0"]
+
+
+def test_a_system_that_fails_does_not_end_the_others(
+    scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lineage = importlib.import_module("lineage")
+    text = {part: {"words": 1, "tokens": 1, "documents": 1} for part in ("train", "heldout")}
+
+    class Fake:
+        def __init__(self, *_: Any) -> None:
+            self.facts = {"vocabulary": 9, **text}
+
+        def measure(self, name: str, *_: Any) -> dict[str, Any]:
+            if name == "bert":
+                raise UnmaskError("The turn 'pretrain' failed: so it is")
+            return found()
+
+    monkeypatch.setattr(scripts, "Bench", Fake)
+    out = tmp_path / "out.json"
+    arguments = ["lineage.py", "--data", str(tmp_path), "--folder", str(tmp_path), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--systems", "bert", "gpt"])
+    with pytest.raises(SystemExit, match="Without a result: bert"):
+        lineage.main()
+    assert list(json.loads(out.read_text())["systems"]) == ["gpt"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--systems", "gpt", "lstm", "--resume"])
+    lineage.main()
+    assert "gpt is in" in capsys.readouterr().out
+    assert list(json.loads(out.read_text())["systems"]) == ["gpt", "lstm"]
+
+
+def test_the_line_of_a_speed_run_and_its_verdict(scripts: ModuleType) -> None:
+    speedrun = importlib.import_module("speedrun")
+    options = Namespace(quick=False, minutes=30.0)
+    row = speedrun.line(found(given={"lr": "2e-3", "sentences": "none"}))
+    assert len(row) == len(speedrun.HEADER)
+    assert row[1] == "`--lr 2e-3 --sentences none`"
+    assert row[6:9] == ["3.000", "40.0", "60.0"]
+    assert speedrun.verdict(found(), options) == "An entry, if nothing else ran."
+    assert "20 seconds more" in speedrun.verdict(found(seconds=1_820.0), options)
+    assert "of 2 threads" in speedrun.verdict(found(threads=2), options)
+    assert "no entry" in speedrun.verdict(found(), Namespace(quick=True, minutes=30.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--steps", "9"], "leave --steps out"),
+        (["--start", "x"], "leave --start out"),
+        (["--lrr", "1"], "did you mean 'lr'"),
+        (["--recipe", "bert-minni"], "There is no recipe 'bert-minni'"),
+    ],
+)
+def test_a_speed_run_refuses_what_its_rules_fix(
+    scripts: ModuleType, given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speedrun = importlib.import_module("speedrun")
+    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), *given])
+    with pytest.raises(UnmaskError, match=said):
+        speedrun.parse()
+
+
+def test_a_speed_run_takes_fields_of_its_recipe(
+    scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speedrun = importlib.import_module("speedrun")
+    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), "--lr", "2e-3", "--batch-size", "64"])
+    options, given = speedrun.parse()
+    assert (options.recipe, given) == ("bert-mini", {"sentences": "none", "lr": "2e-3", "rows.batch": "64"})
+    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), "--recipe", "bert-tiny"])
+    assert speedrun.parse()[1] == {}
