@@ -303,6 +303,19 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     assert "keeps its sizes" in capsys.readouterr().err
 
 
+def test_training_on_pairs_is_resumed_though_the_folder_be_gone(tuned: Path, tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "run"
+    shutil.copytree(tuned / "base", base)
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"film {i}\t{i} film\n" for i in range(60)))
+    asked = ["--pairs", str(tmp_path / "pairs.tsv"), "--heldout", "4", "--tokens", "64", "--save-every", "1"]
+    main(["train", "--from", str(base), *asked, "--steps", "2", "--device", "cpu", "--out", str(out)])
+    shutil.rmtree(base)
+    main(["train", "--out", str(out), "--resume", "--steps", "3"])
+    facts = json.loads((out / "run.json").read_text())
+    assert (facts["config"]["start"], facts["config"]["training"]["steps"]) == (str(base), 3)
+    assert isinstance(huggingface.load_writer(out).model, T5Model)
+
+
 def test_rows_as_texts() -> None:
     rows = [Row(text="a", pair="b", label="2.33"), Row(text="a", pair="c", label="4.5")]
     task = TextTask("regression", "stsb", rows)

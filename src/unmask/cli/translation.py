@@ -63,7 +63,7 @@ def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
-    from unmask.train import distributed
+    from unmask.train import checkpoint, distributed
     from unmask.train.display import Terminal
     from unmask.translation import TrainTranslation, origin, systems
     from unmask.translation.report import write_translation
@@ -73,6 +73,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
     check_run(options.out, facts, {*systems.names(), TUNED})
     start = facts["config"].get("start") if facts else options.start
+    if facts and start:  # its own newest checkpoint has the same kind of model, though the folder be gone
+        newest = checkpoint.latest(Path(options.out) / "checkpoints")
+        start = str(newest.folder) if newest else start
     name = options.system or facts.get("recipe") or (TUNED if start else None)
     if not name:
         raise UnmaskError(f"Say which system: one of {', '.join(systems.names())}.")
