@@ -2,7 +2,7 @@
 
     python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json
     python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json --resume
-    python benchmarks/lineage.py --data DATA --systems roberta electra --seed 1 --folder runs/again --out again.json
+    python benchmarks/lineage.py --data DATA --systems roberta electra --seed 1 --out again.json
     python benchmarks/lineage.py --data DATA --quick
 
 DATA holds books/, imdb/, blimp/, sst2/, cola/ and mrpc/. Every system has the same tokens and about as many parameters

@@ -1,7 +1,7 @@
 """The speed run: what one recipe makes of ten million words in exactly so many minutes.
 
     python benchmarks/speedrun.py --data DATA --minutes 30 --threads 4 --out speedrun.json
-    python benchmarks/speedrun.py --data DATA --recipe bert-tiny --folder runs/tiny --lr 2e-3 --rows.batch 64
+    python benchmarks/speedrun.py --data DATA --recipe bert-tiny --lr 2e-3 --rows.batch 64 --out tiny.json
     python benchmarks/speedrun.py --data DATA --quick
 
 DATA holds books/, imdb/, blimp/, sst2/, cola/, mrpc/ and rte/. What is not an option here is a field of the recipe, as
@@ -11,6 +11,8 @@ DATA holds books/, imdb/, blimp/, sst2/, cola/, mrpc/ and rte/. What is not an o
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import ten_million
@@ -28,6 +30,12 @@ HEADER = (
     *("recipe", "fields", "parameters", "steps", "tokens/s", "minutes", "masked loss", "right", "BLiMP"),
     *("SST-2", "CoLA", "MRPC", "RTE"),
 )
+
+
+def called(recipe: str, given: Mapping[str, str]) -> str:
+    """The name of a run's folder, which says what is in it."""
+    fields = (f"{name}={value}" for name, value in sorted(given.items()))
+    return re.sub(r"[^\w.=-]", "_", "-".join([recipe, *fields]))
 
 
 def line(run: Result) -> list[str]:
@@ -78,7 +86,7 @@ def main() -> None:
     with ten_million.place(options) as folder:
         bench = ten_million.Bench(options, Path(folder), TASKS)
         facts["text"] = bench.facts
-        found = bench.measure(options.recipe, options.recipe, given)
+        found = bench.measure(called(options.recipe, given), options.recipe, given)
     if found["masked"] is None:
         raise UnmaskError(f"{options.recipe} guesses no hidden words, and the speed run is about them: take a BERT.")
     about = {key: facts["machine"][key] for key in ("cores", "threads")}

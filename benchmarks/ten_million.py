@@ -51,8 +51,11 @@ class Size:
     paradigms: int | None = None
 
 
-BRIEF = {"training.steps": 4, "training.evaluate_every": None, "training.save_every": None, "rows.heldout": 16}
-QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(48, 24), paradigms=6)
+BRIEF = {
+    **{"training.steps": 4, "training.evaluate_every": None, "training.save_every": None},
+    **{"rows.batch": 8, "rows.heldout": 16},
+}
+QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(32, 16), paradigms=3)
 
 
 # ------------------------------------------------------------------------------------------------ the text
@@ -337,7 +340,8 @@ class Bench:
         fields  of the recipe, beside the length of the run and its seed
         fit     what is not as `FIT` has it when the system is fine-tuned
         """
-        options, home = self.options, str(self.folder / "runs" / name)
+        options = self.options
+        home = str(self.folder / "runs" / f"{name}-{options.minutes:g}m-s{options.seed}")
         length = BRIEF if options.quick else {"training.minutes": options.minutes}
         chosen = {"training.device": "cpu", "training.seed": options.seed, **length, **fields}
         shared = {"folder": home, "corpus": self.facts["folder"]}

@@ -244,6 +244,12 @@ def test_a_speed_run_refuses_what_its_rules_fix(
         speedrun.parse()
 
 
+def test_runs_with_other_fields_have_other_folders(scripts: ModuleType) -> None:
+    speedrun = importlib.import_module("speedrun")
+    assert speedrun.called("bert-mini", {}) == "bert-mini"
+    assert speedrun.called("bert-mini", {"lr": "2e-3", "betas": "[0.9, 0.98]"}) == "bert-mini-betas=_0.9__0.98_-lr=2e-3"
+
+
 def test_a_speed_run_takes_fields_of_its_recipe(
     scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
