@@ -1,32 +1,30 @@
-"""Ten million words: the text, the corpus and the scores of `lineage.py` and `speedrun.py`.
+"""Ten million words: what `lineage.py` and `speedrun.py` share: the runs, their scores, the options and the tables.
 
-Half of the text is classic books, half reviews of films. The corpus, the files of the pairs and, where a folder is
-kept, the runs stay in it; a run and its scores are each a fresh process. benchmarks/README.md says what is counted.
+The text is that of `ten_million_text.py`. A folder keeps the corpus, the minimal pairs and the runs; a run is a fresh
+process, and what scores it is another. benchmarks/README.md says what is counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import itertools
 import os
 import statistics
 import sys
-import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tasks_data
+import ten_million_text
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 WORDS = 10_200_000  # of which about 10 million are left to learn from
-HELDOUT = 0.02  # share of the documents, chosen by the hash of their text
 VOCABULARY = 8_192
 TOKENS = 128  # of the rows on which masked words are guessed
 ROWS = {"sst2": 10_000}  # training rows that are used, the first ones; of the other tasks all
@@ -56,119 +54,6 @@ BRIEF = {
     **{"rows.batch": 8, "rows.heldout": 16},
 }
 QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(32, 16), paradigms=3)
-
-
-# ------------------------------------------------------------------------------------------------ the text
-
-
-def documents(data: Path, words: int) -> Iterator[tuple[str, str]]:
-    """Text and source of chapters, then of reviews, each up to half of so many words.
-
-    Raises UnmaskError where DATA has no such folders.
-    """
-    yield from _up_to(words // 2, _chapters(data / "books"))
-    yield from _up_to(words // 2, _reviews(data / "imdb"))
-
-
-def _chapters(folder: Path) -> Iterator[tuple[str, str]]:
-    """What stands between two headings of a book, in the order of the names of the files."""
-    paths = sorted(folder.glob("*.txt.gz"))
-    if not paths:
-        raise UnmaskError(f"There are no books (*.txt.gz) in {folder}; say with --data where the text is.")
-    for path in paths:
-        chapter: list[str] = []
-        for line in [*_lines(path), "#"]:
-            if not line.startswith("#"):
-                chapter.append(line)
-                continue
-            text = "\n".join(chapter).strip(" \n-*_")
-            if text:
-                yield text, path.name
-            chapter = []
-
-
-def _reviews(folder: Path) -> Iterator[tuple[str, str]]:
-    """The training reviews of IMDB, but for those that are among the labelled test reviews as well."""
-    test = {_plain(text) for text in _column(folder / "test_part.tsv.gz")}
-    for text in _column(folder / "train.tsv.gz"):
-        if _plain(text) not in test:
-            yield text.replace("<br />", "\n"), "imdb"
-
-
-def _column(path: Path) -> Iterator[str]:
-    """The column `text` of a table without quotes."""
-    lines = iter(_lines(path))
-    place = next(lines).split("\t").index("text")
-    return (line.split("\t")[place] for line in lines)
-
-
-def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise UnmaskError(f"There is no {path}; say with --data where the text is.")
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        return [line.rstrip("\r\n") for line in file]
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _up_to(words: int, texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The first texts, until they have so many words."""
-    found = 0
-    for text, source in texts:
-        if found >= words:
-            return
-        found += len(text.split())
-        yield text, source
-
-
-def corpus(data: Path, folder: Path, size: Size) -> Result:
-    """Build the corpus, or open the one that is kept in `folder`; its place and what it holds.
-
-    Raises UnmaskError where the corpus there is of other text.
-    """
-    from unmask.data.building import Tally, deal
-    from unmask.data.corpus import Corpus, build
-    from unmask.data.text import TextDocument
-
-    place = folder / f"corpus-{size.words}-{size.vocabulary}"
-    texts = [TextDocument(text, source) for text, source in documents(data, size.words)]
-    counts: dict[str, list[int]] = {"train": [], "heldout": []}
-    for document, split in deal(texts, HELDOUT, Tally()):
-        counts[split].append(len(document.text.split()))
-    kept = (place / "manifest.json").is_file()
-    found = Corpus(place) if kept else build(texts, place, vocabulary_size=size.vocabulary, heldout=HELDOUT)
-    if [len(counts[split]) for split in counts] != [found.split(split).documents for split in counts]:
-        raise UnmaskError(f"{place} holds a corpus of other text; give another --folder, or delete it.")
-    parts = {
-        split: {"words": sum(counts[split]), "documents": len(counts[split]), "tokens": found.split(split).tokens}
-        for split in counts
-    }
-    return {
-        "folder": str(place),
-        "vocabulary": found.tokenizer.size,
-        "fingerprint": found.tokenizer.fingerprint,
-        **parts,
-    }
-
-
-def pairs(data: Path, folder: Path, paradigms: int | None) -> str:
-    """The folder of the minimal pairs, unpacked: all paradigms, or the first ones.
-
-    Raises UnmaskError where they are not in DATA.
-    """
-    packed, place = data / "blimp" / "blimp.tar.gz", folder / "blimp"
-    if not packed.is_file():
-        raise UnmaskError(f"There is no {packed}; say with --data where the minimal pairs are.")
-    place.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(packed) as archive:
-        found = [member for member in archive if member.isfile() and member.name.endswith(".jsonl")]
-        for member in found[:paradigms]:
-            file = archive.extractfile(member)
-            assert file is not None
-            (place / Path(member.name).name).write_bytes(file.read())
-    return str(place)
 
 
 # ------------------------------------------------------------------------------------------------ turns
@@ -317,8 +202,8 @@ class Bench:
     def __init__(self, options: argparse.Namespace, folder: Path, tasks: Sequence[str]) -> None:
         self.options, self.folder = options, folder
         self.size = QUICK if options.quick else Size()
-        self.facts = corpus(options.data, folder, self.size)
-        self.blimp = pairs(options.data, folder, self.size.paradigms)
+        self.facts = ten_million_text.corpus(options.data, folder, self.size.words, self.size.vocabulary)
+        self.blimp = ten_million_text.pairs(options.data, folder, self.size.paradigms)
         self.tasks = {name: self._task(name) for name in tasks}
 
     def _task(self, name: str) -> Result:

@@ -38,16 +38,20 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("ten_million")
 
 
+def text(scripts: ModuleType) -> ModuleType:
+    return importlib.import_module("ten_million_text")
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A folder as the scripts read it: two chapters, three reviews, of which the second is a test review, too."""
-    for name, text in {
+    for name, content in {
         "books/b.txt.gz": BOOK,
-        "imdb/train.tsv.gz": "id\tlabel\ttext\n" + "".join(f"{i}\t0\t{text}\n" for i, text in enumerate(REVIEWS)),
+        "imdb/train.tsv.gz": "id\tlabel\ttext\n" + "".join(f"{i}\t0\t{review}\n" for i, review in enumerate(REVIEWS)),
         "imdb/test_part.tsv.gz": "id\tlabel\ttext\n9\t1\tseen Before\n",
     }.items():
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / name).write_bytes(gzip.compress(text.encode()))
+        (tmp_path / "data" / name).write_bytes(gzip.compress(content.encode()))
     return tmp_path / "data"
 
 
@@ -68,7 +72,7 @@ def found(score: float = 0.5, **fields: Any) -> dict[str, Any]:
 
 
 def test_chapters_and_reviews_without_those_of_the_test_set(scripts: ModuleType, data: Path) -> None:
-    assert list(scripts.documents(data, 1_000)) == [
+    assert list(text(scripts).documents(data, 1_000)) == [
         ("The cat sat.\n\nIt slept.", "b.txt.gz"),
         ("A dog came.", "b.txt.gz"),
         ("I liked\nit.", "imdb"),
@@ -77,32 +81,31 @@ def test_chapters_and_reviews_without_those_of_the_test_set(scripts: ModuleType,
 
 
 def test_each_half_ends_when_it_has_its_words(scripts: ModuleType, data: Path) -> None:
-    assert [source for _, source in scripts.documents(data, 10)] == ["b.txt.gz", "imdb", "imdb"]
-    assert [source for _, source in scripts.documents(data, 4)] == ["b.txt.gz", "imdb"]
+    assert [source for _, source in text(scripts).documents(data, 10)] == ["b.txt.gz", "imdb", "imdb"]
+    assert [source for _, source in text(scripts).documents(data, 4)] == ["b.txt.gz", "imdb"]
 
 
 def test_the_corpus_is_built_once_and_must_be_of_the_same_text(
     scripts: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = scripts.Size(words=1_000, vocabulary=60)
-    first = scripts.corpus(data, tmp_path / "kept", size)
+    first = text(scripts).corpus(data, tmp_path / "kept", 1_000, 60)
     assert first["train"]["words"] + first["heldout"]["words"] == 13
     before = (Path(first["folder"]) / "manifest.json").stat().st_mtime_ns
-    assert scripts.corpus(data, tmp_path / "kept", size) == first
+    assert text(scripts).corpus(data, tmp_path / "kept", 1_000, 60) == first
     assert (Path(first["folder"]) / "manifest.json").stat().st_mtime_ns == before
     (data / "books" / "c.txt.gz").write_bytes(gzip.compress(b"# C\nmore text\n"))
     with pytest.raises(UnmaskError, match="holds a corpus of other text"):
-        scripts.corpus(data, tmp_path / "kept", size)
+        text(scripts).corpus(data, tmp_path / "kept", 1_000, 60)
 
 
 def test_what_is_missing_is_named(scripts: ModuleType, data: Path, tmp_path: Path) -> None:
     with pytest.raises(UnmaskError, match=r"no books \(\*\.txt\.gz\)"):
-        list(scripts.documents(tmp_path, 10))
+        list(text(scripts).documents(tmp_path, 10))
     (data / "imdb" / "test_part.tsv.gz").unlink()
     with pytest.raises(UnmaskError, match=r"There is no .*test_part\.tsv\.gz"):
-        list(scripts.documents(data, 10))
+        list(text(scripts).documents(data, 10))
     with pytest.raises(UnmaskError, match=r"There is no .*blimp\.tar\.gz"):
-        scripts.pairs(data, tmp_path, None)
+        text(scripts).pairs(data, tmp_path, None)
 
 
 def test_pairs_are_unpacked_by_name_alone(scripts: ModuleType, tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_pairs_are_unpacked_by_name_alone(scripts: ModuleType, tmp_path: Path) -
             member = tarfile.TarInfo(name)
             member.size = 3
             archive.addfile(member, io.BytesIO(b"{}\n"))
-    place = Path(scripts.pairs(tmp_path, tmp_path / "kept", 2))
+    place = Path(text(scripts).pairs(tmp_path, tmp_path / "kept", 2))
     assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "b.jsonl"]
 
 
@@ -189,11 +192,11 @@ def test_a_system_that_fails_does_not_end_the_others(
     scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lineage = importlib.import_module("lineage")
-    text = {part: {"words": 1, "tokens": 1, "documents": 1} for part in ("train", "heldout")}
+    parts = {part: {"words": 1, "tokens": 1, "documents": 1} for part in ("train", "heldout")}
 
     class Fake:
         def __init__(self, *_: Any) -> None:
-            self.facts = {"vocabulary": 9, **text}
+            self.facts = {"vocabulary": 9, **parts}
 
         def measure(self, name: str, *_: Any) -> dict[str, Any]:
             if name == "bert":
