@@ -22,7 +22,7 @@ class Encoder(Protocol):
     def vocabulary(self) -> int: ...
 
 
-def forward_flops(model: Encoder, length: int, answered: float) -> float:
+def forward_flops(model: Encoder, length: float, answered: float) -> float:
     """Floating-point operations of one sequence of T = `length` tokens, `answered` of which go to the output layer.
 
     A product of [m, k] and [k, n] counts 2 m k n; what is not a product is left out (Kaplan et al. 2020, section 2.1).
@@ -35,7 +35,7 @@ def forward_flops(model: Encoder, length: int, answered: float) -> float:
     return length * model.layers * layer + answered * output
 
 
-def training_flops(model: Encoder, length: int, answered: float) -> float:
+def training_flops(model: Encoder, length: float, answered: float) -> float:
     """Of forward and backward: a product has two in its backward pass, one for each factor."""
     return 3 * forward_flops(model, length, answered)
 

@@ -21,7 +21,7 @@ EVEN = 256
 processor's library writes a new program for each product, which takes longer than the product itself."""
 
 
-class QuickBlock:
+class QuickEncoderBlock:
     """A `Block` for all tokens of a batch as one matrix: the same numbers up to rounding."""
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
@@ -59,7 +59,7 @@ class QuickStack(Stack):
     def __init__(self, stack: Stack, precision: Precision) -> None:
         super().__init__([], order=stack.order, norm=stack.norm)
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.quick = [QuickBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
+        self.quick = [QuickEncoderBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
 
     def forward(
         self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None, **_: Any
