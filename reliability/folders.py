@@ -1,20 +1,19 @@
-"""What the fuzzer bends: folders, of tokenizers, vectors, corpora, models and runs; and all subjects by name."""
+"""What the fuzzer bends: folders, of tokenizers, vectors, corpora and runs; and all subjects by name."""
 
 from __future__ import annotations
 
 import json
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reading import READERS, write_model
+from model_folders import MODELS
+from reading import READERS
 from subjects import ROWS, Subject, every, of_files
 
 TEXTS = ["the river is long and the film was good", "a green field, and more of it: nothing else"] * 5
 WORDS = ["the", "river", "is", "long", "film", "was", "good"]
-SIZES: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
 
 # ------------------------------------------------------------------------------------------------ tokenizers
 
@@ -187,88 +186,7 @@ CORPORA: dict[str, Subject] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------ models, runs
-
-
-def _model(folder: Path) -> Any:
-    from unmask import huggingface
-
-    return huggingface.load(folder)
-
-
-def _answers(folder: Path) -> Any:
-    from unmask.serve.predictor import Predictor
-
-    return Predictor(folder)("the river")
-
-
-def _writer(folder: Path) -> Any:
-    from unmask import huggingface
-
-    return huggingface.load_writer(folder)
-
-
-def _write_page(page: str, outputs: dict[str, int], /, **fields: Any) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        from unmask import huggingface
-
-        huggingface.save(folder, _config(page, **fields).build(outputs))
-        (folder / "manifest.json").unlink()
-
-    return write
-
-
-def _write_writer(page: str, /, **fields: Any) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        from unmask import huggingface
-
-        huggingface.save_writer(folder, _config(page, **fields).build())
-        (folder / "manifest.json").unlink()
-
-    return write
-
-
-def _config(page: str, **fields: Any) -> Any:
-    module, _, name = page.partition(":")
-    return getattr(import_module(f"unmask.models.{module}"), name)(vocabulary=20, **fields)
-
-
-def _write_predictor(folder: Path) -> None:
-    write_model(folder)
-    (folder / "manifest.json").unlink()
-
-
-def _write_encoder(folder: Path) -> None:
-    from unmask import huggingface
-    from unmask.data.tokenizer import Tokenizer
-    from unmask.models.bert import Bert
-
-    tokenizer = Tokenizer.train(TEXTS, 60)
-    settings = {"pooling": "mean", "normalise": True, "length": 16}
-    huggingface.save(folder, Bert(vocabulary=tokenizer.size, **SIZES).build({}), tokenizer, settings=settings)
-    (folder / "manifest.json").unlink()
-
-
-def _write_adapter(folder: Path) -> None:
-    from unmask.transfer import Transfer, prepare
-    from unmask.transfer.adapter import save_adapter
-
-    model = _plain_bert()
-    prepare(model, Transfer(strategy="lora", rank=2))
-    save_adapter(folder, model)
-    (folder / "manifest.json").unlink()
-
-
-def _adapter(folder: Path) -> Any:
-    from unmask.transfer.adapter import load_adapter
-
-    return load_adapter(folder, _plain_bert())
-
-
-def _plain_bert() -> Any:
-    from unmask.models.bert import Bert
-
-    return Bert(vocabulary=20, **SIZES).build({"classification": 2})
+# ------------------------------------------------------------------------------------------------ runs
 
 
 METRICS = (
@@ -319,30 +237,10 @@ def _manifest(folder: Path) -> Any:
     return verify_manifest(folder)
 
 
-LAYERS: dict[str, Any] = {"dim": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_heads": 2, "decoder_heads": 2}
-LAYERS |= {"encoder_hidden": 32, "decoder_hidden": 32}
-T5_SIZES: dict[str, Any] = {
-    "dim": 16,
-    "heads": 2,
-    "head_dim": 8,
-    "hidden": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-}
-MODELS: dict[str, Subject] = {
-    "model: answers": Subject(_write_predictor, _answers),
-    "model: BERT": Subject(_write_page("bert:Bert", {"mlm": 0, "nsp": 2}, **SIZES), _model),
-    "model: ALBERT": Subject(_write_page("albert:Albert", {"mlm": 0}, **SIZES), _model),
-    "model: ELECTRA": Subject(_write_page("electra:Electra", {"classification": 3}, **SIZES), _model),
-    "model: GPT-2": Subject(_write_page("gpt:Gpt2", {"next": 0}, **SIZES), _model),
-    "model: sentence encoder": Subject(_write_encoder, _answers),
-    "writer: Transformer": Subject(_write_writer("transformer:Transformer", **LAYERS), _writer),
-    "writer: Seq2Seq": Subject(_write_writer("seq2seq:Seq2Seq", dim=16, hidden=16), _writer),
-    "writer: T5": Subject(_write_writer("t5:T5", **T5_SIZES), _writer),
-    "adapter": Subject(_write_adapter, _adapter),
+RUNS: dict[str, Subject] = {
     "run": Subject(_write_run, _run),
     "checkpoint": Subject(_write_checkpoint, _checkpoint),
     "manifest": Subject(_write_manifest, _manifest),
 }
 
-SUBJECTS: dict[str, Subject] = {**ROWS, **TOKENIZERS, **CORPORA, **MODELS}
+SUBJECTS: dict[str, Subject] = {**ROWS, **TOKENIZERS, **CORPORA, **MODELS, **RUNS}

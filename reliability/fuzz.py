@@ -9,7 +9,11 @@ crashes, hangs or takes all memory is known by its number, and can be made again
     python reliability/fuzz.py --minutes 1 --subjects csv SQuAD
     python reliability/fuzz.py --subjects csv --input 1234567            # one input again, kept, with its traceback
 
-Where `atheris` is installed, `--atheris` lets it choose the bytes of the one subject named, by what code they reach.
+Where `atheris` is installed, it may choose the bytes instead, by what code they reach (`guided.py`):
+
+    python reliability/fuzz.py --atheris --minutes 10 --subjects csv SQuAD
+    python reliability/fuzz.py --subjects csv --folder FOLDER            # what it found, once more
+
 Ends with status 1 where anything did not hold.
 """
 
@@ -39,6 +43,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from bending import bend
 from folders import SUBJECTS
+from guided import guided
 from subjects import Subject
 
 SLICE = 4.0  # seconds of one process
@@ -54,13 +59,18 @@ def main() -> int:
     arguments.add_argument("--subjects", nargs="+", metavar="NAME", default=[*SUBJECTS], help=", ".join(SUBJECTS))
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--input", type=int, help="number of the input that is read again")
-    arguments.add_argument("--atheris", action="store_true", help="let atheris bend the first subject, until Ctrl-C")
+    arguments.add_argument("--folder", type=Path, help="files that were kept, which are read again")
+    arguments.add_argument("--atheris", action="store_true", help="let atheris choose the bytes of each file")
     arguments.add_argument("--out", help="file for the results, as JSON")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="unmask-fuzz-", dir=MEMORY if MEMORY.is_dir() else None) as temporary:
         places = {name: Place(SUBJECTS[name], Path(temporary) / str(i)) for i, name in enumerate(options.subjects)}
         if options.atheris:
-            guided(next(iter(places.values())))
+            return chosen(places, 60 * options.minutes)
+        if options.folder is not None:
+            place = next(iter(places.values()))
+            place.folder = options.folder
+            return seen(place)
         if options.input is not None:
             return again(next(iter(places.items())), options.seed, options.input)
         return report(run(places, 60 * options.minutes, options.seed), options.minutes, options.out)
@@ -79,11 +89,23 @@ class Place:
         self.changed: set[str] = set()
         subject.read(folder)  # what is sound is read; and all that a reader imports is there before processes part
 
-    def bent(self, rng: np.random.Generator) -> None:
-        """Bend one file or, at times, two; what the one before bent is sound again."""
+    def restore(self) -> None:
+        """What was changed is sound again."""
         for name in self.changed:
             (self.folder / name).write_bytes(self.sound[name])
         self.changed = set(self.names) if self.subject.seal is not None else set()
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Give one file this content, and make the checksums fit."""
+        self.restore()
+        self.changed.add(name)
+        (self.folder / name).write_bytes(content)
+        if self.subject.seal is not None:
+            self.subject.seal(self.folder)
+
+    def bent(self, rng: np.random.Generator) -> None:
+        """Bend one file or, at times, two; what the one before bent is sound again."""
+        self.restore()
         for _ in range(1 + (rng.random() < 0.1)):
             name = self.names[int(rng.integers(len(self.names)))]
             self.changed.add(name)
@@ -212,6 +234,11 @@ def again(named: tuple[str, Place], seed: int, number: int) -> int:
     kept = Path(tempfile.mkdtemp(prefix="unmask-input-")) / "files"
     shutil.copytree(place.folder, kept)
     print(f"{name}, input {number}: its files are in {kept}")
+    return seen(place)
+
+
+def seen(place: Place) -> int:
+    """Read what lies in a place, and show what it raises in full."""
     failure = place.attempt()
     if failure:
         place.subject.read(place.folder)
@@ -219,21 +246,20 @@ def again(named: tuple[str, Place], seed: int, number: int) -> int:
     return int(bool(failure))
 
 
-def guided(place: Place) -> None:
-    """Hand the first file of a subject to atheris, which looks for bytes that reach new code."""
-    import atheris
-
-    name = place.names[0]
-
-    def one(content: bytes) -> None:
-        (place.folder / name).write_bytes(content)
-        failure = place.attempt()
-        if failure:
-            raise AssertionError(failure)
-
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0]], one)
-    atheris.Fuzz()
+def chosen(places: dict[str, Place], seconds: float) -> int:
+    """Let atheris bend each file of the subjects for its share of the time."""
+    files = [(named, place, name) for named, place in places.items() for name in place.names]
+    total = failures = 0
+    for named, place, name in files:
+        count, found = guided(place, name, seconds / len(files))
+        print(f"{f'{named}: {name}':60} {count:9,} inputs")
+        for one in found:
+            print(f"    --subjects '{named}' --folder {one.folder}: {one.what}")
+        total, failures = total + count, failures + len(found)
+        place.restore()
+    said = f"{failures} defects" if failures else "nothing but UnmaskError"
+    print(f"{total:,} inputs that atheris chose, to {len(files)} files in {seconds / 60:g} minutes: {said}.")
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

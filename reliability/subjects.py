@@ -97,6 +97,12 @@ def _pairs(path: Path) -> None:
     every(*(partial(pairs.read, path, skip=skip) for skip in (True, False)))
 
 
+def _named_pairs(path: Path) -> Any:
+    from unmask.data import pairs
+
+    return pairs.read(path, names=("no", "yes"))
+
+
 def _roles(path: Path) -> Any:
     from unmask.data.roles import read_roles
 
@@ -241,6 +247,9 @@ ROWS: dict[str, Subject] = {
     "choices: ARC": of_files(_choices, choices__jsonl=CHOICES),
     "choices: SWAG": of_files(_choices, choices__csv=SWAG),
     "pairs": of_files(_pairs, pairs__tsv=b"sentence1\tsentence2\tscore\nA b.\tB a.\t4.5\nC.\tD.\t1\n"),
+    "pairs, numbered labels": of_files(
+        _named_pairs, pairs__csv=b"premise,hypothesis,label\nA b.,A.,1\nC.,D.,0\nE.,F.,-1\n"
+    ),
     "triplets": of_files(_pairs, pairs__jsonl=b'{"anchor": "a", "positive": "b", "negative": "c"}\n' * 2),
     "bitext": of_files(_aligned, source__txt=b"the river\na film\nlong\n", target__txt=b"der Fluss\nein Film\nlang\n"),
     "bitext, a table": of_files(_bitext, pairs__tsv=b"the river\tder Fluss\na film\tein Film\n"),

@@ -13,10 +13,12 @@ import torch
 
 from unmask import huggingface, samples
 from unmask.config import flatten
-from unmask.data import dataset, tables
+from unmask.data import dataset, pairs, tables
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import LONGEST, UnmaskError, unknown
 from unmask.models.bert import Bert
+from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
 from unmask.train import metrics
 from unmask.transfer import Transfer, prepare
@@ -151,6 +153,29 @@ def test_guesses_about_a_text_with_other_ends_of_lines_come_back(tmp_path):
     with (tmp_path / samples.FILE).open("a") as file:
         file.write("[" * 100_000 + "\n7\n{torn")
     assert [line["step"] for line in samples.read(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5_000], ids=["square", "long"])
+def test_digits_that_are_no_number(tmp_path, number):
+    words = Subwords.train(["the river is long and the film was good"] * 5, 30)
+    words.save(tmp_path)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<sep>": 40}))
+    changed(tmp_path / "tokenizer_config.json", added_tokens_decoder={number: {"content": "<sep>", "special": True}})
+    with pytest.raises(UnmaskError, match="added tokens are not a table"):
+        Subwords.load(tmp_path)
+    (tmp_path / "pairs.csv").write_text(f"premise,hypothesis,label\nA b.,A.,{number}\nC.,D.,0\n")
+    with pytest.raises(UnmaskError, match="only 0 to 1 have names"):
+        pairs.read(tmp_path / "pairs.csv", names=("no", "yes"))
+
+
+@pytest.mark.parametrize("number", [-1, 20, 10**400], ids=["below", "above", "long"])
+@pytest.mark.parametrize("name", ["start", "end"])
+def test_ids_that_no_piece_has(tmp_path, name, number):
+    huggingface.save_writer(tmp_path, Seq2Seq(vocabulary=20, dim=8, hidden=8).build())
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "config.json", **{name: number})
+    with pytest.raises(UnmaskError, match=f"its {name} is none of the 20"):
+        huggingface.load_writer(tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ the bending

@@ -22,9 +22,12 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import sizes
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
+from unmask.models.elmo import Elmo
+from unmask.models.mobilebert import MobileBert
 from unmask.models.transformer import Transformer
 from unmask.serve.predictor import Predictor
 
+ELMO = {"characters": 4, "widths": (1,), "filters": (4,), "dim": 8, "layers": 1, "hidden": 16, "task": 4}
 SIZE = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
 
 
@@ -72,6 +75,24 @@ def test_layers_that_share_their_weights_are_counted(tmp_path):
     huggingface.load(tmp_path)
     change(tmp_path, num_hidden_layers=10**9)
     with pytest.raises(UnmaskError, match="asks for 1,000,000,000 "):
+        huggingface.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "asked"),
+    [
+        (MobileBert(vocabulary=20, **SIZE, factor=8, bottleneck=16), "num_feedforward_networks", 10**400),
+        (Elmo(**ELMO), "highways", 10**9),
+        (Elmo(**ELMO), "filters", [1] * 2_001),
+    ],
+    ids=["feedforwards", "highways", "filters"],
+)
+def test_whatever_repeats_a_part_is_counted(tmp_path, config, field, asked):
+    huggingface.save(tmp_path, config.build({"classification": 2}))
+    (tmp_path / "manifest.json").unlink()
+    huggingface.load(tmp_path)
+    change(tmp_path, **{field: asked})
+    with pytest.raises(UnmaskError, match="no more than 2,000 are built"):
         huggingface.load(tmp_path)
 
 

@@ -275,6 +275,8 @@ def test_limits_on_bytes_texts_and_tokens(models):
     assert "may have 200 bytes" in said(ask("a" * 300), 413)
     pieces = (part for part in [b'{"texts": "', b"a" * 300, b'"}'])  # without a length that could be read before
     assert "200 bytes" in said(http.post("/predict", content=pieces, headers={"content-type": "application/json"}), 413)
+    many = {"content-length": "9" * 5_000, "content-type": "application/json"}
+    assert "200 bytes" in said(http.post("/predict", content=b"{}", headers=many), 413)
     assert "may have 2 texts, not 3" in said(ask(["a", "b", "c"]), 413)
     assert "may have 20" in said(ask("a list of strings " * 8), 413)
 

@@ -184,7 +184,7 @@ def _labelled(found: Dataset, names: Sequence[str] | None) -> Dataset:
 
 
 def _named(row: Row, names: Sequence[str]) -> Row:
-    if not row.label.isdecimal() or int(row.label) >= len(names):
+    if not (row.label.isdecimal() and len(row.label) < 10 and int(row.label) < len(names)):
         raise UnmaskError(f"{row.place} has the label '{row.label}', but only 0 to {len(names) - 1} have names.")
     return replace(row, label=names[int(row.label)])
 

@@ -251,12 +251,17 @@ def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
         entries = {number: {"content": piece, "special": True} for piece, number in read_json(path).items()}
     added: dict[str, int] = {}
     for number, entry in entries.items() if isinstance(entries, Mapping) else [("", None)]:
-        if not (isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and str(number).isdigit()):
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and _is_id(str(number))):
             raise UnmaskError(f"{folder} is damaged: its added tokens are not a table of ids and pieces.")
         if not entry.get("special"):
             raise UnmaskError(f"{folder / CONFIG} adds the piece '{entry['content']}'; only special ones can be added.")
         added[entry["content"]] = int(number)
     return added
+
+
+def _is_id(text: str) -> bool:
+    """Whether a text is a whole number below 10^10, which is more than any id."""
+    return text.isdecimal() and len(text) < 11
 
 
 # ------------------------------------------------------------------------------------------------ words, characters

@@ -21,8 +21,8 @@ from unmask.errors import UnmaskError
 M = TypeVar("M", bound=nn.Module)
 
 TIMES, BESIDE = 4, 1 << 26  # a model may have so many times the numbers of its weights, and so many beside: new heads
-MOST = 2_000  # of layers, blocks or heads that one number may ask for, whether they share their weights or not
-REPEATED = ("layers", "blocks", "heads", "groups", "stacks")  # what fields that count such things end in
+MOST = 2_000  # of layers, blocks or heads that one number or list may ask for, whether they share their weights or not
+REPEATED = ("layers", "blocks", "heads", "groups", "stacks", "feedforwards", "highways")  # ends of what counts them
 
 WRONG = (UnmaskError, RuntimeError, MemoryError, ValueError, TypeError, AssertionError, ArithmeticError, LookupError)
 
@@ -37,8 +37,9 @@ def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Te
     """
     place = folder / "config.json"
     for name, value in flatten(config).items():
-        if name.endswith(REPEATED) and isinstance(value, int) and value > MOST:
-            raise UnmaskError(f"{place} asks for {value:,} {name}, and no more than {MOST:,} are built.")
+        asked = len(value) if isinstance(value, list | tuple) else value if name.endswith(REPEATED) else 0
+        if isinstance(asked, int) and asked > MOST:
+            raise UnmaskError(f"{place} asks for {asked:,} {name}, and no more than {MOST:,} are built.")
     held = sum(x.numel() for x in weights)
     try:
         with _Counted(TIMES * held + BESIDE), torch.device("meta"), _Unfilled():
@@ -62,7 +63,7 @@ class _Unfilled(TorchFunctionMode):
     """Within it, nothing is drawn: without memory it means nothing, and the first draw takes most of a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") in ("uniform_", "normal_"):
+        if getattr(function, "__name__", "").endswith(("uniform_", "normal_")):
             return args[0] if args else kwargs["tensor"]  # of a tensor, or of torch.nn.init
         return function(*args, **(kwargs or {}))
 

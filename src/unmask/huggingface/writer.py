@@ -218,7 +218,14 @@ def _search(config: Config, values: Mapping[str, Any], folder: Path) -> dict[str
 
 
 def _built(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> EncoderDecoder:
-    """The model that a config describes, its weights still to be filled."""
+    """The model that a config describes, its weights still to be filled. Raises UnmaskError where no text that it
+    writes could begin or end."""
+    vocabulary = config.vocabulary  # type: ignore[attr-defined]  # as below
+    for name in ("start", "end"):
+        if not 0 <= getattr(config, name) < vocabulary:
+            raise UnmaskError(
+                f"{folder / 'config.json'}: the id of its {name} is none of the {vocabulary} of its pieces."
+            )
     make = partial(config.build, seed=None)  # type: ignore[attr-defined]  # every config here has it
     model: EncoderDecoder = sizes.build(make, config.to_dict(), tensors.values(), folder)
     return model

@@ -82,7 +82,7 @@ class Guard:
         if self.service.open > settings.requests and path not in WATCHED:
             raise too_busy(429, f"{settings.requests} requests are open already; ask again in a second.", 1)
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > settings.payload:
+        if length.isdecimal() and (len(length) > 18 or int(length) > settings.payload):
             raise _too_large(settings.payload)
 
     def _knows(self, authorization: str) -> bool:
