@@ -13,7 +13,7 @@ import torch
 
 from unmask import huggingface, samples
 from unmask.config import flatten
-from unmask.data import dataset, pairs, tables
+from unmask.data import byte_pairs, dataset, pairs, tables
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import LONGEST, UnmaskError, unknown
@@ -90,6 +90,16 @@ def test_half_a_character_in_a_vocabulary(tmp_path):
     (tmp_path / "merges.txt").write_text("a b\n")
     with pytest.raises(UnmaskError, match="no vocabulary"):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("load", [Tokenizer.load, Subwords.load])
+def test_a_prefix_that_merged_pieces_are_shorter_than(tmp_path, load):
+    byte_pairs.train(["the river is long"] * 5, 300).save(tmp_path)
+    place = tmp_path / "tokenizer.json"
+    model = {**json.loads(place.read_text())["model"], "continuing_subword_prefix": "-----"}
+    changed(place, model=model)
+    with pytest.raises(UnmaskError, match=r"tokenizer\.json is damaged or not a tokenizer"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(

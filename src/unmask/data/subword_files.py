@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from unmask.config import bounded, read_json
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter
-from unmask.data.tokenizer_files import optional_json
+from unmask.data.tokenizer_files import named, optional_json
 from unmask.data.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
 from unmask.errors import UnmaskError, unknown
 from unmask.files import atomic
@@ -140,14 +140,8 @@ def is_t5(side: Side) -> bool:
 def read_tokenizer(folder: Path) -> Side:
     """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
     place = folder / TOKENIZER
-    try:
+    with named(place):
         splitter = TokenizerFile(RawTokenizer.from_buffer(bounded(place)))
-    except OSError as error:
-        raise UnmaskError(f"{place} cannot be read: {error.strerror or error}.") from None
-    except UnmaskError:
-        raise
-    except Exception as error:  # the library raises bare Exception for every kind of damage
-        raise UnmaskError(f"{place} is damaged or not a tokenizer: {error}.") from None
     names, _ = _names(folder)
     vocabulary = splitter.raw.get_vocab()
     for name in names:

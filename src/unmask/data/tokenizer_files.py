@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,14 +156,8 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another."""
-    try:
+    with named(path):
         raw = Tokenizer.from_buffer(bounded(path))
-    except OSError as error:
-        raise UnmaskError(f"{path} cannot be read: {error}.") from None
-    except UnmaskError:
-        raise
-    except Exception as error:  # the library raises bare Exception for every kind of damage
-        raise UnmaskError(f"{path} is damaged or not a tokenizer: {error}.") from None
     if not isinstance(raw.model, (models.WordPiece, models.BPE)):
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
@@ -243,3 +238,16 @@ def lowercases(normalizer: Mapping[str, Any] | None) -> bool:
         return False
     inner = normalizer.get("normalizers") or []
     return bool(normalizer.get("lowercase")) or normalizer["type"] == "Lowercase" or any(map(lowercases, inner))
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Within it, what goes wrong where a tokenizer.json is read becomes an UnmaskError that names it."""
+    try:
+        yield
+    except (UnmaskError, KeyboardInterrupt, MemoryError):
+        raise
+    except OSError as error:
+        raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except BaseException as error:  # the library raises bare Exception for damage, and its panics are none
+        raise UnmaskError(f"{path} is damaged or not a tokenizer: {error}.") from None
