@@ -94,7 +94,7 @@ def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: m
 
     def mutate(content: bytes, most: int, seed: int) -> bytes:
         rng = np.random.default_rng(seed)
-        return bytes(_bent(name, content, place.donors, rng)[:most] if rng.random() < 0.5 else _theirs(content, most))
+        return bytes(bent(name, content, place.donors, rng)[:most] if rng.random() < 0.5 else _theirs(content, most))
 
     def _theirs(content: bytes, most: int) -> bytes:
         return atheris.Mutate(content, most)
@@ -106,7 +106,7 @@ def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: m
     atheris.Fuzz()
 
 
-def _bent(name: str, content: bytes, donors: list[bytes], rng: np.random.Generator) -> bytes:
+def bent(name: str, content: bytes, donors: list[bytes], rng: np.random.Generator) -> bytes:
     """Bent as its name suggests, where the content is still of that kind."""
     try:
         return bend(name, content, donors, rng)

@@ -26,6 +26,8 @@ from unmask.transfer.adapter import load_adapter, save_adapter
 from unmask.visualize import runs
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "reliability"))
+import fuzz
+import guided
 from bending import TOKENS, VALUES, bend
 from folders import SUBJECTS
 
@@ -204,6 +206,25 @@ def test_bending_is_a_function_of_the_generator_and_changes_nothing_else(name):
     assert bent == [bend(name, content, [content], np.random.default_rng(i)) for i in range(300)]
     assert repr(kept) == repr((TOKENS, VALUES[:-1]))
     assert len({*bent}) > 200
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.safetensors", "a.txt.gz", "a.csv"])
+def test_bytes_of_any_kind_can_be_bent(name):
+    contents = [b"", b"[", b"\x1f\x8b\x08", b"\xff" * 9, b"[" * 3_000 + b"]" * 3_000]
+    for number in range(300):
+        content = contents[number % len(contents)]
+        assert isinstance(guided.bent(name, content, contents, np.random.default_rng(number)), bytes)
+
+
+def test_one_file_at_a_time_is_another(tmp_path):
+    place = fuzz.Place(SUBJECTS["corpus"], tmp_path / "corpus")
+    name = "corpus/tokenizer.json"
+    place.replace(name, b"{")
+    assert (place.folder / name).read_bytes() == b"{"
+    described = json.loads((place.folder / "corpus" / "manifest.json").read_text())["files"]["tokenizer.json"]
+    assert described["bytes"] == 1
+    place.restore()
+    assert {name: (place.folder / name).read_bytes() for name in place.names} == place.sound
 
 
 def test_every_subject_is_sound(tmp_path):
