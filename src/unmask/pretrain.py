@@ -24,7 +24,7 @@ from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import SpanCorruption
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
-from unmask.train import distributed
+from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer
 from unmask.types import Batch
@@ -54,6 +54,7 @@ class Pretrain:
         self.out, self.recipe = Path(out), recipe
         if not corpora:
             raise UnmaskError("Say on which corpus to pre-train.")
+        checkpoint.refuse_taken(self.out, resume=resume)
         self.corpora = [Corpus(folder) for folder in corpora]
         self.tokenizer = config.objectives.tokenizer(self.corpora[0].tokenizer)
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
@@ -265,7 +266,9 @@ class Pretrain:
 
 def _micro_batch(rows: Rows) -> int:
     ranks = distributed.ranks()
-    if rows.batch < 1 or rows.batch % ranks:
+    if rows.batch < 1:
+        raise UnmaskError(f"A batch of {rows.batch} rows is none: --batch must be at least 1.")
+    if rows.batch % ranks:
         raise UnmaskError(
             f"A batch of {rows.batch} rows cannot be shared by {ranks} processes; use a multiple of {ranks}."
         )

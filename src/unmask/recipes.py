@@ -373,7 +373,7 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     start  model folder to go on from; it needs no recipe
     run    run.json of the run that is resumed; empty or None for a new one
 
-    Raises UnmaskError where nothing says which run is meant, and where the two disagree on the start.
+    Raises UnmaskError where nothing says which run is meant, and where the two disagree on the recipe or the start.
     """
     facts = dict(run or {})
     recipe = name or facts.get("recipe") or ("continued" if start or facts.get("origin") else None)
@@ -381,6 +381,8 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
         raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
     config = find(recipe)
     if "config" in facts:
+        if recipe != facts.get("recipe", recipe):
+            raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{recipe}': leave the recipe out.")
         config = config.resumed(facts)
         if start is not None and start != config.start:
             raise UnmaskError(

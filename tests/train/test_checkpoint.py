@@ -32,6 +32,27 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert torch.equal(found.tensors()["model.weight"], torch.full((2, 2), 1000.0))
 
 
+def test_a_folder_with_anything_of_worth_is_taken(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    checkpoint.refuse_taken(out)
+    with checkpoint.Lock(out):  # what a run leaves that was killed before its first checkpoint
+        (out / "metrics.jsonl").touch()
+        (out / ".config.json.abcdefgh.tmp").touch()
+        (out / "checkpoints").mkdir()
+        checkpoint.refuse_taken(out)
+    write(out / "checkpoints", 1)
+    checkpoint.refuse_taken(out, resume=True)
+    with pytest.raises(UnmaskError, match="holds a run already; resume it"):
+        checkpoint.refuse_taken(out)
+    shutil.rmtree(out / "checkpoints")
+    (out / "model.safetensors").touch()
+    for resume in (False, True):
+        with pytest.raises(UnmaskError, match="holds something already"):
+            checkpoint.refuse_taken(out, resume=resume)
+    with pytest.raises(UnmaskError, match="holds something already"):
+        checkpoint.refuse_taken(out / "model.safetensors")
+
+
 def test_a_manifest_of_the_model_alone_gives_way_to_one_of_everything(tmp_path: Path) -> None:
     def save(folder: Path) -> None:
         (folder / "config.json").write_text("{}")

@@ -16,6 +16,7 @@ from unmask.models.gpt import Gpt2
 from unmask.models.t5 import T5
 from unmask.word_vectors import WordVectors
 
+SYSTEMS = ("transformer-tiny", "seq2seq")
 SIZES = {"vocabulary": 40, "dim": 8, "heads": 2, "layers": 1, "length": 16}
 
 
@@ -93,6 +94,33 @@ def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
     (tmp_path / "run.json").write_text(json.dumps({"recipe": recipe, "config": {}}))
     sentence = f"holds a run of '{recipe}'; go on with it by the verb that began it"
     refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pretrain bert-tiny --corpus missing --steps 1", "train transformer-tiny --pairs a b --steps 1"],
+    ids=lambda command: command.split()[0],
+)
+@pytest.mark.parametrize("resume", [[], ["--resume"]], ids=["anew", "resumed"])
+def test_a_run_does_not_write_over_a_model(command, resume, folders, capsys):
+    before = (folders / "t5" / "model.safetensors").read_bytes()
+    asked = [*command.split(), "--out", str(folders / "t5"), *(resume if command.startswith("pretrain") else [])]
+    refused(capsys, asked, f"{folders / 't5'} holds something already; choose another folder, or delete it")
+    assert (folders / "t5" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(("verb", "begun", "other"), [("pretrain", "bert-tiny", "albert-tiny"), ("train", *SYSTEMS)])
+def test_a_run_does_not_go_on_under_another_name(verb, begun, other, tmp_path, capsys):
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": begun, "config": {}}))
+    sentence = f"This run is one of '{begun}', not '{other}': leave the"
+    refused(capsys, [verb, other, "--out", str(tmp_path), "--resume"], sentence)
+
+
+def test_fine_tuning_does_not_go_on_from_another_run(tmp_path, capsys):
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": "bert-tiny", "config": {}}))
+    (tmp_path / ".lock").touch()
+    asked = ["finetune", "--model", "m", "--train", "t.tsv", "--out", str(tmp_path)]
+    refused(capsys, asked, "holds something already; choose another folder")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,12 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check, describe, locked
+from unmask.files import MANIFEST, check, describe, locked, sweep
 
 STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
+BEGUN = frozenset({LOCK, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
+"""What a run may leave in its folder that ends before its first checkpoint."""
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
 
@@ -117,6 +119,19 @@ def steps(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(match[1]) for p in folder.iterdir() if (match := _NAME.fullmatch(p.name)))
+
+
+def refuse_taken(out: Path, *, resume: bool = False) -> None:
+    """Raises UnmaskError where the folder of a run holds one already that is not to be resumed, or anything else that
+    the run would write over or among."""
+    if steps(out / "checkpoints"):
+        if not resume:
+            raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
+    elif out.exists():
+        if out.is_dir():
+            sweep(out)
+        if not out.is_dir() or {path.name for path in out.iterdir()} - BEGUN:
+            raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:

@@ -139,6 +139,7 @@ class TrainTranslation:
     ) -> None:
         self.out, self.recipe = Path(out), recipe
         self.notes: list[str] = []
+        checkpoint.refuse_taken(self.out, resume=resume)
         train, dev = self._read(config.texts, config.training.seed)
         self.tokenizer = self._tokenizer(config, train, resume)
         longest = _longest(config)
