@@ -29,6 +29,7 @@ from unmask.fit import (
     Fit,
     Fitted,
     begun_with,
+    check_metric,
     fit,
     forget,
     refuse_taken,
@@ -202,6 +203,7 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         say(rows.notice and f"{name}: {rows.notice}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
+    check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], tokenizer.pad))
     aim = aim or _taught(config.distillation, task, tokenizer)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])

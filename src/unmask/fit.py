@@ -7,7 +7,7 @@ import math
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -267,11 +267,18 @@ def settings_of(out: Path) -> dict[str, Any]:
     return values["config"]
 
 
+def check_metric(metric: str | None, baseline: Mapping[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
+    """Raises UnmaskError for a metric that the task lacks. The baseline has nearly all of them; where it has not this
+    one, such as the loss, `evaluate` asks a model."""
+    if metric is not None and metric not in baseline and metric not in (found := evaluate()):
+        raise unknown("metric", metric, found)
+
+
 def refuse_taken(out: Path) -> None:
     """Raises UnmaskError where a folder holds more than what a run that was killed before it began leaves there."""
     if out.is_dir():
         sweep(out)
-        if (out / RUN).exists() and (out / LOCK).exists():
+        if (out / LOCK).exists() and (out / RUN).exists() and read_json(out / RUN).get("recipe") == "finetune":
             raise UnmaskError(f"{out} holds a run that was cut short; go on with --resume, or choose another folder.")
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
