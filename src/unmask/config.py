@@ -193,5 +193,16 @@ def _number(value: Any, kind: type) -> float | None:
         return None
 
 
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+_NAMES[type(None)] = "none"
+
+
 def _name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    """What a sentence calls a value of the type."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(map(_name, args))
+    if typing.get_origin(hint) is tuple:
+        many = len(args) == 2 and args[1] is Ellipsis
+        return f"a list of {_name(args[0])}" if many else f"{len(args)} values ({', '.join(map(_name, args))})"
+    return _NAMES.get(hint, str(getattr(hint, "__name__", hint)))

@@ -211,7 +211,7 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
         ({"model_type": "unmask-seq2sec"}, "did you mean 'unmask-seq2seq'?"),
         ({"model_type": "unmask-transformer"}, "There is no field of Transformer 'hidden'"),
         ({"hiden": 8}, "There is no field of Seq2Seq 'hiden'; did you mean 'hidden'?"),
-        ({"hidden": "wide"}, "Seq2Seq.hidden must be int, not 'wide'"),
+        ({"hidden": "wide"}, "Seq2Seq.hidden must be a whole number, not 'wide'"),
         ({"hidden": 7}, "describes no model that can be built: Two directions cannot share 7"),
         ({"hidden": 10}, "has the shape"),
         ({"hidden": -2}, "describes no model that can be built"),
