@@ -9,6 +9,7 @@ import os
 import pytest
 
 from unmask.cli import main
+from unmask.errors import UnmaskError
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,12 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
             "There is no option of unmask predict: '--modle'; did you mean '--model'?",
         ),
         (["predict", "--model", "x", "--tpo=3", "a text"], "did you mean '--top'?"),
-        (["predict", "--model", "x", "--top", "many", "a text"], "'many'"),
+        (["predict", "--model", "x", "--top", "many", "a text"], "--top must be a whole number, not 'many'"),
+        (["quickstart", "--minutes", "nan", "--out", "out"], "--minutes must be a number, not 'nan'"),
+        (["evaluate", "--model", "x", "--data", "y", "--out", "out"], "--out goes with --pairs: it means nothing with"),
+        (["evaluate", "--model", "x", "--data", "y", "--as-corpus"], "--as-corpus goes with --text"),
+        (["evaluate", "--model", "x", "--text", "y", "--shots", "0"], "--shots goes with --data"),
+        (["evaluate", "--model", "x", "--data", "y", "--examples", "z"], "say how many with --shots K"),
         (["predict", "a text"], "required: --model"),
         (["predict", "--model", "x", "-k", "a text"], "'-k' is not understood"),
         (["corpus", "check", "text.txt", "--jsn"], "did you mean '--json'?"),
@@ -50,7 +56,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["pretrain", "bert-minni"], "There is no recipe 'bert-minni'; did you mean 'bert-mini'?"),
         (["pretrain", "find"], "There is no recipe 'find'"),
         (["pretrain", "bert-tiny", "--stepz", "3"], "There is no field 'stepz'; did you mean 'steps'?"),
-        (["pretrain", "bert-tiny", "--steps", "many"], "must be int | None, not 'many'"),
+        (["pretrain", "bert-tiny", "--steps", "many"], "must be a whole number or none, not 'many'"),
         (["pretrain", "bert-tiny", "--sentences", "previous"], "one of next, order, none"),
         (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
         (["pretrain", "bert-tiny", "--out", "out"], "--corpus FOLDER"),
@@ -191,6 +197,12 @@ def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatc
     assert texts("a", "b") == ["a", "b"]
     assert texts("--file", "lines.txt") == ["first", "zweites \ufffd"]
     assert texts() == ["einß", "zwei"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(UnmaskError, match="no text in standard input: it is empty"):
+        texts()
+    (folder / "empty.txt").touch()
+    with pytest.raises(UnmaskError, match=r"no text in empty\.txt: it is empty"):
+        texts("--file", "empty.txt")
 
 
 def test_a_corpus_is_checked_as_json(capsys):

@@ -152,8 +152,11 @@ def test_what_cannot_be(folder, data, tmp_path, capsys):
     for arguments, sentence in (
         ([*command, "--out", str(out), "--na-prob-file", str(doubts)], "never says that there is no answer"),
         ([*command, "--na-prob-file", str(doubts)], "--out FILE"),
-        ([*command, "--no-answer", "nan"], "must be a number, not nan"),
-        (["evaluate", "--model", "m", "--pairs", "a", "b", "--no-answer", "0"], "not for translations"),
+        ([*command, "--no-answer", "nan"], "--no-answer must be a number, not 'nan'"),
+        (
+            ["evaluate", "--model", "m", "--pairs", "a", "b", "--no-answer", "0"],
+            "--no-answer goes with --data: it means nothing with --pairs",
+        ),
     ):
         with pytest.raises(SystemExit):
             main(arguments)

@@ -21,6 +21,15 @@ _NO_ANSWER = (
 )
 
 
+_WAYS = {
+    "data": ("shots", "examples", "no_answer"),
+    "pairs": ("out", "force"),
+    "text": ("window", "stride", "as_corpus"),
+    "minimal_pairs": ("most",),
+}
+"""What can be evaluated -> the options of `evaluate` that it alone has."""
+
+
 def add_verbs(verbs: Any) -> None:
     sub = add_verb(
         verbs, "evaluate", _evaluate, "Score a model on labelled rows, on translations, or on text.", fields=True
@@ -30,7 +39,11 @@ def add_verbs(verbs: Any) -> None:
     what.add_argument("--data", help="labelled rows")
     what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
     what.add_argument(
-        "--text", nargs="+", metavar="FILE", help="how likely text is to a language model: its perplexity"
+        "--text",
+        nargs="+",
+        metavar="FILE",
+        help="how likely text is to a language model: its perplexity (for the column of text in labelled rows say "
+        "--rows.text)",
     )
     what.add_argument(
         "--minimal-pairs", nargs="+", metavar="FILE", help="pairs of a right and a wrong sentence, as BLiMP has them"
@@ -82,9 +95,8 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    _check_ways(options)
     if options.pairs:
-        if options.no_answer is not None:
-            raise UnmaskError("--no-answer is for questions about a context, not for translations.")
         translation.evaluate(options, overrides)
         return
     if options.text:
@@ -101,9 +113,22 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         how = InContext().override({**overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
-        rows = Rows().override(overrides)
+        rows = Rows().override({name.removeprefix("rows."): value for name, value in overrides.items()})  # as finetune
         scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+
+
+def _check_ways(options: argparse.Namespace) -> None:
+    """Raises UnmaskError for an option of another way to evaluate, which would do nothing."""
+    given = next(way for way in _WAYS if getattr(options, way) is not None)
+    for way, names in _WAYS.items():
+        for name in names:
+            value = getattr(options, name)
+            if way != given and value is not None and value is not False:  # 0 is a value
+                said, goes, has = (word.replace("_", "-") for word in (name, way, given))
+                raise UnmaskError(f"--{said} goes with --{goes}: it means nothing with --{has}.")
+    if options.examples and options.shots is None:
+        raise UnmaskError("--examples are shown to a language model that is asked: say how many with --shots K.")
 
 
 def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:

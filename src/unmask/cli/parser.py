@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,18 @@ class Parser(argparse.ArgumentParser):
                 raise unknown(f"option of {self.prog}:", option, known - {"--help"})
         raise UnmaskError(f"{message[0].upper()}{message[1:]}; see {self.prog} --help.")
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if action.type not in (int, float):
+            return super()._get_value(action, arg_string)
+        try:
+            value = action.type(arg_string)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            name, kind = (action.option_strings or [action.dest])[0], "whole number" if action.type is int else "number"
+            raise UnmaskError(f"{name} must be a {kind}, not '{arg_string}'.")
+        return value
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             kind = f"value of {action.option_strings[0]}:" if action.option_strings else f"verb of {self.prog}:"
@@ -109,7 +122,8 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
 def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
     """The lines of --file, else of standard input, for a verb that was given no texts.
 
-    Raises UnmaskError for texts and a file, a file that does not exist, and a terminal in place of standard input.
+    Raises UnmaskError for texts and a file, a file that does not exist or is empty, and a terminal in place of standard
+    input.
     """
     if options.texts and options.file:
         raise UnmaskError("Give texts or --file, not both.")
@@ -120,6 +134,10 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
     if not options.file and sys.stdin.isatty():
         raise UnmaskError(f'Give a text in quotes, --file FILE, or text on standard input: unmask {verb} ... "a text"')
     with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
+        first = source.readline()
+        if not first:
+            raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
+        yield first
         yield from source
 
 
