@@ -16,6 +16,7 @@ from typing import Any
 from tasks_data import Record, records
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
+from unmask.bench.trainer import arguments
 
 IGNORED = -100
 BEST = 20  # begins and ends of answers that are paired
@@ -48,7 +49,14 @@ def run_transformers(settings: Settings) -> Result:
     steps = -(-len(train) // settings["batch"]) * settings["epochs"]
     trainer = Trainer(
         model=model,
-        args=_arguments(settings, steps),
+        args=arguments(
+            settings["out"],
+            settings,
+            num_train_epochs=settings["epochs"],
+            per_device_train_batch_size=settings["batch"],
+            per_device_eval_batch_size=64,
+            warmup_steps=round(settings["warmup"] * steps),
+        ),
         train_dataset=train,
         eval_dataset=dev,
         processing_class=tokenizer,
@@ -61,32 +69,6 @@ def run_transformers(settings: Settings) -> Result:
     trainer.save_model(settings["out"])
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "steps": trainer.state.global_step, "peak_memory_mb": common.peak_memory()}
-
-
-def _arguments(settings: Settings, steps: int) -> Any:
-    import transformers
-
-    return transformers.TrainingArguments(
-        output_dir=settings["out"],
-        num_train_epochs=settings["epochs"],
-        per_device_train_batch_size=settings["batch"],
-        per_device_eval_batch_size=64,
-        learning_rate=settings["lr"],
-        lr_scheduler_type="linear",
-        warmup_steps=round(settings["warmup"] * steps),
-        weight_decay=0.01,
-        adam_epsilon=1e-8,
-        max_grad_norm=1.0,
-        optim="adamw_torch_fused",
-        bf16=settings["precision"] == "bf16",
-        use_cpu=True,
-        seed=settings["seed"],
-        dataloader_pin_memory=False,
-        logging_steps=10,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-    )
 
 
 def labels_of(kind: str, train: Sequence[Record]) -> list[str]:

@@ -16,6 +16,34 @@ LOG_EVERY = 10  # steps
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 
 
+def arguments(out: str, settings: Settings, **more: Any) -> Any:
+    """The `TrainingArguments` of a run into `out` that `unmask` compares itself with.
+
+    settings  precision, lr and seed
+    more      further arguments of `TrainingArguments`
+    """
+    import transformers
+
+    return transformers.TrainingArguments(
+        output_dir=out,
+        learning_rate=settings["lr"],
+        lr_scheduler_type="linear",
+        weight_decay=0.01,
+        adam_epsilon=1e-8,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused",
+        bf16=settings["precision"] == "bf16",
+        use_cpu=True,
+        seed=settings["seed"],
+        dataloader_pin_memory=False,
+        logging_steps=LOG_EVERY,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        **more,
+    )
+
+
 def train(
     model: torch.nn.Module,
     rows: Sequence[Any],
@@ -29,8 +57,7 @@ def train(
 ) -> tuple[Stopwatch, list[float]]:
     """So many steps from a linear warm-up to a linear decay; their times, and the losses that were logged.
 
-    settings  precision, lr and seed
-    more      arguments of `TrainingArguments`
+    settings, more  see `arguments`
     """
     import transformers
 
@@ -49,29 +76,11 @@ def train(
 
     hook = model.register_forward_pre_hook(count, with_kwargs=True)
     with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
-        arguments = transformers.TrainingArguments(
-            output_dir=out,
-            max_steps=steps,
-            per_device_train_batch_size=rows_at_once,
-            learning_rate=settings["lr"],
-            lr_scheduler_type="linear",
-            warmup_steps=warmup,
-            weight_decay=0.01,
-            adam_epsilon=1e-8,
-            max_grad_norm=1.0,
-            optim="adamw_torch_fused",
-            bf16=settings["precision"] == "bf16",
-            use_cpu=True,
-            seed=settings["seed"],
-            dataloader_pin_memory=False,
-            logging_steps=LOG_EVERY,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            **more,
+        chosen = arguments(
+            out, settings, max_steps=steps, per_device_train_batch_size=rows_at_once, warmup_steps=warmup, **more
         )
         trainer = transformers.Trainer(
-            model=model, args=arguments, train_dataset=rows, data_collator=collator, callbacks=[Timed()]
+            model=model, args=chosen, train_dataset=rows, data_collator=collator, callbacks=[Timed()]
         )
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
