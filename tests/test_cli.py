@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
+import re
 
 import pytest
 
-from unmask.cli import main
+from unmask.cli import main, parser
 from unmask.errors import UnmaskError
 
 
@@ -184,8 +186,65 @@ def test_help_and_version_end_well(arguments, capsys):
     assert "unmask" in capsys.readouterr().out
 
 
+def verbs(of, name="unmask"):
+    """(name, parser) of every verb that is for people."""
+    groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield name, of
+    for group in groups:
+        for action in group._choices_actions:
+            yield from verbs(group.choices[action.dest], f"{name} {action.dest}")
+
+
+@pytest.mark.parametrize(("name", "verb"), [pytest.param(*found, id=found[0]) for found in verbs(parser())])
+def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
+    shown = " ".join(verb.format_help().split())
+    for action in verb._actions:
+        assert action.help, (name, action.dest)
+        if not action.option_strings or action.nargs == 0:
+            continue
+        assert action.metavar or action.choices or action.type in (int, float), (name, action.dest)
+        if isinstance(action.default, (int, float)) and action.default is not False and action.dest != "threads":
+            assert f"default: {action.default}" in shown, (name, action.dest)
+
+
+def test_the_fields_that_help_names_exist():
+    from unmask import recipes
+    from unmask.finetune import FineTuning
+    from unmask.serve.continuation import sampling, searching
+    from unmask.translation import systems
+
+    known = {
+        "unmask pretrain": [recipes.find("bert-tiny")],
+        "unmask finetune": [FineTuning()],
+        "unmask train": [systems.find("transformer-tiny")],
+        "unmask translate": [searching()],
+        "unmask generate": [sampling(), searching()],
+    }
+    said = {name: re.findall(r"--([a-z][a-z.-]*[a-z])", verb.epilog) for name, verb in verbs(parser()) if verb.epilog}
+    assert said.keys() == known.keys()
+    for name, fields in said.items():
+        places = {place for config in known[name] for place in config.places()}
+        for field in fields:
+            wanted = "fit.batch_size" if (name, field) == ("unmask finetune", "batch-size") else field.replace("-", "_")
+            found = {place for place in places if place == wanted or place.endswith(f".{wanted}")}
+            assert field == "search" or found, (name, field)
+
+
+def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsys):
+    asked = []
+
+    def evaluate(model, data, rows, **_):
+        asked.append((rows.text, rows.label))
+        return {}
+
+    monkeypatch.setattr("unmask.finetune.evaluate", evaluate)
+    main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", "--rows.text", "review", "--label", "stars"])
+    assert asked == [("review", "stars")]
+
+
 def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):
-    from unmask.cli import answering, parser
+    from unmask.cli import answering
 
     (folder / "lines.txt").write_bytes("first\r\n\n  \nzweites \xff\n".encode("latin-1"))
     stdin = io.TextIOWrapper(io.BytesIO("einß\nzwei".encode()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb, answering_options, given_lines, text_options
+from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows, text_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def add_verbs(verbs: Any) -> None:
     sub = add_verb(
         verbs, "evaluate", _evaluate, "Score a model on labelled rows, on translations, or on text.", fields=True
     )
-    sub.add_argument("--model", required=True)
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)
-    what.add_argument("--data", help="labelled rows")
+    what.add_argument("--data", metavar="FILE", help="labelled rows")
     what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
     what.add_argument(
         "--text",
@@ -50,8 +50,12 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)
-    sub.add_argument("--window", type=int, help="with --text: tokens read at once (default: what the model takes)")
-    sub.add_argument("--stride", type=int, help="with --text: tokens by which a window goes on (default: half of it)")
+    sub.add_argument(
+        "--window", type=int, metavar="N", help="with --text: tokens read at once (default: what the model takes)"
+    )
+    sub.add_argument(
+        "--stride", type=int, metavar="N", help="with --text: tokens by which a window goes on (default: half of it)"
+    )
     sub.add_argument(
         "--as-corpus",
         action="store_true",
@@ -63,31 +67,32 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub.add_argument("--out", help="with --pairs: write the translations to this file, one a line")
+    sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
     answering_options(sub)
     sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")
     sub = add_verb(
         verbs, "predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers."
     )
-    sub.add_argument("--model", required=True)
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument(
         "--file",
+        metavar="FILE",
         help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object; for questions "
         "also a SQuAD file, for choices also SWAG, ARC or DREAM",
     )
-    sub.add_argument("--out", help="write {id: answer} to this file, as the scripts of SQuAD read it")
+    sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, as the scripts of SQuAD read it")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument(
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as SQuAD 2.0 has it"
     )
-    sub.add_argument("--top", type=int, default=5, help="answers to show for each hidden word")
+    sub.add_argument("--top", type=int, default=5, metavar="N", help="answers to show for each hidden word")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     answering_options(sub)
     sub = add_verb(verbs, "submit", _submit, "Answer the test rows of GLUE, and write the files that it takes.")
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
-    sub.add_argument("--data", required=True, help="folder of GLUE, with a folder for each task")
-    sub.add_argument("--out", required=True, help="folder for the files and submission.zip")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with a folder for each task")
+    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the files and submission.zip")
     answering_options(sub)
     sub = add_verb(verbs, "glue-table", _glue_table, "Print the GLUE score of fine-tuned folders, on their dev rows.")
     sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
@@ -113,7 +118,7 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         how = InContext().override({**overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
-        rows = Rows().override({name.removeprefix("rows."): value for name, value in overrides.items()})  # as finetune
+        rows = Rows().override(of_rows(overrides))
         scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 

@@ -17,38 +17,52 @@ def add_verbs(verbs: Any) -> None:
         corpus, "check", _corpus_check, "Report what is in some text: sizes, duplicates, encodings, leakage."
     )
     sub.add_argument("data", nargs="+", help="files or folders")
-    sub.add_argument("--against", nargs="+", default=[], help="files that must not be contained in the text")
+    sub.add_argument(
+        "--against", nargs="+", default=[], metavar="FILE", help="files that must not be contained in the text"
+    )
     text_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = add_verb(corpus, "build", _corpus_build, "Train a vocabulary and write the text as tokens.")
-    sub.add_argument("--data", nargs="+", default=[], help="files, folders or hub:NAME (default: the embedded corpus)")
-    sub.add_argument("--out", required=True, help="folder for the corpus")
-    sub.add_argument("--vocabulary-size", type=int, default=8192)
+    sub.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files, folders or hub:NAME (default: the embedded corpus)",
+    )
+    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
+    sub.add_argument("--vocabulary-size", type=int, default=8192, metavar="N", help="pieces to learn")
     sub.add_argument(
         "--kind", choices=["wordpiece", "bpe", "character", "spelled"], default="wordpiece", help="what a token is"
     )
-    sub.add_argument("--tokenizer", help="use this tokenizer (a folder or file) instead of training one")
+    sub.add_argument(
+        "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
+    )
     sub.add_argument("--cased", action="store_true", help="keep capitals")
     sub.add_argument("--strip-accents", action="store_true", help="write é as e")
-    sub.add_argument("--heldout", type=float, default=0.02, help="share of documents kept for evaluation")
+    sub.add_argument(
+        "--heldout", type=float, default=0.02, metavar="SHARE", help="share of documents kept for evaluation"
+    )
     text_options(sub)
 
     vocabulary = add_group(verbs, "vocabulary", "See what a vocabulary makes of some text, or extend it.")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer tears the words of some text.")
-    sub.add_argument("--model", required=True, help="folder with a tokenizer")
-    sub.add_argument("--data", nargs="+", required=True, help="files or folders")
-    sub.add_argument("--reference", nargs="+", help="other text to compare with, such as general text")
-    sub.add_argument("--pieces", nargs="*", type=int, default=[100, 1000], help="say what so many new ones would bring")
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="folder with a tokenizer")
+    sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders")
+    sub.add_argument("--reference", nargs="+", metavar="FILE", help="other text to compare with, such as general text")
+    sub.add_argument(
+        "--pieces", nargs="*", type=int, default=[100, 1000], metavar="N", help="say what so many new ones would bring"
+    )
     text_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = add_verb(
         vocabulary, "extend", _vocabulary_extend, "Add pieces, learned from some text, to a model's vocabulary."
     )
-    sub.add_argument("--model", required=True, help="model folder with a WordPiece vocabulary")
-    sub.add_argument("--data", nargs="+", required=True, help="files or folders of the domain")
-    sub.add_argument("--pieces", type=int, required=True, help="new pieces, at most")
-    sub.add_argument("--least", type=int, default=5, help="uses in the text that a new piece must have")
-    sub.add_argument("--out", required=True, help="folder for the model with the larger vocabulary")
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="model folder with a WordPiece vocabulary")
+    sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders of the domain")
+    sub.add_argument("--pieces", type=int, required=True, metavar="N", help="new pieces, at most")
+    sub.add_argument("--least", type=int, default=5, metavar="N", help="uses in the text that a new piece must have")
+    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the model with the larger vocabulary")
     text_options(sub)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb, answering_options
+from unmask.cli.parser import add_verb, answering_options, of_rows
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
@@ -23,17 +23,19 @@ def add_verbs(verbs: Any) -> None:
         "Write a model folder for other programs, and say how far its answers are from those of the model.",
         fields=True,
     )
-    sub.add_argument("--model", required=True)
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("--format", choices=["onnx"], default="onnx", help="what is written: onnx, for ONNX Runtime")
-    sub.add_argument("--out", required=True, help="folder for the graph, the config and the tokenizer")
+    sub.add_argument(
+        "--out", required=True, metavar="FOLDER", help="folder for the graph, the config and the tokenizer"
+    )
     sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
     sub.add_argument("--int8", action="store_true", help="also write one in eight bits: smaller, faster, less exact")
     sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
 
     sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
-    sub.add_argument("--model", required=True)
-    sub.add_argument("--file", help="a file with one text a line; without one, standard input is read")
-    sub.add_argument("--out", required=True, help="file for the vectors: .npy, .safetensors or .jsonl")
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")
+    sub.add_argument("--file", metavar="FILE", help="a file with one text a line; without one, standard input is read")
+    sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
 
 
@@ -71,7 +73,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:
     from unmask.finetune import Rows, evaluate
 
-    rows = Rows().override(overrides)
+    rows = Rows().override(of_rows(overrides))
 
     def score(ready: Any) -> Any:
         return evaluate(folder, data, rows, ready=ready)["metrics"]

@@ -20,19 +20,22 @@ def add_verbs(verbs: Any) -> None:
         _generate,
         "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
         fields=True,
+        often="--temperature, --top-p, --top-k, --samples, --max-length; with --search: --beam-size, --n-best",
     )
-    sub.add_argument("--model", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes")
+    sub.add_argument(
+        "--model", metavar="FOLDER", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes"
+    )
     sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
-    sub.add_argument("--file", help="a file with one beginning a line")
+    sub.add_argument("--file", metavar="FILE", help="a file with one beginning a line")
     sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
-    sub.add_argument("--device", default="cpu", help="where the model runs: cpu, cuda, cuda:1")
+    sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
     sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
-    sub.add_argument("--model", required=True, help="folder of a recurrent network")
+    sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a recurrent network")
     sub.add_argument("text", help="a text; @FILE reads one from a file")
-    sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1 (default: %(default)s)")
+    sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1")
     sub.add_argument("--unit", type=int, help="number of the unit, from 0; without one, that which changes the most")
     sub.add_argument("--out", "--html", metavar="FILE", help="write a page to this file")
 

@@ -19,10 +19,26 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
+class Help(argparse.HelpFormatter):
+    """Says the default of every option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        said, default = action.help or "", action.default
+        if not action.option_strings or "default" in said or default in (None, argparse.SUPPRESS, [], ()):
+            return said
+        if default is False:  # of an option without a value
+            return said
+        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
+        return f"{said} (default: {shown.replace('%', '%%')})"
+
+
 class Parser(argparse.ArgumentParser):
     """Complains in one sentence, and names the nearest verb or option that exists."""
 
     takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=Help, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given = list(sys.argv[1:] if args is None else args)
@@ -77,9 +93,13 @@ class Parser(argparse.ArgumentParser):
             raise unknown(kind, str(value), action.choices)
 
 
-def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False) -> argparse.ArgumentParser:
-    """A verb; with `fields`, options that it does not know are passed on as `--name value`."""
-    verb = verbs.add_parser(name, help=help, description=help, allow_abbrev=False)
+def add_verb(
+    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, often: str = ""
+) -> argparse.ArgumentParser:
+    """A verb; with `fields`, options that it does not know are passed on as `--name value`, and its help ends with
+    those that are `often` set."""
+    epilog = f"Fields that are often set: {often}." if often else None
+    verb = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
     verb.set_defaults(run=run)
     verb.takes_fields = fields
     return verb
@@ -95,12 +115,14 @@ def text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
     )
-    parser.add_argument("--column", default="text", help="column or key of the text in JSONL, CSV, TSV and Parquet")
+    parser.add_argument(
+        "--column", default="text", metavar="NAME", help="column or key of the text in JSONL, CSV, TSV and Parquet"
+    )
 
 
 def answering_options(parser: argparse.ArgumentParser) -> None:
     """Where and how exactly a finished model answers."""
-    parser.add_argument("--device", default="cpu", help="where the model runs: cpu, cuda, cuda:1")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     parser.add_argument(
         "--precision",
         choices=["fp32", "bf16"],
@@ -187,6 +209,12 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
 def renamed(fields: Mapping[str, str], **names: str) -> dict[str, str]:
     """The same fields in which other names for some, as keywords, are those that the config has for them."""
     return {names.get(name.replace("-", "_"), name): value for name, value in fields.items()}
+
+
+def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields of how rows are read, which `finetune` also takes as `rows.text`; `evaluate` must, for its own --text
+    is another thing."""
+    return {name.removeprefix("rows."): value for name, value in fields.items()}
 
 
 def print_fields(config: Config, prefix: str = "") -> None:

@@ -28,8 +28,10 @@ def add_verbs(verbs: Any) -> None:
         metavar="[NAME=]FOLDER",
         help="model folders, or word vectors; without any, the newest run in runs/",
     )
-    sub.add_argument("--host", default="127.0.0.1", help="address to answer at (default: %(default)s, this machine)")
-    sub.add_argument("--port", type=int, default=8000, help="0 is any that is free (default: %(default)s)")
+    sub.add_argument(
+        "--host", default="127.0.0.1", metavar="NAME", help="address to answer at (default: %(default)s, this machine)"
+    )
+    sub.add_argument("--port", type=int, default=8000, help="0 is any that is free")
     sub.add_argument("--api-key-file", metavar="FILE", help="keys, one a line, of which every request must bring one")
     sub.add_argument(
         "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="pages elsewhere that may read the answers"
@@ -37,8 +39,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--allow-host", nargs="+", default=(), metavar="NAME", help="further names by which requests may call the host"
     )
-    sub.add_argument("--loaded", type=int, default=4, help="models in memory at a time (default: %(default)s)")
-    sub.add_argument("--top", type=int, default=5, help="answers for each hidden word (default: %(default)s)")
+    sub.add_argument("--loaded", type=int, default=4, help="models in memory at a time")
+    sub.add_argument("--top", type=int, default=5, help="answers for each hidden word")
     answering_options(sub)
     sub.add_argument("--fields", action="store_true", help="list the limits that --NAME VALUE can set, and stop")
 

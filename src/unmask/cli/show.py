@@ -21,7 +21,9 @@ def add_verbs(verbs: Any) -> None:
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)
     sub.add_argument("text", nargs="?", help=f"a text (default: {ANIMAL}); for a translator its source")
-    sub.add_argument("--pair", help="the second text of a pair; for a translator the translation (default: its own)")
+    sub.add_argument(
+        "--pair", metavar="TEXT", help="the second text of a pair; for a translator the translation (default: its own)"
+    )
     sub.add_argument("--kind", choices=["encoder", "decoder", "cross"], help="which attention, where there are several")
     sub.add_argument(
         "--layer", type=int, metavar="L", help="the layer to begin with, from 1; for a picture (default: 1)"
@@ -30,36 +32,36 @@ def add_verbs(verbs: Any) -> None:
     sub = _verb(group, "beam", _beam, "The tree of a beam search: what went on and what was dropped.")
     _model(sub)
     sub.add_argument("text", help="what is translated, or goes on")
-    sub.add_argument("--beam-size", type=int, default=4, help="hypotheses that go on at once (default: %(default)s)")
-    sub.add_argument("--length", type=int, default=30, help="most tokens that are written (default: %(default)s)")
+    sub.add_argument("--beam-size", type=int, default=4, help="hypotheses that go on at once")
+    sub.add_argument("--length", type=int, default=30, help="most tokens that are written")
     sub = _verb(
         group, "embeddings", _embeddings, "Words in the plane: those given with their neighbours, or the first."
     )
     _model(sub)
     sub.add_argument("words", nargs="*", help="words; without any, the first of the vocabulary")
-    sub.add_argument("--method", choices=["pca", "tsne", "umap"], default="pca", help="(default: %(default)s)")
-    sub.add_argument("--count", type=int, default=300, help="points, at most 2,000 (default: %(default)s)")
+    sub.add_argument("--method", choices=["pca", "tsne", "umap"], default="pca", help="how many numbers become two")
+    sub.add_argument("--count", type=int, default=300, help="points, at most 2,000")
     sub.add_argument("--in", dest="sentences", nargs="+", metavar="SENTENCE", help="show one word in these sentences")
-    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
     sub = _verb(group, "positions", _positions, "The vectors of places: of a model, or sinusoidal without one.")
     _model(sub, required=False)
     sub = _verb(group, "masking", _masking, "How masked language modelling hides tokens of a text, in several draws.")
     _model(sub)
-    sub.add_argument("text")
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--draws", type=int, default=5, help="(default: %(default)s)")
-    sub.add_argument("--rate", type=float, default=0.15, help="share that is chosen (default: %(default)s)")
+    sub.add_argument("text", help="a text")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
+    sub.add_argument("--draws", type=int, default=5, metavar="N", help="how many times")
+    sub.add_argument("--rate", type=float, default=0.15, help="share that is chosen")
     sub.add_argument("--whole-words", action="store_true", help="hide the pieces of a word together")
     sub = _verb(group, "wordpiece", _wordpiece, "How a text is cut into pieces, with ids and offsets.")
     _model(sub)
-    sub.add_argument("text")
+    sub.add_argument("text", help="a text")
     sub = _verb(group, "masks", _masks, "Which token may see which: causal, padding, document and window masks.")
     _model(sub)
-    sub.add_argument("text")
-    sub.add_argument("--pair", default="", help="a second text, packed into the same row")
-    sub.add_argument("--window", type=int, default=3, help="tokens that a window reaches (default: %(default)s)")
+    sub.add_argument("text", help="a text")
+    sub.add_argument("--pair", default="", metavar="TEXT", help="a second text, packed into the same row")
+    sub.add_argument("--window", type=int, default=3, help="tokens that a window reaches")
     sub = _verb(group, "complexity", _complexity, "What attention, recurrence and convolution cost on this machine.")
-    sub.add_argument("--dim", type=int, default=128, help="width (default: %(default)s)")
+    sub.add_argument("--dim", type=int, default=128, help="width")
     sub = _verb(group, "run", _run, "Curves of runs side by side, running or finished, and what differs between them.")
     sub.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of runs")
 
@@ -86,7 +88,7 @@ def _verb(group: Any, name: str, make: Callable[[argparse.Namespace], Data], hel
 
 
 def _model(sub: argparse.ArgumentParser, *, required: bool = True) -> None:
-    sub.add_argument("--model", required=required, help="a model folder")
+    sub.add_argument("--model", required=required, metavar="FOLDER", help="a model folder")
 
 
 def _title(name: str, options: argparse.Namespace) -> str:

@@ -20,7 +20,7 @@ def add_quickstart(verbs: Any) -> None:
         verbs, "quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it."
     )
     sub.add_argument("--minutes", type=float, default=None, help="time for pre-training")
-    sub.add_argument("--out", default="runs/quickstart", help="folder for the results (default: %(default)s)")
+    sub.add_argument("--out", default="runs/quickstart", metavar="FOLDER", help="folder for the results")
 
 
 def add_verbs(verbs: Any) -> None:
@@ -30,23 +30,36 @@ def add_verbs(verbs: Any) -> None:
         _pretrain,
         "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.",
         fields=True,
+        often="--minutes N or --steps N, --lr, --batch, --precision, --seed",
     )
     sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
-    sub.add_argument("--from", dest="start", help="model folder to go on from, in place of fresh weights")
     sub.add_argument(
-        "--corpus", nargs="+", default=[], help="folders that `unmask corpus build` wrote; several are mixed"
+        "--from", dest="start", metavar="FOLDER", help="model folder to go on from, in place of fresh weights"
+    )
+    sub.add_argument(
+        "--corpus",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="folders that `unmask corpus build` wrote; several are mixed",
     )
     sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
-    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
     add_verb(verbs, "recipes", _recipes, "List the pre-training runs that have a name.")
 
     sub = add_verb(
-        verbs, "finetune", _finetune, "Fine-tune a model on labelled rows; --fields lists every setting.", fields=True
+        verbs,
+        "finetune",
+        _finetune,
+        "Fine-tune a model on labelled rows: unmask finetune --model FOLDER --train FILE --out FOLDER.",
+        fields=True,
+        often="--task NAME (classification where nothing is said), --dev FILE, --test FILE, --text and --label (names "
+        "of columns), --lr, --epochs, --batch-size, --seeds, --strategy",
     )
-    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
     sub.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut short")
     ways = sub.add_mutually_exclusive_group()
     ways.add_argument(
@@ -71,7 +84,7 @@ def add_report(verbs: Any) -> None:
     sub = add_verb(
         verbs, "report", _report, "Write report.html into a run's folder, and open it where there is a browser."
     )
-    sub.add_argument("folder")
+    sub.add_argument("folder", metavar="FOLDER", help="folder of a run")
     sub.add_argument("--no-open", action="store_true", help="only write it")
 
 

@@ -21,14 +21,17 @@ def add_training(verbs: Any) -> None:
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts, or without any on dates; --fields lists every setting.",
+        "Train a translation system on pairs of texts, or without any on dates: unmask train SYSTEM --out FOLDER.",
         fields=True,
+        often="--minutes N or --steps N, --lr, --tokens (of a step), --vocabulary.size, --columns (of a table)",
     )
     sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
-    sub.add_argument("--from", dest="start", help="model folder to go on from, such as one of T5; needs no system")
+    sub.add_argument(
+        "--from", dest="start", metavar="FOLDER", help="model folder to go on from, such as one of T5; needs no system"
+    )
     sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
-    sub.add_argument("--out", help="folder of the run")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -41,12 +44,13 @@ def add_answering(verbs: Any) -> None:
         verbs,
         "translate",
         _translate,
-        "Translate lines of text; --fields lists the settings of the search.",
+        "Translate lines of text: unmask translate --model FOLDER < FILE.",
         fields=True,
+        often="--beam-size, --n-best, --length-penalty, --no-repeat-ngram",
     )
-    sub.add_argument("--model", help="folder that `unmask train` wrote, or one of Marian")
+    sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
-    sub.add_argument("--file", help="a file with one text a line")
+    sub.add_argument("--file", metavar="FILE", help="a file with one text a line")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
     sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote")

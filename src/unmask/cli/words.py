@@ -49,9 +49,9 @@ def add_verbs(verbs: Any) -> None:
     )
     for name, run, help, count in asking:
         sub = _verb(group, name, run, help)
-        sub.add_argument("words", nargs=count, metavar="WORD")
+        sub.add_argument("words", nargs=count, metavar="WORD", help="words that have vectors")
         if name in ("nearest", "analogy"):
-            sub.add_argument("--top", type=int, default=10, help="how many words (default: %(default)s)")
+            sub.add_argument("--top", type=int, default=10, help="how many words")
         if name == "nearest":
             sub.add_argument("--minus", nargs="+", default=[], metavar="WORD", help="words that are subtracted")
     sub = _verb(
@@ -60,19 +60,24 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--analogies", nargs="+", default=[], metavar="FILE", help="as questions-words.txt")
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
-    sub.add_argument("--out", required=True, help="FILE.bin, FILE.txt, or a folder")
+    sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, or a folder")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
-    sub.add_argument("--out", required=True, metavar="FILE")
-    sub.add_argument("--walks", type=int, default=10, help="from every node (default: %(default)s)")
-    sub.add_argument("--length", type=int, default=40, help="most nodes of a walk (default: %(default)s)")
+    sub.add_argument("--out", required=True, metavar="FILE", help="file for the walks")
+    sub.add_argument("--walks", type=int, default=10, help="from every node")
+    sub.add_argument("--length", type=int, default=40, help="most nodes of a walk")
     sub.add_argument("--directed", action="store_true", help="edges lead from the first name to the second only")
-    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of the walks")
 
 
 def _verb(group: Any, name: str, run: Any, help: str) -> argparse.ArgumentParser:
     sub = add_verb(group, name, run, help)
-    sub.add_argument("--model", required=True, help="folder of `pretrain word2vec`, or FILE.bin, FILE.txt of others")
+    sub.add_argument(
+        "--model",
+        required=True,
+        metavar="FOLDER",
+        help="folder of `pretrain word2vec`, or FILE.bin, FILE.txt of others",
+    )
     sub.add_argument("--json", action="store_true", help="print JSON")
     return sub
 
