@@ -239,6 +239,12 @@ def test_utf16_with_a_mark_is_read(tmp_path):
         ("a.jsonl", '{"src": "a", "tgt": 3}', None, r"a\.jsonl:1: the column tgt must be text, not a number"),
         ("a.jsonl", '{"src": "a"', None, r"a\.jsonl:1 is not valid JSON"),
         ("a.conllu", "a\tb\n", None, "looks like conll"),
+        (
+            "a.en",
+            "one line\nanother\n",
+            None,
+            "looks like plain text, which holds no pairs; name the second file beside it",
+        ),
     ],
 )
 def test_errors_of_tables(tmp_path, name, text, columns, message):

@@ -31,6 +31,7 @@ def folders(tmp_path_factory):
     t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
     huggingface.save_writer(root / "t5", t5.build())
     (root / "empty").mkdir()
+    (root / "begun" / "checkpoints").mkdir(parents=True)
     return root
 
 
@@ -40,6 +41,7 @@ def folders(tmp_path_factory):
     [
         ("words", "holds word vectors, not a model: ask them with `unmask words`"),
         ("empty", "is not a model folder: it has no config.json"),
+        ("begun", "holds a run that has not ended, and no model yet: go on with it by --resume"),
         ("nowhere", "There is no model folder"),
     ],
 )

@@ -129,9 +129,9 @@ def read(
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    format = format or guess_format(path)
+    format = format or guess_format(path, otherwise="plain text")
     if format not in FORMATS:
-        raise UnmaskError(f"{path} looks like {format}, which holds no pairs; name a second file, or say the format.")
+        raise UnmaskError(f"{path} looks like {format}, which holds no pairs; name the second file beside it.")
     delimited = format in ("tsv", "csv")
     header = delimited and _has_header(path, format, columns)
     if delimited and not header and columns is None:

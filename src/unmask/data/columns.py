@@ -117,7 +117,9 @@ def _usual_texts(path: Path, table: Table, labelled: bool) -> dict[str, str]:
     if text is None and len(table.columns) == 1 and not labelled:
         text = table.columns[0]
     if text is None:
-        raise UnmaskError(f"{path} has no column of texts that is known by name; say which it is of: {_listed(table)}.")
+        raise UnmaskError(
+            f"{path} has no column of texts that is known by name; say which it is with --rows.text: {_listed(table)}."
+        )
     return {"text": text}
 
 
@@ -131,7 +133,7 @@ def _of_labels(
     name = names[0] if names else column_of(rest, LABELS)
     if name is None:
         raise UnmaskError(
-            f"{path} has no column of labels that is known by name; say which it is of: {_listed(table)}."
+            f"{path} has no column of labels that is known by name; say which it is with --label: {_listed(table)}."
         )
     if any(_is_list(values.get(name)) for _, values in table.rows):
         return {"labels": name}, partial(_list, name)

@@ -151,7 +151,8 @@ def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
         if all(found):
             return {role: name for role, name in zip(("text", "pair", "negative"), found, strict=False) if name}
     raise UnmaskError(
-        f"{path} has no two columns of texts that are known by name; say which they are of: {', '.join(names[:30])}."
+        f"{path} has no two columns of texts that are known by name; say which they are with --rows.text and --pair: "
+        f"{', '.join(names[:30])}."
     )
 
 

@@ -157,7 +157,8 @@ def _text_column(path: Path, table: Table, name: str | None) -> str:
     found = next((column for column in _TEXTS if column in table.columns), nested[0] if len(nested) == 1 else None)
     if found is None:
         raise UnmaskError(
-            f"{path} has no column of texts that is known by name; say which it is of: {', '.join(table.columns[:30])}."
+            f"{path} has no column of texts that is known by name; say which it is with --rows.text: "
+            f"{', '.join(table.columns[:30])}."
         )
     return found
 

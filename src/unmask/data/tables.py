@@ -42,8 +42,9 @@ def format_by_name(path: Path) -> str | None:
     return _SUFFIXES.get(bare(path).suffix.lower())
 
 
-def guess_format(path: Path) -> str:
-    """The format that a file's name says, else the one that its first lines look like."""
+def guess_format(path: Path, *, otherwise: str | None = None) -> str:
+    """The format that a file's name says, else the one that its first lines look like. Raises UnmaskError for a file
+    that is empty, and where there is no telling, unless `otherwise` is what it is then."""
     known = format_by_name(path)
     if known is not None:
         return known
@@ -57,6 +58,8 @@ def guess_format(path: Path) -> str:
         return "jsonl"
     if "\t" in first or "," in first:
         return "tsv" if "\t" in first else "csv"
+    if otherwise is not None:
+        return otherwise
     raise UnmaskError(f"The format of {path} is not clear from its name; say --format {', '.join(FORMATS)}.")
 
 
