@@ -99,8 +99,8 @@ def plateau(result: Mapping[str, float], baseline: Mapping[str, float]) -> str |
         loss, floor = result.get(f"loss/{term}"), baseline.get(f"loss/{term}")
         if loss is not None and floor is not None and loss >= 0.97 * floor:
             return (
-                f"The held-out {what} loss, {loss:.2f}, is no better than word frequencies alone ({floor:.2f}): the "
-                "model has not begun to use the context. Train longer, lower the learning rate, or lengthen the "
-                "warm-up."
+                f"The held-out {what} loss, {loss:.2f}, is not clearly better than word frequencies alone "
+                f"({floor:.2f}): the model has hardly begun to use the context. Train longer, lower the learning rate, "
+                "or lengthen the warm-up."
             )
     return None

@@ -278,6 +278,13 @@ def test_graphs_of_an_earlier_export_do_not_stay(written, tmp_path):
     assert (out / "model.onnx").exists()
 
 
+def test_the_folder_of_another_model_is_left_alone(classifier, tmp_path):
+    (tmp_path / "model.safetensors").write_text("mine")
+    with pytest.raises(UnmaskError, match="holds another model, whose config would be lost"):
+        export(classifier[0], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
 def test_without_the_packages_it_says_what_to_install(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr("unmask.onnx.session.find_spec", lambda name: None)
     with pytest.raises(UnmaskError, match=r"unmask\[onnx\]"):

@@ -65,9 +65,11 @@ def export(
            scaled as they come; made from the fused graph where there is one
     score  labelled rows to score each file on
 
-    Raises UnmaskError, and writes nothing, for a model that has no such form, and where a file in float32 answers
-    otherwise than the model by more than 1e-3.
+    Raises UnmaskError, and writes nothing, for a model that has no such form, a folder of another model, and where a
+    file in float32 answers otherwise than the model by more than 1e-3.
     """
+    if Path(out).resolve() != Path(folder).resolve() and any(Path(out).glob("*.safetensors")):
+        raise UnmaskError(f"{out} holds another model, whose config would be lost: choose another folder.")
     needed()
     loaded = huggingface.load(folder)
     graph, left_out = graph_of(loaded.model, loaded.settings)
