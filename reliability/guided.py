@@ -74,7 +74,7 @@ def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: m
     os.dup2(2, 1)
     import atheris
 
-    seeds, until, origins = kept / "seeds", time.monotonic() + seconds, set[str]()
+    seeds, origins = kept / "seeds", set[str]()
     seeds.mkdir()
     (seeds / "sound").write_bytes(place.sound[name])
     _instrument(atheris.instrument_func)
@@ -102,6 +102,7 @@ def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: m
     longest = max(LONGEST, len(place.sound[name]))
     options = [f"-timeout={PATIENCE}", f"-rss_limit_mb={MEGABYTES}", f"-max_len={longest}", "-verbosity=0"]
     options += [f"-artifact_prefix={kept}/", "-seed=1", str(seeds)]
+    until = time.monotonic() + seconds
     atheris.Setup([sys.argv[0], *options], one, custom_mutator=mutate)
     atheris.Fuzz()
 
