@@ -149,8 +149,8 @@ def test_the_unit_that_changes_most_is_found_and_wrong_ones_are_named():
     values[:, 0, 3] = [0.9, 1, 1]
     found = Activations("abc", np.array([[0, 1], [1, 2], [2, 3]]), values)
     assert found.liveliest(0, 2) == [2, 3]
-    for unit, layer in ((4, 0), (-1, 0), (0, 1)):
-        with pytest.raises(UnmaskError, match="units 0 to 3"):
+    for unit, layer, message in ((4, 0, "units 0 to 3"), (-1, 0, "units 0 to 3"), (0, 1, "layers are 0 to 0")):
+        with pytest.raises(UnmaskError, match=message):
             found.of(unit, layer)
 
 
@@ -207,7 +207,7 @@ def test_the_commands(letters, tmp_path, capsys):
         (["generate", "--model", "missing", "a text"], "missing"),
         (["generate", "--model", "missing", "--beam-size", "2"], "beam"),
         (["units", "--model", "MODEL", "@missing.txt"], "missing.txt"),
-        (["units", "--model", "MODEL", "a", "--unit", "99"], "no unit 99"),
+        (["units", "--model", "MODEL", "a", "--unit", "99"], "no unit 99: a layer has the units 0 to"),
         (["units", "--model", "MODEL", "a", "--layer", "9"], "layer 9: the model has 2, counted from 1"),
         (["units", "--model", "MODEL", "a", "--layer", "0"], "layer 0"),
         (["generate", "--model", "MODEL", "a", "--device", "gpu"], "no device 'gpu'; use cpu, cuda, cuda:1 or mps."),

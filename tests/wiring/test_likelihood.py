@@ -118,6 +118,10 @@ def test_tokens_that_the_model_does_not_know_are_counted(tmp_path):
 def test_what_makes_no_windows_and_no_text_is_said(folder, tmp_path):
     with pytest.raises(UnmaskError, match="stride"):
         Scorer(folder, window=4, stride=5)
+    with pytest.raises(UnmaskError, match="not by 0"):
+        Scorer(folder, stride=0)
+    with pytest.raises(UnmaskError, match="not 0"):
+        Scorer(folder, window=0)
     with pytest.raises(UnmaskError, match="no text"):
         Scorer(folder).perplexity(["", " \n"])
     if "lstm" not in str(folder):

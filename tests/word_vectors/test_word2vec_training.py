@@ -260,6 +260,13 @@ def test_verbs_convert(folder, capsys, tmp_path, name):
     assert (read(tmp_path / name).matrix == read(folder).matrix).all()
 
 
+def test_vectors_are_not_converted_to_what_they_are_not(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["words", "convert", "--model", str(folder), "--out", str(tmp_path / "a.csv")])
+    assert "written as .bin, .txt or .vec, or into a folder, not to a.csv" in capsys.readouterr().err
+    assert not (tmp_path / "a.csv").exists()
+
+
 def test_walks_are_written(capsys, tmp_path):
     (tmp_path / "edges.txt").write_text("a b\nb c\n")
     arguments = ["--edges", str(tmp_path / "edges.txt"), "--out", str(tmp_path / "walks.txt"), "--walks", "2"]

@@ -60,7 +60,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--analogies", nargs="+", default=[], metavar="FILE", help="as questions-words.txt")
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
-    sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, or a folder")
+    sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the walks")
@@ -126,7 +126,10 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.word_vectors import write
 
-    vectors, out = _vectors(options), Path(options.out)
+    out = Path(options.out)
+    if out.suffix not in ("", ".bin", ".txt", ".vec"):
+        raise UnmaskError(f"Vectors are written as .bin, .txt or .vec, or into a folder, not to {out.name}.")
+    vectors = _vectors(options)
     if out.suffix:
         write(vectors, out)
     else:

@@ -47,10 +47,10 @@ class Activations:
         """[characters of the text]: what the unit says when it has read the token that a character belongs to; nan
         for characters of no token. Raises UnmaskError for a unit or a layer that does not exist."""
         _, layers, units = self.values.shape
-        if not (0 <= unit < units and 0 <= layer < layers):
-            raise UnmaskError(
-                f"There is no unit {unit} of layer {layer}: layers are 0 to {layers - 1} and units 0 to {units - 1}."
-            )
+        if not 0 <= layer < layers:
+            raise UnmaskError(f"There is no layer {layer}: layers are 0 to {layers - 1}.")
+        if not 0 <= unit < units:
+            raise UnmaskError(f"There is no unit {unit}: a layer has the units 0 to {units - 1}.")
         found = np.full(len(self.text), np.nan)
         for (begin, end), value in zip(self.offsets.tolist(), self.values[:, layer, unit].tolist(), strict=True):
             found[begin:end] = value

@@ -120,8 +120,8 @@ class Scorer:
         self.model: WritingModel = language_model(loaded)
         self.tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         positions = self.model.positions
-        self.window = window or positions or LONGEST
-        self.stride = stride or max(1, self.window // 2)
+        self.window = (positions or LONGEST) if window is None else window
+        self.stride = max(1, self.window // 2) if stride is None else stride
         if self.window < 1 or (positions is not None and self.window > positions):
             raise UnmaskError(f"A window has 1 to {positions or LONGEST} tokens in this model, not {self.window}.")
         if not 1 <= self.stride <= self.window:
