@@ -19,12 +19,12 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check, describe, locked, sweep
+from unmask.files import MANIFEST, check, describe, locked
 
 STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
-BEGUN = frozenset({LOCK, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
-"""What a run may leave in its folder that ends before its first checkpoint."""
+BEGUN = frozenset({"checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
+"""What a run may leave in its folder that ends before its first checkpoint, besides hidden files."""
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
 
@@ -128,9 +128,7 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
         if not resume:
             raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
     elif out.exists():
-        if out.is_dir():
-            sweep(out)
-        if not out.is_dir() or {path.name for path in out.iterdir()} - BEGUN:
+        if not out.is_dir() or {path.name for path in out.iterdir() if not path.name.startswith(".")} - BEGUN:
             raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
 
