@@ -127,9 +127,10 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
     if steps(out / "checkpoints"):
         if not resume:
             raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
-    elif out.exists():
-        if not out.is_dir() or {path.name for path in out.iterdir() if not path.name.startswith(".")} - BEGUN:
-            raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+        return
+    there = {path.name for path in out.iterdir() if path.name[0] != "."} if out.is_dir() else {out.name}
+    if out.exists() and there - BEGUN:
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
