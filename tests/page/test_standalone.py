@@ -163,6 +163,7 @@ def test_show_writes_pictures(folder, tmp_path):
 BAD = [
     (["attention", TEXT, "--layer", "3"], "no layer 3: the model has 2, counted from 1"),
     (["attention", TEXT, "--heads", "0"], "no head 0"),
+    (["attention", ""], "nothing to read: give a text"),
     (["beam", TEXT], "for models that write"),
     (["masking", TEXT, "--rate", "2"], "rate between 0 and 1"),
     (["embeddings", "zebra"], "no vector for 'zebra'"),

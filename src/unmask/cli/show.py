@@ -20,7 +20,7 @@ def add_verbs(verbs: Any) -> None:
     )
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)
-    sub.add_argument("text", nargs="?", help=f"a text (default: {ANIMAL}); for a translator its source")
+    sub.add_argument("text", nargs="?", default=ANIMAL, help=f"a text (default: {ANIMAL}); for a translator its source")
     sub.add_argument(
         "--pair", metavar="TEXT", help="the second text of a pair; for a translator the translation (default: its own)"
     )
@@ -102,11 +102,11 @@ def _attention(options: argparse.Namespace) -> Data:
 
     opened = _opened(options.model)
     if opened.translator:
-        source = options.text or ANIMAL
+        source = options.text
         target = opened.translator([source])[0] if options.pair is None else options.pair
         reading = read_pair(opened.model, opened.translator.tokenizer, source, target)
     else:
-        reading = read(opened.model, opened.tokenizer, options.text or ANIMAL, options.pair)
+        reading = read(opened.model, opened.tokenizer, options.text, options.pair)
     found = attention.whole(opened.model, reading, options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
