@@ -226,7 +226,7 @@ def test_the_fields_that_help_names_exist():
     for name, fields in said.items():
         places = {place for config in known[name] for place in config.places()}
         for field in fields:
-            wanted = "fit.batch_size" if (name, field) == ("unmask finetune", "batch-size") else field.replace("-", "_")
+            wanted = "batch" if (name, field) == ("unmask pretrain", "batch-size") else field.replace("-", "_")
             found = {place for place in places if place == wanted or place.endswith(f".{wanted}")}
             assert field == "search" or found, (name, field)
 

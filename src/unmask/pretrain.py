@@ -267,7 +267,7 @@ class Pretrain:
 def _micro_batch(rows: Rows) -> int:
     ranks = distributed.ranks()
     if rows.batch < 1:
-        raise UnmaskError(f"A batch of {rows.batch} rows is none: --batch must be at least 1.")
+        raise UnmaskError(f"A batch of {rows.batch} rows is none: --batch-size must be at least 1.")
     if rows.batch % ranks:
         raise UnmaskError(
             f"A batch of {rows.batch} rows cannot be shared by {ranks} processes; use a multiple of {ranks}."

@@ -30,7 +30,7 @@ def add_verbs(verbs: Any) -> None:
         _pretrain,
         "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.",
         fields=True,
-        often="--minutes N or --steps N, --lr, --batch, --precision, --seed",
+        often="--minutes N or --steps N, --lr, --batch-size, --precision, --seed",
     )
     sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
     sub.add_argument(
