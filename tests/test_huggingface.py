@@ -20,7 +20,8 @@ from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
-from unmask.models.bert import Bert
+from unmask.models.albert import Albert
+from unmask.models.bert import Bert, Roberta
 from unmask.models.model import Model
 from unmask.types import Batch
 
@@ -363,6 +364,24 @@ def test_copies_of_tied_weights_and_position_ids_are_understood(folder):
 
     weights(folder, add)
     assert same(unmask.load(folder), before)
+
+
+@pytest.mark.parametrize(
+    ("page", "bias", "second"),
+    [
+        (Albert, "predictions.bias", "predictions.decoder.bias"),
+        (Roberta, "lm_head.bias", "lm_head.decoder.bias"),
+    ],
+)
+def test_the_bias_of_the_output_lies_where_transformers_4_looks_for_it(page, bias, second, tmp_path):
+    sizes = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
+    model = page(vocabulary=20, **sizes).build({"mlm": 0})
+    torch.nn.init.normal_(model.get_parameter("heads.mlm.bias"))
+    huggingface.save(tmp_path, model)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(stored[second], stored[bias])
+    assert stored[bias].any()
+    assert same(huggingface.load(tmp_path).model, model)
 
 
 @pytest.mark.parametrize("key", ["cls.predictions.decoder.weight", "cls.predictions.decoder.bias"])

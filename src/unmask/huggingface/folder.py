@@ -92,6 +92,7 @@ def save(
     if sentences:
         model, settings = Model(model.config, model.embedding, model.stack, pooler=model.pooler), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
+    tensors |= _copies(table_of(model.config), tensors)
     values = config_json(table_of(model.config), model, labels)
     if "next" in model.heads and tokenizer is not None:  # which others let begin and end what they write
         values |= {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep}
@@ -191,6 +192,11 @@ def export(model: Model) -> dict[str, Tensor]:
     table, parameters = table_of(model.config), model.own_parameters()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
     return {_shown(theirs, model, table): tensor for theirs, tensor in tensors.items()}
+
+
+def _copies(table: Table[ModelConfig], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is written under a second name too: `transformers` 4 takes the output's bias of some models from there."""
+    return {name: tensors[first].clone() for name in table.written if (first := table.copies[name]) in tensors}
 
 
 def names(model: Model) -> dict[str, str]:

@@ -108,4 +108,5 @@ HUGGINGFACE = Table(
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
     },
+    written=("predictions.decoder.bias",),
 )

@@ -303,4 +303,5 @@ ROBERTA = Table(
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
+    written=("lm_head.decoder.bias",),
 )

@@ -28,6 +28,7 @@ class Table(Generic[Page]):
     heads          head -> names
     architectures  class name in config.json -> the heads it has
     copies         theirs -> theirs: tied parameters that older folders store twice
+    written        names of copies that a folder has too, for readers that know the parameter by them alone
     shift          theirs -> by how much their number is larger than ours
     packed         their module -> names of the maps that lie side by side in it, along what they give; the rules name
                    each of them as if it were a module of that one: `attn.c_attn.query`
@@ -45,6 +46,7 @@ class Table(Generic[Page]):
     heads: Mapping[str, Names]
     architectures: Mapping[str, frozenset[str]]
     copies: Mapping[str, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
     shift: Mapping[str, int] = field(default_factory=dict)
     packed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     transposed: tuple[str, ...] = ()
