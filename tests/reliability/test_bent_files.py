@@ -104,6 +104,16 @@ def test_a_prefix_that_merged_pieces_are_shorter_than(tmp_path, load):
         load(tmp_path)
 
 
+@pytest.mark.parametrize("load", [Tokenizer.load, Subwords.load])
+def test_a_vocabulary_without_its_unknown_word(tmp_path, load):
+    Tokenizer.train(["the river is long"] * 5, 60).save(tmp_path)
+    place = tmp_path / "tokenizer.json"
+    changed(place, model={**json.loads(place.read_text())["model"], "unk_token": "[WHAT]"})
+    changed(tmp_path / "tokenizer_config.json", eos_token="[SEP]", unk_token="[UNK]", pad_token="[PAD]")
+    with pytest.raises(UnmaskError, match=r"lacks its own unknown token '\[WHAT\]'"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("lora_alpha", 1e400), *(("lora_dropout", value) for value in (1.5, 1e308, True, [1], {"a": 1}))],

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from unmask.config import bounded, read_json
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter
-from unmask.data.tokenizer_files import named, optional_json
+from unmask.data.tokenizer_files import check_unknown, named, optional_json
 from unmask.data.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
 from unmask.errors import UnmaskError, unknown
 from unmask.files import atomic
@@ -142,6 +142,7 @@ def read_tokenizer(folder: Path) -> Side:
     place = folder / TOKENIZER
     with named(place):
         splitter = TokenizerFile(RawTokenizer.from_buffer(bounded(place)))
+    check_unknown(splitter.raw, place)
     names, _ = _names(folder)
     vocabulary = splitter.raw.get_vocab()
     for name in names:

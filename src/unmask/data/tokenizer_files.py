@@ -163,10 +163,16 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
     if isinstance(raw.post_processor, processors.ByteLevel):
         raw.post_processor = None  # it frames nothing, and leaves in the offset of a word the space before it
-    unknown = raw.model.unk_token
+    check_unknown(raw, path)
+    return raw
+
+
+def check_unknown(raw: Tokenizer, path: Path) -> None:
+    """Raises UnmaskError where a vocabulary lacks what it says stands for unknown words, which the library tells only
+    when it meets one."""
+    unknown = getattr(raw.model, "unk_token", None)
     if unknown is not None and raw.model.token_to_id(unknown) is None:
         raise UnmaskError(f"{path} is damaged: its vocabulary lacks its own unknown token '{unknown}'.")
-    return raw
 
 
 def optional_json(path: Path) -> dict[str, Any]:
