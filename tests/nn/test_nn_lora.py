@@ -110,7 +110,7 @@ def test_parts_are_adapted_by_name() -> None:
     before = attention(x)
     names = [name for name, _ in attention.named_parameters()]
     adapt(attention, ("query", "output"), rank=2, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(attention(x), before)
+    torch.testing.assert_close(attention(x), before)  # up to rounding: what learns alone is one product
     assert set(adapters(attention)) == {"query", "output"}
     now = [name for name, _ in attention.named_parameters()]
     assert set(now) - set(names) == {"query.A", "query.B", "output.A", "output.B"}

@@ -6,9 +6,9 @@ Shapes: B rows, T queries, S keys, D width, H heads, N heads of the keys and val
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,19 @@ FEW = 256
 """Queries up to which attention is written out where it learns in bfloat16 on a CPU."""
 
 
+class Added(NamedTuple):
+    """What is added to attention scores: [B, H, T, S] or what is broadcast to it, None for nothing; and which queries
+    see no key at all, [..., T, 1] bool, None where there are none."""
+
+    scores: Tensor | None
+    blind: Tensor | None
+
+    @classmethod
+    def of(cls, scores: Tensor) -> Added:
+        blind = scores.isneginf().all(-1, keepdim=True)
+        return cls(scores, blind if bool(blind.any()) else None)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Bias:
     """What is added to the attention scores, made once per forward and shared by all layers.
@@ -37,6 +50,7 @@ class Bias:
 
     tensor: Tensor | None = None
     causal: bool = False
+    _made: dict[torch.dtype, Added] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.causal and self.tensor is not None:
@@ -48,13 +62,18 @@ class Bias:
             return self
         return Bias(self.tensor.to(dtype))
 
-    def added(self, scores_BHTS: Tensor) -> Tensor | None:
+    def added(self, scores_BHTS: Tensor) -> Added:
         """What is added to these scores, as they are of dtype and device: -inf where a key is hidden."""
         dtype, (T, S) = scores_BHTS.dtype, scores_BHTS.shape[-2:]
         visible = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
-        if visible is None or visible.dtype is not torch.bool:
-            return None if visible is None else visible.to(dtype)
-        return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf)
+        if visible is None:
+            return Added(None, None)
+        if visible.dtype is not torch.bool:
+            return Added.of(visible.to(dtype))
+        if dtype not in self._made:  # all layers ask for the same
+            hidden = torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf)
+            self._made[dtype] = Added.of(hidden)
+        return self._made[dtype]
 
     def plus(self, added: Tensor | None) -> Bias:
         """This bias and a float one, [H, T, S] or [B, H, T, S]."""
@@ -201,11 +220,20 @@ class Attention(nn.Module):
         cache  keys and values of the tokens before x, which those of x join; `positions_BT` then says where x stands
         """
         x_BTD = x_BTD.to(working_dtype(x_BTD))  # once, not for each of the three projections
-        q_BHTK = self._split(self.query(x_BTD), self.heads)
-        if isinstance(keys_BSD, KeyValues):
-            k_BNSK, v_BNSK = keys_BSD.keys, keys_BSD.values
+        if keys_BSD is None and values_BSD is None:
+            q, k, v = _side_by_side(x_BTD, self.query, self.key, self.value)
+            q_BHTK, k_BNSK, v_BNSK = (
+                self._split(q, self.heads),
+                self._split(k, self.kv_heads),
+                self._split(v, self.kv_heads),
+            )
         else:
-            k_BNSK, v_BNSK = self._project(x_BTD if keys_BSD is None else keys_BSD, values_BSD)
+            q_BHTK = self._split(self.query(x_BTD), self.heads)
+            if isinstance(keys_BSD, KeyValues):
+                k_BNSK, v_BNSK = keys_BSD.keys, keys_BSD.values
+            else:
+                k_BNSK, v_BNSK = self._project(x_BTD if keys_BSD is None else keys_BSD, values_BSD)
+        if not isinstance(keys_BSD, KeyValues):
             q_BHTK, k_BNSK = self.position.rotate(q_BHTK, k_BNSK, positions_BT)
         if cache is not None:
             cache.extend(k_BNSK, v_BNSK)
@@ -257,22 +285,19 @@ class Attention(nn.Module):
         k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
         with torch.autocast(q_BHTK.device.type, enabled=False):  # or the weights would go to float32 and back
             scores_BHTS = (self.scale * q_BHTK) @ k_BHSK.transpose(-1, -2)
-            added = bias.added(scores_BHTS)
-            weights_BHTS = _softmax(scores_BHTS, added)
+            weights_BHTS = _softmax(scores_BHTS, bias.added(scores_BHTS))
             if self.recorder is not None:
                 self.recorder(weights_BHTS)
             return dropout(weights_BHTS, self.dropout, self.training) @ v_BHSK
 
 
-def _softmax(scores_BHTS: Tensor, added: Tensor | None) -> Tensor:
+def _softmax(scores_BHTS: Tensor, added: Added) -> Tensor:
     """Over the keys; all zero for a query that sees none, where softmax alone would give NaN."""
-    if added is None:
+    if added.scores is not None:
+        scores_BHTS = scores_BHTS + added.scores
+    if added.blind is None:
         return scores_BHTS.softmax(-1)
-    blind = added.isneginf().all(-1, keepdim=True)
-    scores_BHTS = scores_BHTS + added
-    if not blind.any():
-        return scores_BHTS.softmax(-1)
-    return scores_BHTS.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+    return scores_BHTS.masked_fill(added.blind, 0.0).softmax(-1).masked_fill(added.blind, 0.0)
 
 
 class AttentionMap(NamedTuple):
@@ -316,6 +341,19 @@ def working_dtype(x: Tensor) -> torch.dtype:
     """That of the products that x goes into."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def _side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
+    """What several layers say about the same x. Where they learn, plain linear layers are one product, for its
+    gradients are then fewer and larger products, too."""
+    plain = [
+        layer for layer in layers if type(layer) is nn.Linear and not (layer._forward_hooks or layer._forward_pre_hooks)
+    ]
+    if len(plain) < len(layers) or not torch.is_grad_enabled():
+        return [layer(x) for layer in layers]
+    biases = [layer.bias for layer in plain if layer.bias is not None]
+    said = F.linear(x, torch.cat([layer.weight for layer in plain]), torch.cat(biases) if biases else None)
+    return said.split([layer.out_features for layer in plain], -1)
 
 
 def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from unmask.models.model import Model
 from unmask.types import Batch, Document, Example, Loss
+
+CACHED = 1 << 19  # logits at a time
 
 
 class Join(Protocol):
@@ -87,12 +90,49 @@ class Joint(Objective):
 def cross_entropy(model: Model, name: str, hidden_BTD: Tensor, batch: Batch) -> Loss:
     """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where none is likelier."""
     target = batch.targets[name]
-    return of_logits(model.answer(name, hidden_BTD, target.places).float(), target.values)
+    return of_logits(model.answer(name, hidden_BTD, target.places), target.values)
 
 
 def of_logits(logits_MC: Tensor, values_M: Tensor) -> Loss:
-    """The same of logits that are there already."""
+    """The same of logits that are there already, of any float type; it is computed in float32."""
+    if logits_MC.device.type == "cpu" and logits_MC.dtype in (torch.float32, torch.bfloat16):
+        total, correct = CrossEntropy.apply(logits_MC, values_M)
+        return Loss(total, values_M.numel(), {"correct": correct})
+    logits_MC = logits_MC.float()
     total = F.cross_entropy(logits_MC, values_M, reduction="sum")
     with torch.no_grad():  # amax is several times faster than argmax on a CPU
         correct = (logits_MC.gather(-1, values_M[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
     return Loss(total, values_M.numel(), {"correct": correct})
+
+
+class CrossEntropy(torch.autograd.Function):
+    """Sum of -log softmax(logits)[value], and how many values no other logit exceeds.
+
+    Some rows at a time, so many as a cache holds: logits of a whole vocabulary are the largest numbers of a step, and
+    passing over them in memory costs more than the logarithms. The gradient, softmax - one-hot, is made in passing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits_MC: Tensor, values_M: Tensor) -> tuple[Tensor, Tensor]:
+        """[M, C] float and [M] int64 -> the sum, float32, and the number, int64."""
+        rows = max(1, CACHED // logits_MC.shape[1])
+        total, correct = torch.zeros(()), torch.zeros((), dtype=torch.long)
+        gradient_MC = torch.empty_like(logits_MC) if ctx.needs_input_grad[0] else None
+        for begin in range(0, len(values_M), rows):
+            here, places = slice(begin, begin + rows), values_M[begin : begin + rows, None]
+            log_p = logits_MC[here].float().log_softmax(-1)
+            said = log_p.gather(1, places)
+            total -= said.sum()
+            correct += (said.squeeze(1) >= log_p.amax(1)).sum()
+            if gradient_MC is not None:
+                p = log_p.exp_()
+                gradient_MC[here] = p.scatter_add_(1, places, p.new_full(places.shape, -1.0))
+        ctx.save_for_backward(gradient_MC)
+        ctx.mark_non_differentiable(correct)
+        return total, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (gradient_MC,) = ctx.saved_tensors
+        return gradient_MC * upstream, None
