@@ -381,7 +381,7 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
         raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
     config = find(recipe)
     if "config" in facts:
-        if recipe != facts.get("recipe", recipe):
+        if facts.get("recipe") and recipe != facts["recipe"]:  # a run of one's own making has no recipe
             raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{recipe}': leave the recipe out.")
         config = config.resumed(facts)
         if start is not None and start != config.start:
