@@ -80,6 +80,8 @@ class Config:
         A field that may hold configs of several classes holds that of its default: start from a config that has the
         right one, and `replace`, where it may be another.
         """
+        if not isinstance(values, Mapping):
+            raise UnmaskError(f"{cls.__name__} has fields with names; {values!r} has none.")
         return cls().replace(**values)
 
     @classmethod

@@ -20,6 +20,7 @@ from unmask.errors import LONGEST, UnmaskError, unknown
 from unmask.models.bert import Bert
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
+from unmask.serve.translator import Translator
 from unmask.train import metrics
 from unmask.transfer import Transfer, prepare
 from unmask.transfer.adapter import load_adapter, save_adapter
@@ -116,7 +117,11 @@ def test_a_vocabulary_without_its_unknown_word(tmp_path, load):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("lora_alpha", 1e400), *(("lora_dropout", value) for value in (1.5, 1e308, True, [1], {"a": 1}))],
+    [
+        ("lora_alpha", 1e400),
+        ("lora_alpha", 10**400),
+        *(("lora_dropout", value) for value in (1.5, 1e308, True, [1], {"a": 1})),
+    ],
     ids=str,
 )
 def test_adapters_that_ask_for_the_impossible(tmp_path, name, value):
@@ -198,6 +203,25 @@ def test_ids_that_no_piece_has(tmp_path, name, number):
     changed(tmp_path / "config.json", **{name: number})
     with pytest.raises(UnmaskError, match=f"its {name} is none of the 20"):
         huggingface.load_writer(tmp_path)
+
+
+@pytest.mark.parametrize("number", [[1], {"a": 1}, "1"], ids=["list", "object", "text"])
+def test_added_tokens_whose_ids_are_no_numbers(tmp_path, number):
+    Subwords.train(["the river is long and the film was good"] * 5, 30).save(tmp_path)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<sep>": number if number != "1" else "one"}))
+    with pytest.raises(UnmaskError, match="added tokens are not a table"):
+        Subwords.load(tmp_path)
+
+
+@pytest.mark.parametrize("search", ["beam", [1], {"limits": "short"}], ids=str)
+def test_a_search_without_fields(tmp_path, search):
+    words = Subwords.train(["the river is long and the film was good"] * 5, 30, kind="word")
+    ids = {"vocabulary": words.size, "padding": words.pad, "start": words.start, "end": words.end}
+    huggingface.save_writer(tmp_path, Seq2Seq(dim=8, hidden=8, **ids).build(), words)
+    (tmp_path / "manifest.json").unlink()
+    changed(tmp_path / "config.json", unmask_task={"search": search})
+    with pytest.raises(UnmaskError, match=r"has fields with names|must be"):
+        Translator(tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ the bending

@@ -242,10 +242,11 @@ def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
     """Special pieces that were added to a vocabulary: piece -> id."""
     entries = config.get("added_tokens_decoder") or {}
     path = folder / "added_tokens.json"
+    listed = list(entries.items()) if isinstance(entries, Mapping) else [("", None)]
     if not entries and path.is_file():
-        entries = {number: {"content": piece, "special": True} for piece, number in read_json(path).items()}
+        listed = [(number, {"content": piece, "special": True}) for piece, number in read_json(path).items()]
     added: dict[str, int] = {}
-    for number, entry in entries.items() if isinstance(entries, Mapping) else [("", None)]:
+    for number, entry in listed:
         if not (isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and _is_id(str(number))):
             raise UnmaskError(f"{folder} is damaged: its added tokens are not a table of ids and pieces.")
         if not entry.get("special"):

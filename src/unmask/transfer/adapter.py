@@ -6,7 +6,7 @@ The file has what was trained: A and B of every adapted map, and the heads and t
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from unmask.transfer.strategy import Transfer, freeze
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+LARGEST = sys.float_info.max  # number that a float can be; whole ones of JSON go on above it
 PARTS = {"A": "lora_A.weight", "B": "lora_B.weight"}
 """Our name of a parameter of an adapted map -> theirs."""
 
@@ -184,7 +185,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if values.get("bias", "none") != "none":
         raise UnmaskError(f"{place}: the adapter brings biases of the base model, which plain LoRA leaves alone.")
     rank, alpha = values.get("r"), values.get("lora_alpha")
-    if type(rank) is not int or rank < 1 or not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
+    if type(rank) is not int or rank < 1 or not isinstance(alpha, int | float) or not 0 < alpha <= LARGEST:
         raise UnmaskError(f"{place}: r must be a whole number above 0 and lora_alpha a number above 0.")
     dropout = values.get("lora_dropout") or 0.0
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
