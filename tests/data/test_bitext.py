@@ -66,7 +66,9 @@ def layouts(folder):
     import pyarrow
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(nested), folder / "n.parquet")
+    sides = pyarrow.struct([("en", pyarrow.string()), ("de", pyarrow.string())])
+    schema = pyarrow.schema([("id", pyarrow.string()), ("translation", sides)])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(nested, schema=schema), folder / "n.parquet")
     yield folder / "n.parquet", None, {}
 
 
