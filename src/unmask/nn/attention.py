@@ -6,7 +6,7 @@ Shapes: B rows, T queries, S keys, D width, H heads, N heads of the keys and val
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from unmask.errors import UnmaskError
 from unmask.nn.cache import KeyValues
 from unmask.nn.dropout import dropout
+from unmask.nn.linear import side_by_side
 from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
@@ -221,7 +222,7 @@ class Attention(nn.Module):
         """
         x_BTD = x_BTD.to(working_dtype(x_BTD))  # once, not for each of the three projections
         if keys_BSD is None and values_BSD is None:
-            q, k, v = _side_by_side(x_BTD, self.query, self.key, self.value)
+            q, k, v = side_by_side(x_BTD, self.query, self.key, self.value)
             q_BHTK, k_BNSK, v_BNSK = (
                 self._split(q, self.heads),
                 self._split(k, self.kv_heads),
@@ -341,19 +342,6 @@ def working_dtype(x: Tensor) -> torch.dtype:
     """That of the products that x goes into."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def _side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
-    """What several layers say about the same x. Where they learn, plain linear layers are one product, for its
-    gradients are then fewer and larger products, too."""
-    plain = [
-        layer for layer in layers if type(layer) is nn.Linear and not (layer._forward_hooks or layer._forward_pre_hooks)
-    ]
-    if len(plain) < len(layers) or not torch.is_grad_enabled():
-        return [layer(x) for layer in layers]
-    biases = [layer.bias for layer in plain if layer.bias is not None]
-    said = F.linear(x, torch.cat([layer.weight for layer in plain]), torch.cat(biases) if biases else None)
-    return said.split([layer.out_features for layer in plain], -1)
 
 
 def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:

@@ -16,6 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention, Bias, CrossMask, Mask, working_dtype
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
+from unmask.nn.linear import side_by_side
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
@@ -38,7 +39,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return self.down(self.dropout(self.activation(self.up(x_BTD))))
+        (up,) = side_by_side(x_BTD, self.up)
+        return self.down(self.dropout(self.activation(up)))
 
 
 class GatedFeedForward(nn.Module):
@@ -56,7 +58,8 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return self.down(self.dropout(self.activation(self.gate(x_BTD)) * self.up(x_BTD)))
+        gate, up = side_by_side(x_BTD, self.gate, self.up)
+        return self.down(self.dropout(self.activation(gate) * up))
 
 
 class Residual(nn.Module):

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn.dropout import Dropout
+from unmask.nn.linear import linear
 
 
 class LanguageModelHead(nn.Module):
@@ -45,7 +46,7 @@ class LanguageModelHead(nn.Module):
 
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
-        return F.linear(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
+        return linear(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
 
 
 class TiedHead(nn.Module):

@@ -43,8 +43,15 @@ def placed(part: Part, device: torch.device | str) -> Part:
         raise UnmaskError(f"The device {device} cannot be used: {reason}. Leave --device out for the CPU.") from None
 
 
+Fused = tuple[str, list[Any], str]
 FUSED: dict[Any, tuple[str, str]] = {F.gelu: ("gelu", "none"), F.relu: ("relu", ""), F.silu: ("swish", "")}
 """Activations that a product on a CPU applies on its way out, and how they are called there."""
+
+
+def product(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None, fused: Fused = ("none", [], "")) -> Tensor:
+    """x W^T + b by the processor's library, [..., D] -> [..., E]: the bias, and an activation, on the way out."""
+    said: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight_ED, bias_E, *fused)
+    return said
 
 
 ORDERED = (torch.float32, torch.bfloat16)
@@ -76,13 +83,13 @@ class PackedLinear(nn.Module):
         self.ordered = known and torch.backends.mkldnn.is_available()
         self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
         name, kind = _named(then) if self.ordered else ("", "")
-        self.fused: tuple[str, list[Any], str] = (name or "none", [], kind)
+        self.fused: Fused = (name or "none", [], kind)
         self.then = None if name else then
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.detach().to(self.dtype)
         if self.ordered:
-            said: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight_ED, self.bias_E, *self.fused)
+            said = product(x, self.weight_ED, self.bias_E, self.fused)
         else:
             said = F.linear(x, self.weight_ED, self.bias_E)
         return said if self.then is None else self.then(said)

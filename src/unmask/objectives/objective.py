@@ -133,6 +133,6 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None]:
         (gradient_MC,) = ctx.saved_tensors
         return gradient_MC * upstream, None

@@ -1,0 +1,80 @@
+"""Linear layers where they learn: the same numbers and gradients as PyTorch's, whatever is fused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.nn.linear import linear, side_by_side
+from unmask.nn.packed import can_pack
+
+needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
+
+
+def layers(bias: bool = True) -> list[nn.Linear]:
+    torch.manual_seed(0)
+    return [nn.Linear(24, width, bias) for width in (16, 40, 8)]
+
+
+def gradients(said: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
+    weights = torch.linspace(-1, 1, said.numel()).view(said.shape)
+    return torch.autograd.grad((said.float() * weights).sum(), of)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_side_by_side_say_and_learn_what_each_would_alone(bias: bool) -> None:
+    parts, x = layers(bias), torch.randn(3, 5, 24, requires_grad=True)
+    known = [x, *(p for layer in parts for p in layer.parameters())]
+    alone, together = [layer(x) for layer in parts], side_by_side(x, *parts)
+    assert [said.shape for said in together] == [said.shape for said in alone]
+    torch.testing.assert_close(torch.cat(list(together), -1), torch.cat(alone, -1))
+    torch.testing.assert_close(
+        gradients(torch.cat(list(together), -1), *known), gradients(torch.cat(alone, -1), *known), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_layers_of_a_special_kind_and_hooks_are_asked_themselves() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    first, second = nn.Linear(4, 4), Doubled(4, 4)
+    x, seen = torch.randn(2, 4), []
+    assert torch.equal(side_by_side(x, first, second)[1], second(x))
+    first.register_forward_hook(lambda *_: seen.append(1))
+    side_by_side(x, first, first)
+    assert len(seen) == 2
+
+
+def test_a_layer_that_is_frozen_stays_without_a_gradient() -> None:
+    first, second, _ = layers()
+    first.requires_grad_(False)
+    torch.cat(list(side_by_side(torch.randn(2, 24), first, second)), -1).sum().backward()
+    assert first.weight.grad is None
+    assert second.weight.grad is not None
+
+
+@needs_bf16
+@pytest.mark.parametrize("shape", [(7, 24), (3, 5, 24), (0, 24)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_under_autocast_it_is_the_product_of_pytorch(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(dtype).requires_grad_()
+    weight, bias = torch.randn(16, 24, requires_grad=True), torch.randn(16, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = linear(x, weight, bias), F.linear(x, weight, bias)
+    assert ours.dtype is torch.bfloat16
+    assert ours.grad_fn.name().startswith("_Linear")
+    torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=2e-2)
+    mine, yours = gradients(ours, x, weight, bias), gradients(theirs, x, weight, bias)
+    assert [g.dtype for g in mine] == [dtype, torch.float32, torch.float32]
+    torch.testing.assert_close(mine, yours, rtol=1e-2, atol=5e-2)
+
+
+def test_without_autocast_or_gradients_it_is_pytorch_itself() -> None:
+    x, layer = torch.randn(3, 24), layers()[0]
+    assert torch.equal(linear(x, layer.weight, layer.bias), layer(x))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(linear(x, layer.weight, layer.bias), layer(x))
