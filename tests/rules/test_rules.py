@@ -75,7 +75,7 @@ READ_AS_CODE = words("""
     yaml.load yaml.unsafe_load yaml.full_load eval exec builtins.eval builtins.exec
 """)
 ENVIRONMENT = words("os.environ os.environb os.getenv os.putenv os.unsetenv")
-MAY_READ_ENVIRONMENT = {"cli/training.py", "train/distributed.py"}
+MAY_READ_ENVIRONMENT = {"cli/process.py", "cli/training.py", "train/distributed.py"}
 MAY_READ_ENVIRONMENT |= {"bench/common.py"}  # passes it on to the processes that it measures, threads set alike
 SEEDS = words("""
     torch.manual_seed torch.seed torch.set_rng_state torch.random torch.cuda.manual_seed torch.cuda.manual_seed_all

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, bench, data, export, generation, serve, show, training, translation, words
+from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
 
@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] != ["bench"]:  # what it measures beside us begins in the environment that it is found in
-        training.share_the_machine()
+        process.share_the_machine()
+        if arguments is None and process.answers(given):
+            process.take_large_pages()
     try:
         options, rest = parser().parse_known_args(given)
         options.run(options, overrides(rest))

@@ -88,17 +88,6 @@ def add_report(verbs: Any) -> None:
     sub.add_argument("--no-open", action="store_true", help="only write it")
 
 
-def share_the_machine() -> None:
-    """Let the threads of PyTorch sleep soon while they wait for one another; call it before torch is imported.
-
-    By default they spin: beside one other busy program a run with a thread for each core then takes many times as long,
-    for a thread that has lost its core is waited for by all others at full speed. A tenth of a millisecond of spinning
-    costs a quiet machine nothing that can be measured (docs/log.md). Who sets one of the two variables keeps it.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-
-
 def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.quickstart import MINUTES, quickstart
 
