@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.config import Config, flatten, read_json
+from unmask import recipes
+from unmask.config import ELSEWHERE, Config, flatten, read_json
 from unmask.errors import UnmaskError, unknown
 
 
@@ -155,12 +156,34 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
 
 
 def test_defaults_of_a_run_survive_the_round_trip():
-    from unmask import recipes
 
     for name in recipes.names():
         config = recipes.find(name)
         assert recipes.find(name).replace(**json.loads(config.to_json())) == config  # as a run is resumed
         assert all(not isinstance(v, float) or math.isfinite(v) for v in config.places().values())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "meant"),
+    [
+        ("bert-tiny", "learning-rate", "lr"),
+        ("bert-tiny", "max_steps", "steps"),
+        ("bert-tiny", "per-device-train-batch-size", "batch"),
+    ],
+)
+def test_fields_are_found_by_the_names_of_other_tools(recipe, name, meant):
+    with pytest.raises(UnmaskError, match=f"did you mean '{meant}'"):
+        recipes.find(recipe).override({name: "1"})
+
+
+def test_every_name_of_other_tools_means_a_field():
+    from unmask.finetune import FineTuning
+    from unmask.generate import Search
+    from unmask.translation import systems
+
+    fields = [recipes.find("bert-tiny"), FineTuning(), Search(), systems.find("transformer-tiny")]
+    known = {place.split(".")[-1] for config in fields for place in config.places()}
+    assert {name for meant in ELSEWHERE.values() for name in meant} <= known
 
 
 def test_unknown_names_the_nearest_and_all():

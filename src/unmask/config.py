@@ -12,6 +12,25 @@ from typing import Any, Self
 
 from unmask.errors import UnmaskError, kind_of, unknown
 
+ELSEWHERE = {
+    "learning_rate": ("lr",),
+    "num_train_epochs": ("epochs",),
+    "num_epochs": ("epochs",),
+    "max_steps": ("steps",),
+    "batch_size": ("batch", "tokens"),
+    "per_device_train_batch_size": ("batch_size", "batch", "tokens"),
+    "train_batch_size": ("batch_size", "batch", "tokens"),
+    "max_seq_length": ("length",),
+    "max_length": ("length",),
+    "warmup_ratio": ("warmup",),
+    "warmup_steps": ("warmup",),
+    "max_grad_norm": ("clip",),
+    "num_beams": ("beam_size",),
+    "eval_steps": ("evaluate_every",),
+    "save_steps": ("save_every",),
+}
+"""What other tools call a field -> what it may be called here; named to those who mistake them."""
+
 LARGEST = 1 << 26  # bytes of a file that is read whole; as values of Python they may be thirty times as many
 
 
@@ -52,7 +71,8 @@ class Config:
             key = name.replace("-", "_")
             found = [p for p in places if p == key] or [p for p in places if p.split(".")[-1] == key]
             if not found:
-                raise unknown("field", key, {p.split(".")[-1] for p in places} | {p for p in places if "." in key})
+                known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key}
+                raise unknown("field", key, known, ELSEWHERE.get(key, ()))
             if len(found) > 1:
                 raise UnmaskError(f"'{name}' names several fields; say which: {', '.join(found)}.")
             *path, last = found[0].split(".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 LONGEST = 1_500  # characters of a message; files may bring in names of any length
@@ -27,14 +27,16 @@ class UnmaskError(Exception):
         return message if len(message) <= LONGEST else f"{message[:half]} … {message[-half:]}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:
-    """An `UnmaskError` for a name that does not exist, which suggests the nearest ones that do.
+def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
+    """An `UnmaskError` for a name that does not exist, which suggests the nearest one that does.
+
+    meant  what may be meant by it, if that is known; it is suggested first
 
     >>> str(unknown("field", "stepz", ["steps", "minutes"]))
     "There is no field 'stepz'; did you mean 'steps'? Known: minutes, steps."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = [one for one in meant if one in names] or difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "."
     return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")
 
