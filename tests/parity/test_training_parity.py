@@ -24,7 +24,25 @@ from unmask.types import Batch
 STEPS = 50
 RATE, WARMUP = 1e-3, 5
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 64}
-WORDS = "the a cat dog bird sees hears likes finds water bread house road and then again slowly".split()
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "bird",
+    "sees",
+    "hears",
+    "likes",
+    "finds",
+    "water",
+    "bread",
+    "house",
+    "road",
+    "and",
+    "then",
+    "again",
+    "slowly",
+]
 
 
 @pytest.fixture(scope="module")
