@@ -222,14 +222,10 @@ class Attention(nn.Module):
         """
         x_BTD = x_BTD.to(working_dtype(x_BTD))  # once, not for each of the three projections
         if keys_BSD is None and values_BSD is None:
-            q, k, v = side_by_side(x_BTD, self.query, self.key, self.value)
-            q_BHTK, k_BNSK, v_BNSK = (
-                self._split(q, self.heads),
-                self._split(k, self.kv_heads),
-                self._split(v, self.kv_heads),
-            )
+            said = side_by_side(x_BTD, self.query, self.key, self.value)
+            q_BHTK, k_BNSK, v_BNSK = (self._split(part) for part in said)
         else:
-            q_BHTK = self._split(self.query(x_BTD), self.heads)
+            q_BHTK = self._split(self.query(x_BTD))
             if isinstance(keys_BSD, KeyValues):
                 k_BNSK, v_BNSK = keys_BSD.keys, keys_BSD.values
             else:
@@ -252,11 +248,12 @@ class Attention(nn.Module):
 
     def _project(self, keys_BSD: Tensor, values_BSD: Tensor | None) -> tuple[Tensor, Tensor]:
         keys_BSD = keys_BSD.to(working_dtype(keys_BSD))
-        k_BNSK = self._split(self.key(keys_BSD), self.kv_heads)
-        return k_BNSK, self._split(self.value(keys_BSD if values_BSD is None else values_BSD), self.kv_heads)
+        k_BNSK = self._split(self.key(keys_BSD))
+        return k_BNSK, self._split(self.value(keys_BSD if values_BSD is None else values_BSD))
 
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)
+    def _split(self, x: Tensor) -> Tensor:
+        """[B, T, H * K] -> [B, H, T, K]."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
     def _fused(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
         return F.scaled_dot_product_attention(
