@@ -77,7 +77,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
     check_run(options.out, facts, {*systems.names(), TUNED})
     start = facts["config"].get("start") if facts else options.start
-    if options.system and facts and options.system != facts["recipe"]:
+    if options.system and facts.get("recipe") and options.system != facts["recipe"]:  # one of one's own making has none
         raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{options.system}': leave the system out.")
     if facts and start:  # its own newest checkpoint has the same kind of model, though the folder be gone
         newest = checkpoint.latest(Path(options.out) / "checkpoints")
