@@ -312,7 +312,7 @@ def sentences(text: Result, options: Result) -> list[str]:
 
 
 if __name__ == "__main__":
-    from unmask.cli.training import share_the_machine
+    from unmask.cli.process import share_the_machine
 
     share_the_machine()
     common.serve({"pretrain": pretrain, "score": score}, sys.argv[2:])
