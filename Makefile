@@ -24,7 +24,7 @@ lint: .venv/tested
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 types: .venv/tested
-	$(BIN)/mypy
+	$(BIN)/mypy && $(BIN)/mypy benchmarks/*.py reliability/*.py
 
 check: lint types test
 

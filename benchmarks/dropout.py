@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 from unmask.bench import common
 
@@ -23,12 +24,11 @@ def of_pytorch() -> Iterator[None]:
 
     from unmask.nn import Attention, dropout
 
-    ours, slow = dropout.dropout, Attention._slow_when_fused
-    dropout.dropout, Attention._slow_when_fused = F.dropout, lambda self, q: False
-    try:
+    with (
+        mock.patch.object(dropout, "dropout", F.dropout),
+        mock.patch.object(Attention, "_slow_when_fused", return_value=False),
+    ):
         yield
-    finally:
-        dropout.dropout, Attention._slow_when_fused = ours, slow
 
 
 def step(texts: int, tokens: int, rate: float) -> Callable[[], None]:

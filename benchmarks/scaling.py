@@ -221,7 +221,7 @@ def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
         options.corpus = f"{folder}/corpus"
         corpus.build(embedded.documents, options.corpus, vocabulary_size=8192)
     opened = corpus.Corpus(options.corpus)
-    model = Bert(**SIZES[options.size], vocabulary=opened.tokenizer.size, length=LENGTH)
+    model = Bert(vocabulary=opened.tokenizer.size, length=LENGTH).replace(**SIZES[options.size])
     return {
         "vocabulary": model.vocabulary,
         "parameters": cost.parameters(model, LENGTH),

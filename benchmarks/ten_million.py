@@ -128,7 +128,13 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
         return None
     opened = Corpus(corpus_folder)
     learned = Objectives(sentences="none", short=0.0).build(opened.tokenizer)
-    parts = {"sample": learned.sample, "corrupt": learned.corrupt, "length": TOKENS, "rows": 32, "limit_rows": rows}
+    parts: dict[str, Any] = {
+        "sample": learned.sample,
+        "corrupt": learned.corrupt,
+        "length": TOKENS,
+        "rows": 32,
+        "limit_rows": rows,
+    }
     batches = fixed([opened.split("heldout")], **parts)
     model = loaded.model.eval()
     with torch.inference_mode():

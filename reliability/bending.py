@@ -178,7 +178,8 @@ def header_bent(content: bytes, donors: Sequence[bytes], rng: np.random.Generato
 
 def _change(whole: list[Any], rng: np.random.Generator) -> None:
     """Change one place of a value, drawn by going down from the top; `whole` holds the value."""
-    owner, key = whole, 0
+    owner: Any = whole
+    key: Any = 0
     if not whole:
         return
     while True:

@@ -43,7 +43,7 @@ class Faults:
         class Raw(io.FileIO):
             """A file whose every write is a call."""
 
-            def write(self, content: Any) -> int | None:
+            def write(self, content: Any, /) -> int:
                 faults.check(self.name)
                 return super().write(content)
 
@@ -65,10 +65,11 @@ class Faults:
                 raise safetensors.SafetensorError(f"Error while serializing: I/O error: {error}") from None
             written(tensors, path, **more)
 
-        written = safetensors.torch.serialize_file
-        safetensors.torch.serialize_file = serialised
+        library: Any = safetensors.torch
+        written = library.serialize_file
+        library.serialize_file = serialised
         builtins.open = opened
-        io.open = opened  # type: ignore[assignment]
+        io.open = opened
         os.open = self._opening(os.open)
         for name in ("replace", "rename", "mkdir", "rmdir", "truncate", "chmod"):
             setattr(os, name, self._guarded(getattr(os, name)))

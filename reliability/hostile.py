@@ -38,7 +38,7 @@ ADDRESSES = 10 << 30  # bytes of addresses that a process may map: the net under
 PATIENCE = 60  # seconds of a processor for one case
 LONG = 1 << 30  # bytes of the longest line
 
-Writer = Callable[[Path], None]
+Writer = Callable[[Path], object]
 
 
 def main() -> int:
@@ -85,7 +85,7 @@ def tensor(begin: int, end: int, shape: list[int]) -> dict[str, Any]:
 
 
 def bytes_in(name: str, content: bytes | Callable[[], bytes]) -> Writer:
-    return lambda folder: (folder / name).write_bytes(content if isinstance(content, bytes) else content()) and None
+    return lambda folder: (folder / name).write_bytes(content if isinstance(content, bytes) else content())
 
 
 def sparse(name: str, size: int) -> Writer:
@@ -109,13 +109,13 @@ def pickled(name: str) -> Writer:
 
 def recoded(name: str, encoding: str, end: int | None = None) -> Writer:
     """A sound file in another encoding, cut short where `end` says."""
-    return lambda folder: (folder / name).write_bytes(_sound(name).decode().encode(encoding)[:end]) and None
+    return lambda folder: (folder / name).write_bytes(_sound(name).decode().encode(encoding)[:end])
 
 
 def spoilt(name: str, raw: bytes, escaped: bytes) -> Writer:
     """A sound file with what no text should hold behind its first letter, as JSON escapes it where it is JSON."""
     written = escaped if name.endswith((".json", ".jsonl")) else raw
-    return lambda folder: (folder / name).write_bytes(_sound(name).replace(b"e", b"e" + written, 3)) and None
+    return lambda folder: (folder / name).write_bytes(_sound(name).replace(b"e", b"e" + written, 3))
 
 
 def _sound(name: str) -> bytes:

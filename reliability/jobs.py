@@ -223,8 +223,17 @@ class Torchrun(Process):
     def run(self, command: Sequence[str]) -> None:
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-        alone = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": self.__class__.__name__}
-        watched = {"nproc_per_node": 2, "max_restarts": 50, "monitor_interval": 0.05, "start_method": "fork"}
+        alone: dict[str, Any] = {
+            "rdzv_backend": "c10d",
+            "rdzv_endpoint": "localhost:0",
+            "run_id": self.__class__.__name__,
+        }
+        watched: dict[str, Any] = {
+            "nproc_per_node": 2,
+            "max_restarts": 50,
+            "monitor_interval": 0.05,
+            "start_method": "fork",
+        }
         elastic_launch(LaunchConfig(min_nodes=1, max_nodes=1, **alone, **watched), _member)([*command])
 
     def members(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ class Subject:
     seal   writes checksums that fit the files again, as a stranger would: what is hidden behind them is reached too
     """
 
-    write: Callable[[Path], None]
+    write: Callable[[Path], object]
     read: Callable[[Path], Any]
     seal: Callable[[Path], None] | None = None
 
@@ -55,10 +55,17 @@ def every(*calls: Callable[[], Any]) -> None:
 # ------------------------------------------------------------------------------------------------ rows and texts
 
 
+WAYS: tuple[Mapping[str, Any], ...] = ({}, {"skip": True}, {"labelled": False})
+"""Ways to read rows: to learn from, to leave out what is wrong, to answer."""
+
+
 def _table(path: Path) -> None:
     from unmask.data import dataset
 
-    every(*(partial(dataset.read, path, **options) for options in ({}, {"skip": True}, {"labelled": False})))
+    every(*(partial(dataset.read, path, **options) for options in WAYS))
+
+
+QUESTIONS: tuple[Mapping[str, Any], ...] = ({}, {"scoring": True}, {"labelled": False})
 
 
 def _spans(path: Path) -> Any:
@@ -82,13 +89,13 @@ def _columns(path: Path) -> Any:
 def _questions(path: Path) -> None:
     from unmask.data import squad
 
-    every(*(partial(squad.read, path, **options) for options in ({}, {"scoring": True}, {"labelled": False})))
+    every(*(partial(squad.read, path, **options) for options in QUESTIONS))
 
 
 def _choices(path: Path) -> None:
     from unmask.data import choices
 
-    every(*(partial(choices.read, path, **options) for options in ({}, {"skip": True}, {"labelled": False})))
+    every(*(partial(choices.read, path, **options) for options in WAYS))
 
 
 def _pairs(path: Path) -> None:
@@ -264,7 +271,7 @@ ROWS: dict[str, Subject] = {
     "text, JSON": of_files(_documents, text__jsonl=b'{"text": "A river. And so on.", "id": 3}\n{"text": "More."}\n'),
     "text, gzip": of_files(_documents, text__txt__gz=gzip.compress(READERS["text.txt"].sample, mtime=0)),
     "text, Zstandard": Subject(
-        lambda folder: (folder / "text.txt.zst").write_bytes(_zst(READERS["text.txt"].sample)) and None,
+        lambda folder: (folder / "text.txt.zst").write_bytes(_zst(READERS["text.txt"].sample)),
         lambda folder: _documents(folder / "text.txt.zst"),
     ),
 }
