@@ -1,0 +1,210 @@
+"""Does a memory pay? Language models of one size on the Penn Treebank: perplexity per word of its test part.
+
+    python benchmarks/perplexity.py --data DATA --steps 3000 --threads 4 --out perplexity.json
+    python benchmarks/perplexity.py --data DATA --steps 3000 --threads 4 --out perplexity.json --resume
+    python benchmarks/perplexity.py --data DATA --quick
+
+DATA holds ptb/, in Mikolov's version. Every system learns from the same tokens, as many in each step and for as many
+steps, in a fresh process; another one scores the valid and the test part, each read as one text. --out is written
+after every system, and --resume goes on from it. benchmarks/README.md says what is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ten_million
+from unmask.bench import common
+from unmask.bench.common import Result, Settings
+from unmask.errors import UnmaskError
+
+VOCABULARY = 10_000
+TOKENS = 2_048  # of a step
+PASSAGE = 100  # sentences of a document
+HELDOUT = 0.02
+RATE, DROPOUT = "training.optimizer.lr", 0.2
+# Word pieces have no piece with brackets: the two marks of the Penn Treebank become characters of their own.
+MARKS = {"<unk>": "§"}
+END = " ¶"
+PARTS = ("valid", "test")
+SAME = ("steps", "seed", "quick", "threads")
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of the table.
+
+    row     tokens of a row that it learns from      fields  of the recipe, beside those that all have
+    window  tokens that it reads at once when it is scored, None: the whole text, which its memory or state carries
+    stride  tokens by which the window goes on
+    """
+
+    title: str
+    recipe: str
+    row: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    window: int | None = None
+    stride: int | None = None
+
+
+WIDTH = {"model.layers": 4, "model.dim": 256, "model.heads": 4, "model.hidden": 1_024, "model.std": 0.035, RATE: 1e-3}
+CAUSAL = {"model.attention_dropout": DROPOUT, "model.embedding_dropout": DROPOUT, **WIDTH}
+
+SYSTEMS = {
+    "lstm": System("LSTM, 2 layers of 512", "lstm-lm-small", 128),
+    "gpt-64": System("GPT-2, 64 tokens", "gpt2-mini", 64, {**CAUSAL, "model.length": 64}, window=64, stride=8),
+    "gpt-128": System("GPT-2, 128 tokens", "gpt2-mini", 128, {**CAUSAL, "model.length": 128}, window=128, stride=16),
+    "xl": System(
+        "Transformer-XL, 64 tokens and a memory of 64",
+        "transformer-xl-tiny",
+        64,
+        {**WIDTH, "model.attention_dropout": DROPOUT, "model.memory": 64},
+    ),
+    "xl-without": System(
+        "the same, its memory unused",
+        "transformer-xl-tiny",
+        64,
+        {**WIDTH, "model.attention_dropout": DROPOUT, "model.memory": 64, "objectives.written": "next"},
+        window=64,
+        stride=8,
+    ),
+}
+HEADER = ("system", "parameters", "row", "tokens/s", "minutes", "valid", "test")
+
+
+# ------------------------------------------------------------------------------------------------ the text
+
+
+def sentences(data: Path, part: str) -> list[str]:
+    """The sentences of a part, each with its end. Raises UnmaskError where DATA does not hold it."""
+    path = data / "ptb" / f"ptb.{part}.txt.gz"
+    if not path.is_file():
+        raise UnmaskError(f"There is no {path}; say with --data where the Penn Treebank is.")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [" ".join(MARKS.get(word, word) for word in line.split()) + END for line in file if line.strip()]
+
+
+def corpus(data: Path, folder: Path, quick: bool) -> Result:
+    """The training part as a corpus of word pieces, built once: its place, and what it holds."""
+    from unmask.data.corpus import Corpus, build
+    from unmask.data.text import TextDocument
+
+    place, size = folder / "corpus", 1_000 if quick else VOCABULARY
+    lines = sentences(data, "train")[: 2_000 if quick else None]
+    passages = ("\n".join(lines[first : first + PASSAGE]) for first in range(0, len(lines), PASSAGE))
+    texts = [TextDocument(passage, "ptb") for passage in passages]
+    kept = (place / "manifest.json").is_file()
+    found = Corpus(place) if kept else build(texts, place, vocabulary_size=size, heldout=HELDOUT)
+    return {"folder": str(place), "vocabulary": found.tokenizer.size, "tokens": found.split("train").tokens}
+
+
+# ------------------------------------------------------------------------------------------------ turns
+
+
+def score(settings: Settings) -> Result:
+    """How likely the text of each part is: per word, the end of a sentence being one, as Mikolov counts."""
+    from unmask.serve.likelihood import Scorer
+
+    found: Result = {}
+    for part, text in settings["parts"].items():
+        window = settings["window"] or 2 * len(text)  # more than it has tokens
+        found[part] = Scorer(settings["folder"], window=window, stride=settings["stride"]).perplexity([text]).to_dict()
+    return found
+
+
+def measure(system: System, name: str, options: argparse.Namespace, text: Result, folder: Path) -> Result:
+    """Pre-train one system in a fresh process, score it in another."""
+    home = str(folder / "runs" / f"{name}-{options.steps}-s{options.seed}")
+    fields = {
+        **{"training.device": "cpu", "training.seed": options.seed, "training.precision": "auto"},
+        **{"training.steps": options.steps, "objectives.short": 0.0, "model.dropout": DROPOUT},
+        **{"rows.tokens": system.row, "rows.batch": TOKENS // system.row, "rows.heldout": 32},
+        **system.fields,
+    }
+    begin = {"folder": home, "corpus": text["folder"], "recipe": system.recipe, "fields": fields}
+    place, threads = ten_million.__file__, options.threads
+    learned = common.trial(place, "pretrain", {**begin, "resume": options.resume}, threads=threads)
+    parts = {part: "\n".join(sentences(options.data, part)[: 20 if options.quick else None]) for part in PARTS}
+    asked = {"folder": home, "parts": parts, "window": system.window, "stride": system.stride}
+    return {**learned, "perplexity": common.trial(__file__, "score", asked, threads=threads)}
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+
+def cells(found: Result) -> list[str]:
+    return [
+        found["title"],
+        f"{found['parameters'] / 1e6:.1f} M",
+        f"{found['row']}",
+        f"{found['tokens_per_second']:,.0f}",
+        f"{found['seconds'] / 60:.1f}",
+        *(f"{found['perplexity'][part]['word_perplexity']:.1f}" for part in PARTS),
+    ]
+
+
+def main() -> None:
+    options = parse()
+    common.need("torch")
+    asked = {key: getattr(options, key) for key in SAME}
+    facts: Result = {"machine": common.machine(options.threads), "run": asked, "systems": {}}
+    if options.resume:
+        facts = common.before(options.out, facts)
+    common.introduce(facts["machine"])
+    failed = []
+    kept = tempfile.TemporaryDirectory(prefix="unmask-benchmark-") if options.quick else nullcontext(options.folder)
+    with kept as place:
+        facts["text"] = corpus(options.data, Path(place), options.quick)
+        for name in options.systems:
+            system = SYSTEMS[name]
+            if name in facts["systems"]:
+                print(f"\n{name} is in {options.out} already.")
+                continue
+            print(f"\n{name}: {system.title}", flush=True)
+            try:
+                found = measure(system, name, options, facts["text"], Path(place))
+            except UnmaskError as problem:
+                print(f"{name}: {problem}")
+                failed.append(name)
+                continue
+            facts["systems"][name] = {"title": system.title, "row": system.row, **found}
+            print("  " + ", ".join(cells(facts["systems"][name])[1:]), flush=True)
+            common.write(options.out, facts)
+    if facts["systems"]:
+        print("\n" + ten_million.markdown([HEADER, *map(cells, facts["systems"].values())]))
+    if failed:
+        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, type=Path, help="folder with ptb/")
+    parser.add_argument("--steps", type=int, help=f"of {TOKENS:,} tokens (default: 3,000)")
+    parser.add_argument(
+        "--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM", help=", ".join(SYSTEMS)
+    )
+    parser.add_argument("--quick", action="store_true", help="a few steps and sentences: does everything run?")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", default="runs/perplexity", help="keeps corpus and runs (default: %(default)s)")
+    parser.add_argument("--out", help="write everything as JSON, after every system")
+    parser.add_argument("--resume", action="store_true", help="go on with the runs in --folder and the file of --out")
+    options = parser.parse_args()
+    options.steps = options.steps or (4 if options.quick else 3_000)
+    return options
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--trial"]:
+        common.serve({"score": score}, sys.argv[2:])
+    else:
+        common.command(main)
