@@ -438,6 +438,14 @@ def test_a_new_head_follows_its_seed(folder):
     assert not one.heads["tagging"].output.bias.any()
 
 
+def test_new_parts_do_not_start_from_the_same_numbers(tmp_path):
+    huggingface.save(tmp_path, TINY.build({"mlm": 0}))
+    loaded = huggingface.load(tmp_path, heads={"classification": 3}, seed=4)
+    assert loaded.new == ("classification", "pooler")
+    head, pooler = loaded.model.heads["classification"].output.weight, loaded.model.pooler.dense.weight
+    assert not torch.isin(head, pooler).any()
+
+
 def test_a_head_of_the_same_size_is_kept_with_its_labels(tmp_path):
     model = classifier(tmp_path, labels=["bad", "fair", "good"])
     for heads in (None, {"classification": 3}):

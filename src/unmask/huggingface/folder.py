@@ -145,9 +145,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
-    for part in new:
-        fresh = model.get_submodule(part if part == "pooler" else f"heads.{part}")
-        config.initialise(fresh, seed)
+    fresh = [model.get_submodule(part if part == "pooler" else f"heads.{part}") for part in new]
+    config.initialise(nn.ModuleList(fresh), seed)  # together: each for itself would draw the same numbers
     for name, other in model.beside.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
