@@ -145,6 +145,14 @@ def test_weighed_classes_count_as_they_are_said_to():
     assert loss.sum.item() != pytest.approx(Tagging(IOB2).loss(model, batch)["tagging"].sum.item(), rel=1e-2)
 
 
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+def test_the_focal_loss_has_a_gradient_where_the_model_is_certain(gamma):
+    logits = torch.tensor([[60.0, 0.0], [0.0, 60.0], [0.0, 0.0]], requires_grad=True)
+    ClassLoss(gamma=gamma)(logits, torch.tensor([0, 0, 0])).sum.backward()
+    assert logits.grad.isfinite().all()
+    torch.testing.assert_close(logits.grad[:2], torch.tensor([[0.0, 0.0], [-1.0, 1.0]]), atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("scheme", [None, "IOB2"])
 def test_the_loss_is_that_of_each_sentence_packed_or_padded(scheme):
     """The value and every gradient, against the log-softmax over all sequences, a sentence at a time."""

@@ -33,7 +33,8 @@ class ClassLoss:
         losses_M = F.cross_entropy(logits_MC, values_M, weight=weights, reduction="none")
         if self.gamma:
             right_M = logits_MC.log_softmax(-1).gather(-1, values_M[:, None]).squeeze(-1).exp()
-            losses_M = losses_M * (1 - right_M) ** self.gamma
+            # Where p rounds to 1, a power below 1 would have an infinite slope, and the product none at all.
+            losses_M = losses_M * (1 - right_M).clamp(min=torch.finfo(right_M.dtype).eps) ** self.gamma
         with torch.no_grad():
             correct = (logits_MC.gather(-1, values_M[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
         return Loss(losses_M.sum(), values_M.numel(), {"correct": correct})
