@@ -273,7 +273,7 @@ def test_tagging_from_conll_columns(trunk, tmp_path):
 BAD_INPUT = {
     "a single label": ({"train": [("a film", "pos"), ("a plot", "pos")]}, {}, "single label"),
     "a strange label in dev": ({"dev": [("a film", "meh")]}, {}, "dev.tsv:2 has the label 'meh'"),
-    "dev is train": ({"train": reviews(96, 1), "dev": reviews(96, 1)[:20]}, {}, "20 of the 20 rows"),
+    "dev is train": ({"train": reviews(96, 1), "dev": reviews(96, 1)[:20]}, {}, "shares 20 of its 20 rows"),
     "not a number": ({}, {"task": "regression"}, "is not a number"),
     "a single score": (
         {"train": [("a", "1"), ("b", "1")], "dev": [("c", "1")]},

@@ -647,7 +647,7 @@ def test_a_squad_file_becomes_predictions(reader, tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("unmask.serve.datasets.AT_ONCE", 1)
     path, out = squad(tmp_path / "dev.json"), tmp_path / "predictions.json"
     main(["predict", "--model", str(reader), "--file", str(path), "--out", str(out)])
-    assert capsys.readouterr().out == f"2 answers are in {out}.\n"
+    assert capsys.readouterr().out == f"2 answers -> {out}\n"
     answers = Predictor(reader)([("who", "the film was good"), ("what is good", "people talk")])
     assert json.loads(out.read_text()) == {"q0": answers[0]["answer"], "q1": answers[1]["answer"]}
     main(["predict", "--model", str(reader), "--file", str(path), "--json"])

@@ -55,6 +55,11 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
         assert part in page
     printed = capsys.readouterr().out
     assert "unmask finetune --model" in printed
+    assert "for 0.03 minutes, in" in printed
+    (tmp_path / "tour" / "quickstart.json").write_text(json.dumps({**facts, "minutes": 1.0}))
+    page = quickstart.write_quickstart(tmp_path / "tour").read_text()
+    assert page.count("1 minute ") + page.count("1 minute,") == 2
+    assert "1 minutes" not in page
     before = (tmp_path / "tour" / "quickstart.json").read_bytes()
     with pytest.raises(SystemExit) as stop:
         main(["quickstart", "--out", str(tmp_path / "tour")])

@@ -35,7 +35,7 @@ def test_scores_stay_on_their_scale(tmp_path):
     notes = submission.write(tmp_path, "stsb", [np.float64(2.5), "1e-05", -0.25, 5.5])
     lines = (tmp_path / "STS-B.tsv").read_text().splitlines()
     assert [float(line.split("\t")[1]) for line in lines[1:]] == [2.5, 1e-05, 0.0, 5.0]
-    assert notes[0] == "2 scores beyond 0 to 5 were set to these."
+    assert notes[0] == "Scores beyond 0 to 5 that were set to these: 2."
 
 
 def test_answers_to_a_test_file_bear_its_ids(tmp_path):
@@ -49,7 +49,7 @@ def test_answers_to_a_test_file_bear_its_ids(tmp_path):
     ("name", "answers", "ids", "message"),
     [
         ("rte", ["entailment", "1"], None, "row 1 of RTE is '1'; it must be one of entailment, not_entailment"),
-        ("rte", ["entailment"], ["a", "b"], "RTE has 1 answers but 2 ids"),
+        ("rte", ["entailment"], ["a", "b"], "RTE has 1 answer but 2 ids"),
         ("rte", ["entailment"] * 2, ["a", "a"], "Two rows of RTE have the id 'a'"),
         ("rte", ["entailment"] * 2, ["a", ""], "Row 2 of RTE has the id ''"),
         ("rte", ["entailment"] * 2, ["a", "b\tc"], r"Row 2 of RTE has the id 'b\\tc'"),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from unmask.config import flatten, read_json
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed, summary
 from unmask.search import differing
@@ -86,8 +86,8 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
         row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
         if row["stopped"] in INTERRUPTIONS:
             say(
-                f"Stopped by {row['stopped']}; the curve is of the {len(known)} runs so far, and the same command goes "
-                "on with those that are missing."
+                f"Stopped by {row['stopped']}; the curve is of the {plural(len(known), 'run')} so far, and the same "
+                "command goes on with those that are missing."
             )
             break
         known[rows, seed] = {"rows": rows, **row}
@@ -238,7 +238,8 @@ def write_curve(folder: Path) -> Path:
     sections += [_table(facts, split) for split in reversed(splits)]
     sections += [report.Text(facts["notes"]), report.Facts("Configuration", flatten(config), folded=True)]
     seeds = len({run["seed"] for run in facts["runs"]})
-    subtitle = f"{config['model']} on {config['rows']['train']}, {seeds} seeds, {facts['all']:,} training rows in all"
+    on = f"{config['model']} on {config['rows']['train']}"
+    subtitle = f"{on}, {plural(seeds, 'seed')}, {facts['all']:,} training rows in all"
     return report.write(folder, f"Learning curve: {facts['task']}", sections, subtitle=subtitle)
 
 

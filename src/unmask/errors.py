@@ -1,4 +1,4 @@
-"""The one error that is meant for a person: a plain sentence that says what is wrong and what to do."""
+"""The one error that is meant for a person: a plain sentence that says what is wrong and what to do; words for such."""
 
 from __future__ import annotations
 
@@ -51,3 +51,13 @@ def kind_of(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     names = {str: "text", int: "a number", float: "a decimal number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a value of the type {type(value).__name__}")
+
+
+def plural(number: float, noun: str, nouns: str = "") -> str:
+    """A count and what is counted; `nouns` is the plural, where it does not merely end in s.
+
+    >>> plural(1, "document"), plural(2_000, "row"), plural(3.5, "minute"), plural(0, "entry", "entries")
+    ('1 document', '2,000 rows', '3.5 minutes', '0 entries')
+    """
+    shown = f"{int(number):,}" if float(number).is_integer() else f"{number:g}"
+    return f"{shown} {noun if number == 1 else nouns or f'{noun}s'}"

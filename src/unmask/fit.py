@@ -21,7 +21,7 @@ from torch import Tensor
 from unmask.config import Config, read_json
 from unmask.data import collate
 from unmask.data.rows import Row
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import sweep, write_text
 from unmask.models.model import Model
 from unmask.tasks import Encoded, Task
@@ -215,11 +215,12 @@ def fit(
         keep=2,
     )
     best = _Best(config.metric or task.metric, config.patience)
+    spent = f"no gain in {plural(config.patience or 0, 'evaluation')}"
 
     def evaluate_dev(model: Any, step: int) -> dict[str, float]:
         found = task.evaluate(model, dev, pad)
         if best.is_exhausted(model, step, found):
-            trainer.stop(f"no gain in {config.patience} evaluations")
+            trainer.stop(spent)
         return found
 
     tuning = prepare(model, transfer or Transfer(), seed)
@@ -244,8 +245,9 @@ def fit(
             resume=found is not None,
         )
         if best.is_spent:
-            trainer.stop(f"no gain in {config.patience} evaluations")
+            trainer.stop(spent)
         result = trainer.train()
+        trainer.evaluate = None  # a circle, in which the moments would outlive the run, beside those of the next seed
         if resume is None:
             forget(folder)
     if not best.found:  # interrupted before the first evaluation

@@ -12,7 +12,7 @@ import numpy as np
 from unmask.config import Config
 from unmask.data.dataset import Dataset, ordered
 from unmask.data.rows import Choices, Row
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.families import Rows, read
 from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
@@ -66,7 +66,7 @@ def evaluate_in_context(
     task, named = _task(how, found, shown)
     prompts = Prompts(how, named, found.rows, None if shown is None else shown.rows)
     answers, cut = answer_all(scorer, prompts, found.rows, how.normalise)
-    notes = [*found.notes, f"Template: {prompts.template!r}, {how.shots} examples before each row."]
+    notes = [*found.notes, f"Template: {prompts.template!r}, {plural(how.shots, 'example')} before each row."]
     if cut:
         notes.append(
             f"{cut:,} of the {len(found):,} rows do not fit the model with their examples: the first were cut."
@@ -98,7 +98,7 @@ class Prompts:
         self.template = how.template or template_of(rows)
         known = len(rows) - 1 if examples is None else len(examples)
         if how.shots > known:
-            raise UnmaskError(f"There are {known} rows to show as examples, not {how.shots}: lower --shots.")
+            raise UnmaskError(f"{plural(known, 'row')} cannot show {plural(how.shots, 'example')}: lower --shots.")
 
     def of(self, number: int) -> tuple[str, list[str]]:
         """The prompt of a row and the candidates, each with what stands between the two in front of it."""

@@ -10,7 +10,7 @@ from unmask import submission
 from unmask.config import read_json
 from unmask.data import glue
 from unmask.data.glue import Benchmark
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.evaluation import length_of_run
 from unmask.nn.packed import Precision
 from unmask.serve import Predictor
@@ -49,7 +49,7 @@ def submit(
                 raise
             say(f"{name}: {error}")
             continue
-        say(f"{name}: {len(rows):,} rows of {rows.path}, answered by {folder}.")
+        say(f"{name}: {plural(len(rows), 'row')} of {rows.path}, answered by {folder}.")
         predictor = Predictor(folder, length=length_of_run(folder), device=device, precision=precision)
         answers = _answers(predictor, folder, benchmark, rows)
         for note in submission.write(out, name, answers, [row.id for row in rows]):

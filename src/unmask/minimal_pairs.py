@@ -12,7 +12,7 @@ import numpy as np
 
 from unmask import huggingface
 from unmask.data.tables import column_of, guess_format, read_table
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded, LoadedWriter
 from unmask.serve.gap_likelihood import GapScorer
 from unmask.serve.likelihood import Scorer
@@ -139,7 +139,7 @@ def render(found: dict[str, Any]) -> str:
     width = max(map(len, [*found["kinds"], *found["fields"]]))
     lines = [
         f"{100 * found['accuracy']:.1f} % of the pairs are told apart by {found['score']}, in the mean over "
-        f"{len(kinds)} kinds with {found['pairs']:,} pairs; half would be luck."
+        f"{plural(len(kinds), 'kind')} with {plural(found['pairs'], 'pair')}; half would be luck."
     ]
     for part in (sorted(found["fields"].items()), kinds):
         rows = [f"{name:{width}} {100 * one['accuracy']:6.1f} {one['pairs']:8,}" for name, one in part]

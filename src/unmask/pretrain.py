@@ -18,7 +18,7 @@ from unmask.data.corpus import Corpus
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
 from unmask.data.subwords import Subwords
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
@@ -106,7 +106,7 @@ class Pretrain:
 
     def summary(self, result: Result) -> str:
         """How the run ended, in a few lines."""
-        done = f"{result.step:,} of {result.total:,} steps in {result.seconds / 60:.1f} minutes"
+        done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
         return "\n".join(lines + heldout.sentences(result.heldout, self.baseline, self._at_start()))
 
@@ -270,7 +270,7 @@ def _micro_batch(rows: Rows) -> int:
         raise UnmaskError(f"A batch of {rows.batch} rows is none: --batch-size must be at least 1.")
     if rows.batch % ranks:
         raise UnmaskError(
-            f"A batch of {rows.batch} rows cannot be shared by {ranks} processes; use a multiple of {ranks}."
+            f"A batch of {plural(rows.batch, 'row')} cannot be shared by {ranks} processes; use a multiple of {ranks}."
         )
     share = rows.batch // ranks
     if rows.micro_batch is not None and rows.micro_batch < 1:

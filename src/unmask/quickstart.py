@@ -15,7 +15,7 @@ from unmask import label_efficiency, recipes
 from unmask.config import read_json
 from unmask.data import corpus, embedded
 from unmask.data.rows import Row
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.heldout import plateau
 from unmask.pretrain import Pretrain
@@ -50,7 +50,7 @@ def quickstart(out: Path, *, minutes: float = MINUTES) -> Path:
     print(f"1/4  Building a corpus from the documentation installed with Python, in {out / 'corpus'}", flush=True)
     built = _build_corpus(out / "corpus")
     print(built.summary())
-    print(f"\n2/4  Pre-training {RECIPE} on it for {minutes:g} minutes, in {out / 'model'}", flush=True)
+    print(f"\n2/4  Pre-training {RECIPE} on it for {plural(minutes, 'minute')}, in {out / 'model'}", flush=True)
     run = _pretrain(out, minutes)
     print("\n3/4  What it guesses now")
     _print_guesses(out / "model")
@@ -158,14 +158,15 @@ def write_quickstart(folder: Path) -> Path:
     ]
     sections += pretraining_sections(folder / "model", run_facts(folder / "model"))
     return report.write(
-        folder, "A BERT from nothing", sections, subtitle=f"{facts['minutes']:g} minutes of pre-training"
+        folder, "A BERT from nothing", sections, subtitle=f"{plural(facts['minutes'], 'minute')} of pre-training"
     )
 
 
 def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> report.Text:
     heldout, baseline = facts["heldout"], facts["baseline"]
+    given = plural(facts["minutes"], "minute")
     paragraphs = [
-        f"This model was pre-trained for {facts['minutes']:g} minutes, on nothing but the documentation that is "
+        f"This model was pre-trained for {given}, on nothing but the documentation that is "
         f"installed with Python and the packages that unmask needs. Of the hidden words of documents it never saw it "
         f"guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
         f"alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",

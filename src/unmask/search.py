@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmask.config import Config, read_json
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
 from unmask.fit import RESULTS
@@ -60,7 +60,8 @@ class Grid(Config):
         if limit is None:
             return points
         if not 1 <= limit <= len(points):
-            raise UnmaskError(f"The grid has {len(points)} points; a search can try 1 to {len(points)}, not {limit}.")
+            known = plural(len(points), "point")
+            raise UnmaskError(f"The grid has {known}; a search can try 1 to {len(points)}, not {limit}.")
         return [points[i] for i in np.random.default_rng(seed).permutation(len(points))[:limit]]
 
 
@@ -132,7 +133,7 @@ def verdict(points: Sequence[Point], best: Point, *, tested: bool) -> list[str]:
     values = [point["value"] for point in points]
     honest = "the test rows give the honest one" if tested else "rows of a --test file would give the honest one"
     sentences = [
-        f"Search: {shown(best)} was best of {len(points)} points on the dev rows ({best['metric']} "
+        f"Search: {shown(best)} was best of {plural(len(points), 'point')} on the dev rows ({best['metric']} "
         f"{best['value']:.4f}; all lie between {min(values):.4f} and {max(values):.4f}).",
         f"The settings were chosen by the dev rows, so the dev score is optimistic; {honest}.",
     ]
@@ -147,7 +148,7 @@ def verdict(points: Sequence[Point], best: Point, *, tested: bool) -> list[str]:
 
 def shown(point: Mapping[str, Any]) -> str:
     """The settings of a point in words."""
-    return f"batch size {point['batch_size']}, learning rate {point['lr']:g}, {point['epochs']:g} epochs"
+    return f"batch size {point['batch_size']}, learning rate {point['lr']:g}, {plural(point['epochs'], 'epoch')}"
 
 
 def section(folder: Path) -> report.Table:

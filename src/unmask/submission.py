@@ -17,7 +17,7 @@ from statistics import fmean
 from unmask import files
 from unmask.data import glue
 from unmask.data.glue import Benchmark
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 
 HEADER = "index\tprediction"
 LOWEST, HIGHEST = 0.0, 5.0  # scores of STS-B
@@ -56,11 +56,11 @@ def write(
         values = [repr(min(max(score, LOWEST), HIGHEST)) for score in scores]
         beyond = sum(not LOWEST <= score <= HIGHEST for score in scores)
         if beyond:
-            notes.append(f"{beyond:,} scores beyond {LOWEST:g} to {HIGHEST:g} were set to these.")
+            notes.append(f"Scores beyond {LOWEST:g} to {HIGHEST:g} that were set to these: {beyond:,}.")
     if len(answers) != benchmark.test_rows:
         notes.append(
-            f"{benchmark.submission} has {len(answers):,} answers, but the official test set of {benchmark.name} "
-            f"has {benchmark.test_rows:,} rows, each of which needs one."
+            f"{benchmark.submission} has {plural(len(answers), 'answer')}, but the official test set of "
+            f"{benchmark.name} has {benchmark.test_rows:,} rows, each of which needs one."
         )
     lines = [HEADER, *(f"{id}\t{value}" for id, value in zip(names, values, strict=True))]
     files.write_text(Path(folder) / benchmark.submission, "\n".join(lines) + "\n")
@@ -96,7 +96,7 @@ def _task(name: str) -> Benchmark:
 def _ids(benchmark: Benchmark, count: int, ids: Sequence[str] | None) -> list[str]:
     """What each row is called, or its number."""
     if ids is not None and len(ids) != count:
-        raise UnmaskError(f"{benchmark.name} has {count:,} answers but {len(ids):,} ids of rows.")
+        raise UnmaskError(f"{benchmark.name} has {plural(count, 'answer')} but {plural(len(ids), 'id')} of rows.")
     if ids is None or not any(ids):
         return [str(i) for i in range(count)]
     wrong = next((i for i, id in enumerate(ids) if not id or id.split() != [id]), None)

@@ -336,7 +336,7 @@ BAD = {
     "marks and texts": (
         [{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "answerKey": "A"}],
         "rows.jsonl",
-        "rows.jsonl:1 is ragged: 2 choices, but 1 labels",
+        "rows.jsonl:1 is ragged: 2 choices, but 1 label of",
     ),
     "ragged RACE": (
         [{**RACE, "answers": ["A"]}],

@@ -144,7 +144,7 @@ BAD = {
     "only contractions": ("a.conllu", universal(("1-2", "a", "_")), {}, r"a\.conllu has no sentences"),
     "ragged": ("a.conll", "a X O\nb O\n", {}, r"a\.conll:2 has 2 columns, but the lines before it have 3; .* empty"),
     "ragged later": ("a.conll", "a X O\n\nb O\n", {}, r"a\.conll:3 has 2 columns"),
-    "blanks among tabs": ("a.conll", "a\tO\nb\tO\nc O\n", {}, r"a\.conll:3 has 1 columns, .* all apart by one tab"),
+    "blanks among tabs": ("a.conll", "a\tO\nb\tO\nc O\n", {}, r"a\.conll:3 has 1 column, .* all apart by one tab"),
     "one column": ("a.conll", "a\nb\n", {}, r"a\.conll:1 has one column only; .* apart by a tab or blanks"),
     "no such column": ("a.conll", "\na X O\n", {"tag": "4"}, r"a\.conll:2 has 3 columns; there is no column 4"),
     "no such word": ("a.conll", "a X O\n", {"word": "9"}, r"a\.conll:1 has 3 columns; there is no column 9"),

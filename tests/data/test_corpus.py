@@ -173,6 +173,7 @@ def test_copies_and_empty_documents_are_dropped(tmp_path: Path) -> None:
     corpus = build(twice, tmp_path / "c", vocabulary_size=150)
     assert sum(corpus.split(name).documents for name in ("train", "heldout")) == 20
     assert (corpus.manifest["duplicates"], corpus.manifest["empty"]) == (21, 1)
+    assert "  21 duplicates dropped\n  1 empty document dropped\n" in corpus.summary()
 
 
 def test_the_same_document_is_held_out_in_every_corpus(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -188,6 +189,8 @@ def test_the_same_document_is_held_out_in_every_corpus(tmp_path: Path, tokenizer
 @pytest.mark.parametrize(("count", "expected"), [(1, 0), (2, 1), (7, 1), (8, 2), (20, 2)])
 def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, count: int, expected: int) -> None:
     corpus = build(documents(count), tmp_path / "c", tokenizer=tokenizer, heldout=1e-9)
+    train = count - expected
+    assert f"  train    {train} document{'s' if train > 1 else ''}, " in corpus.summary()
     assert corpus.split("heldout").documents == expected
     assert corpus.split("train").documents == count - expected
     assert build(documents(count), tmp_path / "n", tokenizer=tokenizer, heldout=0).split("heldout").documents == 0
@@ -416,7 +419,7 @@ def test_check_counts(tmp_path: Path) -> None:
     assert report.leakage is None
     assert json.loads(json.dumps(report.to_dict()))["documents"] == 4
     page = inspect.render(report)
-    assert "b.txt: 1 bytes are no text" in page
+    assert "b.txt: bytes that are no text of its encoding: 1" in page
     assert "1 of 4 documents (25.0%)" in page
 
 

@@ -204,7 +204,7 @@ def test_cola_as_its_authors_published_it(tmp_path):
     put(tmp_path / "out_of_domain_dev.tsv.gz", tsv("clc95|0|*|Guess whom left.", "clc95|1||Guess who."))
     found = glue.split("cola", tmp_path, "dev")
     assert [row.label for row in found] == ["1", "0", "1"]
-    assert found.notes == ("Read from in_domain_dev.tsv (1 rows) and out_of_domain_dev.tsv.gz (2 rows).",)
+    assert found.notes == ("Read from in_domain_dev.tsv (1 row) and out_of_domain_dev.tsv.gz (2 rows).",)
 
 
 def test_a_file_of_another_name_is_told_and_must_be_the_only_one(tmp_path):

@@ -93,15 +93,15 @@ def test_columns_by_number(read):
     assert told(read(text, word="2", predicate="6")) == [("ran", ("B-A0", "B-V"))]
     other = "1 (A0*) He -\n2 (V*) ran run\n"
     with pytest.raises(
-        UnmaskError, match=r"1 predicates in column 4 .line 2., but 0 columns of arguments from column 5"
+        UnmaskError, match=r"1 predicate in column 4 .line 2., but 0 columns of arguments from column 5"
     ):
         read(other, word="3", predicate="4")
     assert told(read("He - x (A0*)\nran run y (V*)\n", arguments="4")) == [("ran", ("B-A0", "B-V"))]
 
 
 BAD = {
-    "too few columns": ("a see (V*)\nb run *\n", r"a.conll:1: .* 2 predicates in column 2 .line 1, 2., but 1 columns"),
-    "too many columns": ("a -  * *\nb run (V*) *\n", r"a.conll:1: .* 1 predicates .* 2 columns of arguments"),
+    "too few columns": ("a see (V*)\nb run *\n", r"a.conll:1: .* 2 predicates in column 2 .line 1, 2., but 1 column "),
+    "too many columns": ("a -  * *\nb run (V*) *\n", r"a.conll:1: .* 1 predicate .* 2 columns of arguments"),
     "arguments of nothing": ("\na - *\nb - (A1*)\n", r"a.conll:2: the sentence has 0 predicates"),
     "not closed": ("\na - (A0*\nb run *\n", r"a.conll:2 opens A0 in column 3, which .* put \*\)"),
     "not opened": ("a - *)\nb run (V*)\n", r"a.conll:1 has '\*\)' in column 3, but there is nothing to close"),
@@ -113,7 +113,7 @@ BAD = {
         r"a.conll:2 has the V of column 3, but its predicate 'a' .* line 1",
     ),
     "ragged": ("a - (A0*)\nb run\n", r"a.conll:2 has 2 columns, but the lines before it have 3"),
-    "one column": ("a\nb\n", r"a.conll:1 has 1 columns; there is no column 2"),
+    "one column": ("a\nb\n", r"a.conll:1 has 1 column; there is no column 2"),
     "no predicates": ("a - O\n\nb - O\n", r"a.conll has no predicates: its column 2 marks no word; say which"),
     "empty": ("", "it is empty"),
     "no sentences": ("\n\n", "a.conll has no sentences"),

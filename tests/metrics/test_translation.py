@@ -368,8 +368,8 @@ def test_buckets_share_their_tokenizer_and_name_their_length():
     sources, true = ["a", "a b c"], ["狗在叫。狗在公园里跑。", "Hallo"]
     short, long, rest = metrics.by_length(sources, true, true, (1, 3))
     assert (short.score.value, long.score.signature, rest.score) == (pytest.approx(100), short.score.signature, None)
-    assert str(short).startswith("up to 1: 1 sentences, BLEU 100.00 (")
-    assert str(long).startswith("over 1 up to 3: 1 sentences, BLEU")
+    assert str(short).startswith("up to 1: 1 sentence, BLEU 100.00 (")
+    assert str(long).startswith("over 1 up to 3: 1 sentence, BLEU")
     assert str(rest) == "over 3: 0 sentences, no score"
     by_character = metrics.by_length(["aaaa", "a"], true, true, (2,), ChrF(), length=len)
     assert [bucket.count for bucket in by_character] == [1, 1]

@@ -289,7 +289,7 @@ def test_an_answer_that_takes_too_long_is_given_up(models, monkeypatch):
     http = client(pool, Settings(seconds=1.0))
     answer = http.post("/predict", json={"texts": "a"})
     free.set()
-    assert said(answer, 503) == "The answer took longer than 1 seconds."
+    assert said(answer, 503) == "The answer took longer than 1 second."
     assert int(answer.headers["retry-after"]) > 0
 
 

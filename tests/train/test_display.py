@@ -48,6 +48,8 @@ def test_lines_hold_the_numbers_and_do_not_flood() -> None:
     shown.note("Saved.")
     shown.close()
     assert lines[0] == "Training 100 steps."
+    shown.start(0, 1)
+    assert lines.pop() == "Training 1 step."
     start = "step 50 of 100  mlm loss 5.250  mlm correct 28.6 %  gradient norm 1.5  lr 1.00e-03  tokens/s 12,346"
     start += "  waiting for data 1.2 %"
     assert lines[1].startswith(start)

@@ -171,7 +171,7 @@ def test_a_curve_that_is_stopped_keeps_what_it_has(place, tmp_path):
     display, out = Stopper("seed 1:"), tmp_path / "run"
     found = curve(config(place, seeds=3), out, [8, 16], display=display)
     assert [(row["rows"], row["seed"]) for row in found] == [(8, 0)]
-    assert "Stopped by SIGTERM; the curve is of the 1 runs so far, and the same command goes on" in "\n".join(
+    assert "Stopped by SIGTERM; the curve is of the 1 run so far, and the same command goes on" in "\n".join(
         display.notes
     )
     assert "Stopped by SIGTERM" in (out / "report.html").read_text()

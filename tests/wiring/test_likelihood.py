@@ -112,7 +112,7 @@ def test_perplexities_are_means_over_tokens_words_and_characters(folder):
 def test_tokens_that_the_model_does_not_know_are_counted(tmp_path):
     found = Scorer(write(tmp_path, "lstm")).perplexity(["the 한국 film"])
     assert found.unknown > 0
-    assert "unknown" in found.render()
+    assert "does not know 1 token, so" in found.render()
 
 
 def test_what_makes_no_windows_and_no_text_is_said(folder, tmp_path):
@@ -140,7 +140,7 @@ def test_the_command_line_says_how_likely_a_file_is(gpt2, tmp_path, capsys):
     expected = Scorer(gpt2, stride=4).perplexity([text.strip() for text in TEXTS])
     assert found["nll"] == pytest.approx(expected.nll)
     main(["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "text.txt"), "--per", "file"])
-    assert "1 documents" in capsys.readouterr().out
+    assert "1 document, " in capsys.readouterr().out
     (tmp_path / "wrapped.txt").write_text("The film\nwas good.   A plot.")
     wrapped = ["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "wrapped.txt"), "--json"]
     for more, text in (([], "The film\nwas good.   A plot."), (["--as-corpus"], "The film was good. A plot.")):
@@ -184,7 +184,7 @@ def test_templates_fit_their_rows():
             InContext(template=template)
     with pytest.raises(UnmaskError, match="shots"):
         InContext(shots=-1)
-    with pytest.raises(UnmaskError, match="5 rows to show"):
+    with pytest.raises(UnmaskError, match="5 rows cannot show 6 examples"):
         Prompts(InContext(shots=6), {"0": "0", "1": "1"}, ROWS)
     with pytest.raises(UnmaskError, match="label"):
         Prompts(InContext(shots=1), {"0": "0"}, [ROWS[0]], [ROWS[1]]).of(0)

@@ -114,7 +114,7 @@ def test_the_official_script_finds_our_threshold(folder, data, tmp_path, capsys)
     answers, doubts = tmp_path / "predictions.json", tmp_path / "na_prob.json"
     arguments = ["predict", "--model", str(folder), "--file", str(data), "--out", str(answers)]
     main([*arguments, "--no-answer", "1e6", "--na-prob-file", str(doubts)])
-    assert f"24 answers are in {answers}." in capsys.readouterr().out
+    assert f"24 answers -> {answers}" in capsys.readouterr().out
     texts, no_answer = (json.loads(path.read_text()) for path in (answers, doubts))
     rows = [row for paragraph in json.loads(data.read_text())["data"][0]["paragraphs"] for row in paragraph["qas"]]
     assert texts.keys() == no_answer.keys() == {row["id"] for row in rows}

@@ -168,7 +168,7 @@ GOOD = b"2 2\na " + np.array([1, 2], "<f4").tobytes() + b"\nb " + np.array([3, 4
         ("a.txt", b"", "empty"),
         ("a.txt", b"2 2\na 1 2\n", "ends after 1 of the 2"),
         ("a.txt", b"1 2\na 1 2\nb 1 2\n", r":3 is one vector more"),
-        ("a.txt", b"2 2\na 1 2\nb 1\n", r":3: 'b' has 1 numbers where there must be 2"),
+        ("a.txt", b"2 2\na 1 2\nb 1\n", r":3: 'b' has 1 number where there must be 2"),
         ("a.txt", b"2 2\na 1 2\nb 1 x\n", r":3: the vector of 'b' is not made of numbers"),
         ("a.txt", b"2 2\na 1 2\nb 1 nan\n", r"'b' \(row 2\) is not made of finite"),
         ("a.txt", b"2 2\na 1 2\na 3 4\n", "'a' of row 2 has a vector in row 1"),

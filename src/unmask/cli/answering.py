@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
 from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows, text_options
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
     from unmask.evaluation import Ready
@@ -189,7 +189,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)
-        print(f"{count:,} answers are in {options.out}.")
+        print(f"{plural(count, 'answer')} -> {options.out}")
         return
     for text, answer in found:
         print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.parser import add_verb, answering_options, of_rows
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
     from unmask.onnx import Score
@@ -45,7 +45,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
     count, width = write_vectors(vectors(predictor, _lines(options.file)), options.out)
-    print(f"{count:,} vectors of {width} numbers are in {options.out}.")
+    print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 
 
 def _lines(given: str | None) -> Iterator[str]:

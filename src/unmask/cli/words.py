@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, print_fields
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 RECIPES = {
     "word2vec": "Word vectors from --data: skip-gram, negative sampling (Mikolov et al. 2013).",
@@ -135,7 +135,7 @@ def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
     else:
         vectors.save(out)
     facts = {"words": len(vectors), "dim": vectors.dim, "out": str(out)}
-    print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.dim} numbers -> {out}")
+    print(json.dumps(facts) if options.json else f"{plural(len(vectors), 'vector')} of {vectors.dim} numbers -> {out}")
 
 
 def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -151,7 +151,7 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
     walks = random_walks(graph, rng, walks=options.walks, length=options.length, directed=options.directed)
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
-    print(f"{count:,} walks -> {options.out}")
+    print(f"{plural(count, 'walk')} -> {options.out}")
     print(f"Learn from them: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
 
 

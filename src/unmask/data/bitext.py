@@ -21,7 +21,7 @@ from unmask.data.lines import lines
 from unmask.data.rows import listed
 from unmask.data.tables import Rows, column_of, guess_format, hub_rows, rows
 from unmask.data.vocabulary import clean
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 USUAL = (  # names of the columns of sources and targets in public data sets
@@ -93,7 +93,7 @@ class Bitext:
     @property
     def description(self) -> str:
         """How many pairs of which files, and the notes; the last full stop is left to the reader."""
-        sentences = (f"{self.report.name}: {len(self):,} pairs", *self.report.notes)
+        sentences = (f"{self.report.name}: {plural(len(self), 'pair')}", *self.report.notes)
         return ". ".join(sentence.removesuffix(".") for sentence in sentences)
 
 
@@ -151,8 +151,9 @@ def _aligned(source: Path, target: Path) -> Bitext:
     if len(left) != len(right):
         line = first_suspicious([len(text) for text in left], [len(text) for text in right])
         raise UnmaskError(
-            f"{source} has {len(left):,} lines but {target} has {len(right):,}; judged by their lengths, the lines "
-            f"no longer belong together from line {line:,} on: look there for one that is missing or broken in two."
+            f"{source} has {plural(len(left), 'line')} but {target} has {len(right):,}; judged by their lengths, "
+            f"they no longer belong together from line {line:,} on: look there for one that is missing or broken in "
+            "two."
         )
     found = (_Line(i, *pair) for i, pair in enumerate(zip(left, right, strict=True), 1))
     bitext = _judged(f"{source}, {target}", found, {})
@@ -344,8 +345,8 @@ def check_apart(train: Bitext, dev: Bitext) -> tuple[str, ...]:
     known = [line for line, source in zip(dev.lines, dev.sources, strict=True) if _key(source) in sources]
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
-            f"{len(common):,} of the {len(dev):,} pairs of {dev.report.name} are also in {train.report.name} (the "
-            f"first is line {common[0]:,}), so their score would not tell what was learned; take them out, or say "
+            f"{dev.report.name} shares {len(common):,} of its {plural(len(dev), 'pair')} with {train.report.name} (the "
+            f"first is line {common[0]:,}), so its score would not tell what was learned; take them out, or say "
             "--allow-overlap yes."
         )
     cases = {"Pairs": common, "Sources": known}
@@ -361,7 +362,7 @@ def hold_out(bitext: Bitext, count: int, seed: int = 0) -> tuple[Bitext, Bitext]
     chosen = np.isin(group, order[np.cumsum(sizes) - sizes < count])
     if chosen.all() or count < 1:
         raise UnmaskError(
-            f"{bitext.report.name} has {len(bitext):,} pairs, too few to hold some out; name others with --dev."
+            f"{bitext.report.name} has {plural(len(bitext), 'pair')}, too few to hold some out; name others with --dev."
         )
     return bitext.take(np.flatnonzero(~chosen)), bitext.take(np.flatnonzero(chosen))
 

@@ -18,7 +18,7 @@ from unmask.data.choice_tables import FORMATS, MARK, MOST, Layout, entries_of, i
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, listed
 from unmask.data.tables import guess_format
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 
 class DamagedRow(UnmaskError):
@@ -167,7 +167,8 @@ def _list(place: str, values: Mapping[str, Any], layout: Layout) -> tuple[tuple[
         marks = [part["label"] for part in parts]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     if marks is not None and len(marks) != len(texts):
-        raise UnmaskError(f"{place} is ragged: {len(texts)} choices, but {len(marks)} labels of them.")
+        found = f"{plural(len(texts), 'choice')}, but {plural(len(marks), 'label')} of them"
+        raise UnmaskError(f"{place} is ragged: {found}.")
     choices = tuple(_choice(place, f"{name}[{i}]", text) for i, text in enumerate(texts))
     return choices, tuple(str(mark).strip() for mark in marks or ())
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from unmask.data.rows import Row
 from unmask.data.tables import Table, column_of
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -175,7 +175,7 @@ def _tagged_row(columns: Mapping[str, str], id: str | None, values: _Values, pla
         raise UnmaskError(f"{place}: {names} must be lists that are not empty.")
     words, tags = lists["words"] or (), lists.get("tags") or ()
     if tags and len(words) != len(tags):
-        raise UnmaskError(f"{place} has {len(words)} words but {len(tags)} tags.")
+        raise UnmaskError(f"{place} has {plural(len(words), 'word')} but {plural(len(tags), 'tag')}.")
     named = [_label(tag) for tag in tags]
     if not all(isinstance(word, str) for word in words) or None in named:
         raise UnmaskError(f"{place}: every word must be text, and every tag text or a whole number.")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from unmask.data.lines import bare, lines
 from unmask.data.rows import Row
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 Block = list[tuple[int, list[str]]]
 """The lines of a sentence: number and columns of each."""
@@ -93,12 +93,14 @@ def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -
     for number, fields in block:
         if len(fields) != width:
             raise UnmaskError(
-                f"{path}:{number} has {len(fields)} columns, but the lines before it have {width}; give every word the "
-                "same columns, all apart by one tab or all by blanks, and leave a line empty between sentences."
+                f"{path}:{number} has {plural(len(fields), 'column')}, but the lines before it have {width}; give "
+                "every word the same columns, all apart by one tab or all by blanks, and leave a line empty between "
+                "sentences."
             )
         if highest >= width:
             raise UnmaskError(
-                f"{path}:{number} has {width} columns; there is no column {highest + 1}. Columns are counted from 1."
+                f"{path}:{number} has {plural(width, 'column')}; there is no column {highest + 1}. Columns are counted "
+                "from 1."
             )
 
 

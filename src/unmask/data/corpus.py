@@ -33,7 +33,7 @@ from unmask.data.parallel import ordered
 from unmask.data.shards import UNIT, Shard, Writer
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, check, describe, write_text
 from unmask.types import Document
 
@@ -98,10 +98,10 @@ class Corpus:
         facts = self.manifest
         lines = [f"Corpus {self.folder}: vocabulary of {facts['vocabulary']:,} pieces, {self._bytes() / 1e6:,.1f} MB."]
         for name, split in self._splits.items():
-            counts = f"{split.documents:,} documents, {split.sentences:,} sentences, {split.tokens:,} tokens"
-            lines.append(f"  {name:8} {counts}")
-        dropped = {"duplicates": facts["duplicates"], "empty documents": facts["empty"]}
-        lines += [f"  {count:,} {what} dropped" for what, count in dropped.items() if count]
+            counts = {"document": split.documents, "sentence": split.sentences, "token": split.tokens}
+            lines.append(f"  {name:8} {', '.join(plural(count, noun) for noun, count in counts.items())}")
+        dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
+        lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
         lines.append(
             f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
         )

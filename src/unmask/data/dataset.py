@@ -13,7 +13,7 @@ from unmask.data import columns, spans
 from unmask.data.conll import read_conll
 from unmask.data.rows import Row, listed
 from unmask.data.tables import FORMATS, Table, guess_format, read_table
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 
 # Share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the Naver movie
 # reviews and 6.0 % of the CoNLL-2003 sentences do, between their published splits.
@@ -72,7 +72,7 @@ class Dataset(Sequence[Row]):
         picked = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
         blank = sum(not row.text.strip() for row in self)
         note = f"; {blank:,} with an empty text" if blank else ""
-        sentences = (f"{self.path}: {len(self):,} rows ({picked}){note}", *self.notes)
+        sentences = (f"{self.path}: {plural(len(self), 'row')} ({picked}){note}", *self.notes)
         return ". ".join(sentence.removesuffix(".") for sentence in sentences)
 
 
@@ -178,8 +178,8 @@ def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
     common = overlap(train, dev)
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
-            f"{len(common):,} of the {len(dev):,} rows of {dev.path} are also in {train.path} (the first is "
-            f"{common[0].place}), so their score would not tell what was learned; "
+            f"{dev.path} shares {len(common):,} of its {plural(len(dev), 'row')} with {train.path} (the first is "
+            f"{common[0].place}), so its score would not tell what was learned; "
             "take them out, or set --allow-overlap yes."
         )
     return common

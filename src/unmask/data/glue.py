@@ -18,7 +18,7 @@ from unmask.data.dataset import Dataset
 from unmask.data.lines import COMPRESSED, LONGEST_LINE, opened
 from unmask.data.rows import Row
 from unmask.data.tables import format_by_name, rows
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 
 Parts = Mapping[str, tuple[str, ...]]
 
@@ -287,7 +287,8 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
     """The rows of files that make up one part."""
     if len(parts) == 1:
         return parts[0]
-    note = f"Read from {' and '.join(f'{part.path.name} ({len(part):,} rows)' for part in parts)}."
+    named = [f"{part.path.name} ({plural(len(part), 'row')})" for part in parts]
+    note = f"Read from {' and '.join(named)}."
     notes = (note, *(note for part in parts for note in part.notes))
     return Dataset(parts[0].path.parent, tuple(row for part in parts for row in part), parts[0].columns, notes)
 

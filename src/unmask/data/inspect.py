@@ -148,7 +148,7 @@ def render(report: Report) -> str:
     if encodings:
         lines.append(f"encodings   {', '.join(f'{name} × {count:,}' for name, count in encodings.most_common())}")
     damaged = {name: file.replaced for name, file in report.files.items() if file.replaced}
-    lines += [f"  {name}: {count:,} bytes are no text of its encoding" for name, count in damaged.items()]
+    lines += [f"  {name}: bytes that are no text of its encoding: {count:,}" for name, count in damaged.items()]
     lines += [f"  {name}: passed over, {reason}" for name, reason in report.skipped.items()]
     if report.leakage is not None:
         leak = report.leakage

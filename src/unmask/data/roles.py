@@ -13,7 +13,7 @@ from typing import NamedTuple
 from unmask.data.conll import Block, Sentences, blocks, check_columns, column_number
 from unmask.data.rows import Row, listed
 from unmask.data.schemes import Span, convert, parts, spans, to_tags
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 UNMARKED = frozenset({"", "-", "_", "O", "0", "*"})
 """What stands in the column of predicates beside the words that are none."""
@@ -92,10 +92,11 @@ def _rows(path: Path, block: Block, layout: _Layout) -> list[Row]:
     if not marked and all(field.strip() in ("O", "*") for column in columns for field in column):
         return []
     if len(marked) != len(columns):
+        found = plural(len(marked), "predicate")
         lines = ", ".join(str(numbers[i]) for i in marked[:5]) or "none"
         raise UnmaskError(
-            f"{path}:{numbers[0]}: the sentence has {len(marked)} predicates in column {layout.predicate + 1} (line "
-            f"{lines}), but {len(columns)} columns of arguments from column {layout.begin + 1} on; "
+            f"{path}:{numbers[0]}: the sentence has {found} in column {layout.predicate + 1} "
+            f"(line {lines}), but {plural(len(columns), 'column')} of arguments from column {layout.begin + 1} on; "
             "each predicate needs one."
         )
     rows = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.metrics.hypotheses import References, Texts, same_count
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Bucket:
         low = f"over {self.above}" if self.above else ""
         high = f"up to {self.up_to}" if self.up_to is not None else ""
         words = " ".join(part for part in (low, high) if part)
-        return f"{words}: {self.count} sentences, {self.score or 'no score'}"
+        return f"{words}: {plural(self.count, 'sentence')}, {self.score or 'no score'}"
 
 
 def count_words(text: str) -> int:

@@ -17,7 +17,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
 from unmask.serve.continuation import WritingModel, language_model
 from unmask.tasks import by_length, evaluating
@@ -89,14 +89,14 @@ class Likelihood:
     def render(self) -> str:
         """A few lines for a person."""
         lines = [
-            f"{self.documents:,} documents, {self.tokens:,} tokens, {self.words:,} words, "
-            f"{self.characters:,} characters.",
+            f"{plural(self.documents, 'document')}, {plural(self.tokens, 'token')}, {plural(self.words, 'word')}, "
+            f"{plural(self.characters, 'character')}.",
             f"Perplexity {self.perplexity:.2f} per token, {self.word_perplexity:.2f} per word; "
             f"{self.bits_per_character:.3f} bits per character.",
         ]
         if self.unknown:
             lines.append(
-                f"{self.unknown:,} tokens are unknown to the model, so the text is less likely than this says."
+                f"The model does not know {plural(self.unknown, 'token')}, so the text is less likely than this says."
             )
         return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from unmask import metrics
 from unmask.data.rows import Row
 from unmask.data.schemes import Allowed, allowed, convert, detect
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
 from unmask.tasks.balance import ClassLoss
@@ -252,8 +252,8 @@ def _predicate(row: Row) -> int:
         return -1
     if not 0 <= row.predicate < len(row.words):
         raise UnmaskError(
-            f"{row.place or 'A row'} has word {row.predicate} as its predicate, but only {len(row.words)} words, "
-            "numbered from 0."
+            f"{row.place or 'A row'} has word {row.predicate} as its predicate, but only "
+            f"{plural(len(row.words), 'word')}, numbered from 0."
         )
     return row.predicate
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from unmask.errors import plural
+
 SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
 
 
@@ -44,7 +46,8 @@ class Lines:
 
     def start(self, step: int, total: int) -> None:
         self._left.start(step, total)
-        self._write(f"Training {total:,} steps." if step == 0 else f"Training on from step {step:,} to {total:,}.")
+        whole = f"Training {plural(total, 'step')}."
+        self._write(whole if step == 0 else f"Training on from step {step:,} to {total:,}.")
 
     def show(self, row: Mapping[str, Any]) -> None:
         training = row.get("split") == "train"

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import sweep
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps
@@ -266,7 +266,8 @@ class Trainer:
             self.engine.carry({name.removeprefix(own): x for name, x in tensors.items() if name.startswith(own)})
         else:
             torch.manual_seed(self.config.seed + self.step * distributed.ranks() + distributed.rank())
-            self.display.note(f"The run had {state['ranks']} processes and goes on with {distributed.ranks()}.")
+            before = plural(state["ranks"], "process", "processes")
+            self.display.note(f"The run had {before} and goes on with {distributed.ranks()}.")
         self.display.note(f"Resuming from step {self.step}.")
 
     # The loop

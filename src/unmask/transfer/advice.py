@@ -13,7 +13,7 @@ from unmask.data import collate
 from unmask.data.fertility import fertility
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.vocabulary import sample
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.tasks import evaluating
@@ -111,7 +111,7 @@ class Evidence:
         """The measured quantities, for a person."""
         model = "" if self.parameters is None else f" for a model of {self.parameters:,} weights"
         found = [
-            f"{self.texts:,} texts of {self.words:,} words, {self.tokens:,} tokens{model}.",
+            f"{plural(self.texts, 'text')} of {plural(self.words, 'word')}, {plural(self.tokens, 'token')}{model}.",
             f"The tokenizer makes {self.per_word:.2f} pieces of a word, {self.unknown:.1%} of them unknown; one learned"
             f" from half of these texts makes {self.own_per_word:.2f}, {self.own_unknown:.1%} unknown. "
             f"Similarity: {self.similarity:.2f} of 1.",

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.nn import lora
 
@@ -170,17 +170,18 @@ def trainable(model: nn.Module) -> int:
 
 def _check(model: Model, transfer: Transfer) -> None:
     blocks = len(model.stack.blocks)
+    depth = plural(blocks, "layer")
     if transfer.strategy == "top" and not 1 <= transfer.layers <= blocks:
-        raise UnmaskError(f"The model has {blocks} layers: train 1 to {blocks} of them, not {transfer.layers}.")
+        raise UnmaskError(f"The model has {depth}: train 1 to {blocks} of them, not {transfer.layers}.")
     if not 0 < transfer.layer_decay <= 1:
         raise UnmaskError(f"The layer decay must be above 0 and at most 1, not {transfer.layer_decay}.")
     if not 0 <= transfer.reinitialise <= blocks:
-        raise UnmaskError(f"The model has {blocks} layers: {transfer.reinitialise} of them cannot start anew.")
+        raise UnmaskError(f"The model has {depth}: {transfer.reinitialise} of them cannot start anew.")
     trained = {"frozen": 0, "lora": 0, "top": transfer.layers}.get(transfer.strategy, blocks)
     if transfer.reinitialise > trained:
         raise UnmaskError(
-            f"{transfer.reinitialise} layers would start from random weights and '{transfer.strategy}' would never "
-            f"train them; re-initialise at most {trained}, or choose another strategy."
+            f"{plural(transfer.reinitialise, 'layer')} would start from random weights and '{transfer.strategy}' would "
+            f"never train them; re-initialise at most {trained}, or choose another strategy."
         )
     if transfer.strategy == "lora" and not transfer.target:
         raise UnmaskError("LoRA needs the name of at least one linear layer to adapt, such as query.")

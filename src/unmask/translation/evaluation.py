@@ -67,7 +67,7 @@ def evaluate_pairs(
     assert isinstance(used, Search)
     endless = sum(bool(answer.translations) and not answer.translations[0].finished for answer in answers)
     notes = translator.notes
-    notes += [f"{endless:,} translations were cut at the limit of their length."] if endless else []
+    notes += [f"Translations that were cut at the limit of their length: {endless:,}."] if endless else []
     return {
         "description": f"{found.description}.",
         "notes": notes,

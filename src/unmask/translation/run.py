@@ -20,6 +20,7 @@ from unmask.data import bitext, dates
 from unmask.data.bitext import Bitext
 from unmask.data.pairing import Pairs, collate_pairs
 from unmask.data.subwords import Subwords
+from unmask.errors import plural
 from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
 from unmask.metrics import translation as scores
@@ -205,7 +206,7 @@ class TrainTranslation:
 
     def summary(self, result: Result) -> str:
         """How the run ended, in a few lines."""
-        done = f"{result.step:,} of {result.total:,} steps in {result.seconds / 60:.1f} minutes"
+        done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
         rows = [row for row in self._evaluations() if self.metric in row]
         if rows:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.lines import lines
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.metrics.scores import of_scores
 from unmask.word_vectors.vectors import WordVectors
 
@@ -132,7 +132,7 @@ def _sections(path: Path) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
             questions.append(words)
         elif words:
             raise UnmaskError(
-                f"{path}:{number} has {len(words)} words; a question is four, a section begins with a colon."
+                f"{path}:{number} has {plural(len(words), 'word')}; a question is four, a section begins with a colon."
             )
     if questions:
         yield name, questions

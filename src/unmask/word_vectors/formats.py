@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.data.lines import COMPRESSED, bare, lines, opened
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import atomic
 from unmask.word_vectors.vectors import WordVectors
 
@@ -111,7 +111,7 @@ def _text(path: Path) -> Named:
             raise UnmaskError(f"{path}:{number} is one vector more than the {header[0]:,} that line 1 promises.")
         if len(numbers) != dim or not dim or dim > WIDEST:
             raise UnmaskError(
-                f"{path}:{number}: '{_short(word)}' has {len(numbers):,} numbers where there must be {dim:,}."
+                f"{path}:{number}: '{_short(word)}' has {plural(len(numbers), 'number')} where there must be {dim:,}."
             )
         try:
             yield word, np.array(numbers, dtype=np.float32)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.serve import views
 from unmask.serve.http import forms, openapi, prometheus, verbs
 from unmask.serve.http.forms import Schema
@@ -95,7 +95,7 @@ class Api:
                 async with asyncio.timeout(seconds):
                     return await answer(request)
             except TimeoutError:
-                raise too_busy(503, f"The answer took longer than {seconds:g} seconds.", 5) from None
+                raise too_busy(503, f"The answer took longer than {plural(seconds, 'second')}.", 5) from None
 
         return limited
 

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.serve.http.service import Gone, Service
 from unmask.serve.http.settings import Access
 from unmask.serve.http.wire import Refusal, refusal, too_busy
@@ -103,9 +103,8 @@ class Guard:
                 async with asyncio.timeout(None if whole else max(0.0, until - time.monotonic())):
                     message = await receive()
             except TimeoutError:
-                raise Refusal(
-                    408, f"The body did not arrive within {settings.body_seconds:g} seconds.", connection="close"
-                ) from None
+                patience = plural(settings.body_seconds, "second")
+                raise Refusal(408, f"The body did not arrive within {patience}.", connection="close") from None
             size += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if size > settings.payload:

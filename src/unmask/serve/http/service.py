@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.serve.http.batcher import Ask, Batcher, Full
 from unmask.serve.http.pool import Pool, Served
 from unmask.serve.http.prometheus import Metrics
@@ -62,7 +62,7 @@ class Service:
         try:
             future = asyncio.wrap_future(self._batcher(served).submit(ask))
         except Full as full:
-            sentence = f"Too much waits for {served.name} already; ask again in {full.seconds} seconds."
+            sentence = f"Too much waits for {served.name} already; ask again in {plural(full.seconds, 'second')}."
             raise too_busy(429, sentence, full.seconds) from None
         gone = asyncio.create_task(_disconnected(request))
         try:

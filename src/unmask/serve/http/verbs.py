@@ -11,7 +11,7 @@ import numpy as np
 
 from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
 from unmask.serve.continuation import Continuer, sampling, searching
 from unmask.serve.http.batcher import Ask
@@ -131,7 +131,8 @@ def _listed(texts: str | list[str], settings: Settings) -> list[str]:
 
 def _few(count: int, settings: Settings) -> None:
     if count > settings.texts:
-        raise Refusal(413, f"A request may have {settings.texts:,} texts, not {count:,}; send several requests.")
+        most = plural(settings.texts, "text")
+        raise Refusal(413, f"A request may have {most}, not {count:,}; send several requests.")
 
 
 def _within(tokens: int, settings: Settings) -> int:
