@@ -19,7 +19,7 @@ import ten_million
 from unmask import recipes
 from unmask.bench import common
 from unmask.bench.common import Result
-from unmask.cli.parser import overrides, renamed
+from unmask.cli.parser import overrides
 from unmask.errors import UnmaskError
 
 TASKS = ("sst2", "cola", "mrpc", "rte")
@@ -106,7 +106,8 @@ def parse() -> tuple[argparse.Namespace, dict[str, str]]:
     ten_million.add_options(parser, minutes=30.0, folder="runs/speedrun")
     parser.add_argument("--recipe", help=f"a name from `unmask recipes` (default: {RECIPE} --sentences none)")
     options, rest = parser.parse_known_args()
-    given = renamed(overrides(rest), batch_size="rows.batch")
+    others = {"batch-size": "rows.batch", "batch_size": "rows.batch"}
+    given = {others.get(name, name): value for name, value in overrides(rest).items()}
     given = {**(FIELDS if options.recipe is None else {}), **given}
     options.recipe = options.recipe or RECIPE
     config = recipes.find(options.recipe)

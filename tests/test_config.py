@@ -8,13 +8,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask import recipes
 from unmask.config import ELSEWHERE, Config, flatten, read_json
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +88,17 @@ def test_a_number_on_the_command_line_is_read_exactly(number):
         ({"other-rate": "1"}, None, "field 'other_rate'"),
         ({"rate": "1"}, None, "say which: inner.rate, other.rate"),
         ({"stepz": 3}, None, "did you mean 'steps'?"),
-        ({"steps": "three"}, None, "Outer.steps must be a whole number or none, not 'three'"),
-        ({"steps": 2.5}, None, "Outer.steps"),
-        ({"steps": True}, None, "Outer.steps"),
-        ({"steps": "inf"}, None, "Outer.steps"),
-        ({"limit": "nan"}, None, "Outer.limit"),
-        ({"fast": "perhaps"}, None, "Outer.fast must be true or false"),
-        ({"fast": 1}, None, "Outer.fast must be true or false"),
-        ({"name": 3}, None, "Outer.name must be text"),
+        ({"steps": "three"}, None, "--steps must be a whole number or none, not 'three'"),
+        ({"steps": 2.5}, None, "--steps"),
+        ({"steps": True}, None, "--steps"),
+        ({"steps": "inf"}, None, "--steps"),
+        ({"limit": "nan"}, None, "--limit"),
+        ({"fast": "perhaps"}, None, "--fast must be true or false"),
+        ({"fast": 1}, None, "--fast must be true or false"),
+        ({"name": 3}, None, "--name must be text"),
         ({"kind": "square"}, None, "one of linear, cosine"),
-        ({"betas": "0.9"}, None, "Inner.betas"),
-        ({"betas": "0.9,x"}, None, "Inner.betas"),
+        ({"betas": "0.9"}, None, "--betas must be 2 values"),
+        ({"inner.betas": "0.9,x"}, None, "--inner.betas must be"),
         ({"inner": 5}, None, "field 'inner'"),
     ],
 )
@@ -123,6 +124,15 @@ def test_a_config_cannot_be_changed_in_place():
 def test_dotted_names_and_dashes_are_the_same_field():
     assert Outer().override({"inner.rate": "1", "other.rate": "2"}).inner.rate == 1.0
     assert Other().override({"batch-size": "4"}).batch_size == 4
+
+
+def test_a_field_may_have_other_names_and_is_called_by_the_one_that_was_typed():
+    assert Outer().override({"a-b": "4"}, a_b="other.batch-size").other.batch_size == 4
+    for typed in ("a-b", "a_b"):
+        with pytest.raises(UnmaskError, match=rf"^--{typed} must be a whole number, not 'many'\.$"):
+            Outer().override({typed: "many"}, a_b="other.batch_size")
+    with pytest.raises(UnmaskError, match=r"^Other\.batch_size must be a whole number, not 'many'\.$"):
+        Outer().replace(other={"batch_size": "many"})
 
 
 @pytest.mark.parametrize(
@@ -191,6 +201,24 @@ def test_unknown_names_the_nearest_and_all():
         "There is no verb 'tran'; did you mean 'train'? Known: eat, train."
     )
     assert str(unknown("verb", "xyz", [])) == "There is no verb 'xyz'. Known: none."
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((1, "document"), "1 document"),
+        ((0, "document"), "0 documents"),
+        ((1_234_567, "row"), "1,234,567 rows"),
+        ((np.int64(2_000_000), "row"), "2,000,000 rows"),
+        ((1.0, "minute"), "1 minute"),
+        ((0.5, "minute"), "0.5 minutes"),
+        ((math.inf, "second"), "inf seconds"),
+        ((1, "process", "processes"), "1 process"),
+        ((2, "process", "processes"), "2 processes"),
+    ],
+)
+def test_one_is_not_plural(given, said):
+    assert plural(*given) == said
 
 
 def test_flatten_gives_dotted_names():

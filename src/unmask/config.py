@@ -62,13 +62,18 @@ class Config:
                 changes[name] = typed(value, hints[name], f"{type(self).__name__}.{name}")
         return dataclasses.replace(self, **changes)
 
-    def override(self, changes: Mapping[str, Any]) -> Self:
+    def override(self, changes: Mapping[str, Any], **others: str) -> Self:
         """A copy with changes named as on the command line: `steps` where one field bears that name, else dotted
-        (`train.steps`); `-` and `_` are the same."""
+        (`train.steps`); `-` and `_` are the same.
+
+        others  other names for some fields: batch_size="rows.batch"
+
+        Raises UnmaskError as `replace` does, which calls a field by the option that gave it: --steps.
+        """
         places = self.places()
         nested: dict[str, Any] = {}
         for name, value in changes.items():
-            key = name.replace("-", "_")
+            key = others.get(name.replace("-", "_"), name).replace("-", "_")
             found = [p for p in places if p == key] or [p for p in places if p.split(".")[-1] == key]
             if not found:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key}
@@ -76,10 +81,10 @@ class Config:
             if len(found) > 1:
                 raise UnmaskError(f"'{name}' names several fields; say which: {', '.join(found)}.")
             *path, last = found[0].split(".")
-            level = nested
+            owner, level = self, nested
             for part in path:
-                level = level.setdefault(part, {})
-            level[last] = value
+                owner, level = getattr(owner, part), level.setdefault(part, {})
+            level[last] = typed(value, typing.get_type_hints(type(owner))[last], f"--{name}")
         return self.replace(**nested)
 
     def places(self) -> dict[str, Any]:

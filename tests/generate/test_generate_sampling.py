@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -116,8 +117,12 @@ def test_one_token_on_the_shortlist_is_greedy():
      {"min_p": -0.1}, {"min_p": 1.1}],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(fields):
-    with pytest.raises(UnmaskError, match=next(iter(fields))):
+    (name,) = fields
+    with pytest.raises(UnmaskError, match=name) as caught:
         Sampling(**fields)
+    others = {other.name for other in dataclasses.fields(Sampling)} - {name}
+    assert not any(other in str(caught.value) for other in others)
+    assert name not in ("top_k", "top_p", "min_p") or f"--{name.replace('_', '-')}" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])

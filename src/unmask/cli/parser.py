@@ -206,11 +206,6 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def renamed(fields: Mapping[str, str], **names: str) -> dict[str, str]:
-    """The same fields in which other names for some, as keywords, are those that the config has for them."""
-    return {names.get(name.replace("-", "_"), name): value for name, value in fields.items()}
-
-
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
     """The fields of how rows are read, which `finetune` also takes as `rows.text`; `evaluate` must, for its own --text
     is another thing."""

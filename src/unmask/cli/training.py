@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import words
-from unmask.cli.parser import add_verb, carried_out, check_run, print_fields, renamed
+from unmask.cli.parser import add_verb, carried_out, check_run, print_fields
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
+OTHERS = {"batch": "fit.batch_size"}  # names that pre-training has for fields of fine-tuning
 
 
 def add_quickstart(verbs: Any) -> None:
@@ -120,7 +121,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     # One of the two says how long: the one given here replaces the recipe's.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
-    config = config.override(renamed(overrides, batch_size="rows.batch"))
+    config = config.override(overrides, batch_size="rows.batch")
     if options.fields:
         print_fields(config)
         return
@@ -148,11 +149,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     searches = options.search is not False  # None: without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
-    overrides = renamed(overrides, batch="fit.batch_size")
-    config = FineTuning().override(overrides)
+    config = FineTuning().override(overrides, **OTHERS)
     if options.resume and options.out and not searches and options.curve is None:  # those go on by themselves
         config = begun(options.out)
-        if config.override(overrides) != config:
+        if config.override(overrides, **OTHERS) != config:
             raise UnmaskError(f"The run in {options.out} goes on with its own settings; leave out the others.")
     if options.fields:
         print_fields(config)
@@ -174,7 +174,9 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
         curve(config, Path(options.out), sizes_in(options.curve), display=Terminal())
     elif searches:
-        grid = Grid.of(config.transfer).override({name.removeprefix(GRID): value for name, value in points.items()})
+        grid = Grid.of(config.transfer).override(
+            points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
+        )
         search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
     elif writes:
         from unmask.translation.text_finetuning import finetune_text

@@ -76,11 +76,13 @@ class Search(Config):
             raise UnmaskError(
                 f"A beam of {self.beam_size} has no {self.n_best} best; choose n_best from 1 to beam_size."
             )
-        if not (abs(self.length_penalty) <= 10 and 0 <= self.diversity < math.inf):
+        if not abs(self.length_penalty) <= 10:
             raise UnmaskError(
-                f"A length_penalty of {self.length_penalty} or a diversity of {self.diversity} ranks nothing sensibly; "
-                "choose a length_penalty from -10 to 10 and a diversity of at least 0."
+                f"length_penalty (--length-penalty) must be from -10 to 10, not {self.length_penalty:g}, which ranks "
+                "nothing sensibly."
             )
+        if not 0 <= self.diversity < math.inf:
+            raise UnmaskError(f"diversity (--diversity) must be at least 0 and finite, not {self.diversity:g}.")
 
     @property
     def formula(self) -> str:

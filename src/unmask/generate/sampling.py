@@ -50,11 +50,12 @@ class Sampling(Config):
                 f"The temperature must be above 0, not {self.temperature}; for the most probable tokens use Search() "
                 "(--search)."
             )
-        if self.top_k < 0 or not 0 < self.top_p <= 1 or not 0 <= self.min_p <= 1:
-            raise UnmaskError(
-                f"top_k {self.top_k}, top_p {self.top_p}, min_p {self.min_p}: top_k is at least 0 (all tokens), top_p "
-                "above 0 and at most 1 (all tokens), min_p from 0 (all tokens) to 1."
-            )
+        if self.top_k < 0:
+            raise UnmaskError(f"top_k (--top-k) must be at least 0 (all tokens), not {self.top_k}.")
+        if not 0 < self.top_p <= 1:
+            raise UnmaskError(f"top_p (--top-p) must be above 0 and at most 1 (all tokens), not {self.top_p:g}.")
+        if not 0 <= self.min_p <= 1:
+            raise UnmaskError(f"min_p (--min-p) must be from 0 (all tokens) to 1, not {self.min_p:g}.")
 
     def generator(self, device: torch.device) -> torch.Generator:
         """A stream of draws that starts at the seed."""
