@@ -486,6 +486,24 @@ def _empty(path, n, seed):
     return path
 
 
+def _flat(path, n, seed):
+    answer = {"text": ["A"], "answer_start": [0]}
+    rows = [{"id": str(i), "context": f"A context {i}", "question": "Which?", "answers": answer} for i in range(n)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _indented(path, n, seed):
+    path.write_text(json.dumps(json.loads(squad(path, n, seed).read_text()), indent=2))
+
+
+def _prose(path, n, seed):
+    path.write_text("A text, of some words.\n\n" + "".join(f"Line {i}{' and more' * i}.\n\n" for i in range(n)))
+
+
+def _words(path, n, seed):
+    path.write_text("one\nword\n\na\nline\n" * n)
+
+
 def _headed(path, n, seed):
     return table(path, ("sentence", "label"), [])
 
@@ -498,13 +516,19 @@ WRONG = {
     "texts for roles": ("roles", None, "tsv", {}, r"train\.tsv"),
     "texts for regression": ("regression", None, "tsv", {}, r"train\.tsv:2.*not a number"),
     "one label for several": ("multilabel", None, "tsv", {}, "--several"),
-    "questions for classification": ("classification", squad, "json", {}, r"train\.json"),
+    "questions for classification": ("classification", squad, "json", {}, r"train\.json .* --task question-answering"),
+    "questions for tagging": ("tagging", squad, "json", {}, r"train\.json .* --task question-answering"),
+    "questions, an object a line": ("classification", _flat, "jsonl", {}, "as SQuAD has.* --task question-answering"),
+    "questions on many lines": ("classification", _indented, "json", {}, "as SQuAD has.* --task question-answering"),
+    "prose": ("classification", _prose, "txt", {}, "no columns .* a table with columns such as text and label"),
+    "words without tags": ("classification", _words, "txt", {}, "no columns .* a table with columns such as text"),
+    "prose for tagging": ("tagging", _prose, "txt", {}, r"train\.txt.*columns, but the lines before it have"),
     "tags for classification": ("classification", conll, "conll", {}, "--task tagging"),
     "tags for roles": ("roles", conll, "conll", {}, r"train\.conll"),
     "choices for questions": ("question-answering", choices, "jsonl", {}, r"train\.jsonl"),
     "triplets for classification": ("classification", triplets, "tsv", {}, r"train\.tsv"),
     "a missing column": ("classification", None, "tsv", {"label": "labl"}, "did you mean 'label'"),
-    "answers not in context": ("question-answering", _misplaced, "json", {}, "no answer that stands in its context"),
+    "answers not in context": ("question-answering", _misplaced, "json", {}, "No answer stands in its context"),
     "a single class": ("classification", _same, "tsv", {}, "single label, 'pos'"),
     "an empty file": ("classification", _empty, "tsv", {}, r"train\.tsv"),
     "no rows": ("classification", _headed, "tsv", {}, r"train\.tsv"),

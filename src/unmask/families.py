@@ -14,7 +14,7 @@ from unmask.data import choices, dataset, glue, pairs, roles, squad
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Question
 from unmask.data.tables import guess_format
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.tasks import (
     Classification,
     ClassLoss,
@@ -161,6 +161,8 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
         raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
     if family == "question-answering":
         return squad.read(path, scoring=scoring)
+    if squad.holds_questions(path):
+        raise UnmaskError(_OTHER_KIND["question-answering"].format(path=path, family=family))
     if family == "multiple-choice":
         return choices.read(path, rows.format, skip=rows.skip)
     if family == "embedding":
@@ -169,7 +171,7 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
     if family == "roles":
         return Dataset(path, *roles.read_roles(path, word=rows.text, predicate=rows.predicate, arguments=rows.label))
     format = rows.format
-    if family == "tagging" and format is None and guess_format(path) in ("tsv", "csv"):
+    if family == "tagging" and format is None and guess_format(path, otherwise="conll") in ("tsv", "csv", "conll"):
         format = "conll"  # a sentence of tagged words does not fit on a line of a table
     found = dataset.read(
         path,
@@ -187,6 +189,8 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
 
 
 _OTHER_KIND = {
+    "question-answering": "{path} has questions on contexts, as SQuAD has, which {family} cannot use; they are rows "
+    "for --task question-answering.",
     "tagging": "{path} has tagged words, which {family} cannot use; they are rows for --task tagging.",
     "multilabel": "{path} has several labels for a text, which {family} cannot use; they are rows for "
     "--task multilabel.",
@@ -216,18 +220,19 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
     if "dev" not in sets:
         whole = sets["train"]
         if len(whole) < 10:
-            raise UnmaskError(f"{whole.path} has {len(whole)} rows: too few to hold some out; give --dev FILE.")
+            few = plural(len(whole), "row")
+            raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
         order = rng.permutation(len(whole)).tolist()
         held = round(len(whole) / 10)
         sets["dev"], sets["train"] = whole.take(sorted(order[:held])), whole.take(sorted(order[held:]))
-        say(f"There are no dev rows: {held:,} rows of {whole.path}, chosen at random, are held out instead.")
+        say(f"There are no dev rows; held out instead, at random: {plural(held, 'row')} of {whole.path}.")
         sets = {name: sets[name] for name in ("train", "dev", "test") if name in sets}
     for name in [name for name in sets if name != "train"]:
         common = dataset.overlap(sets["train"], sets[name])
         if not rows.allow_overlap and (name == "test" or rows.dev is not None):
             dataset.check_apart(sets["train"], sets[name])
         if common:
-            say(f"{len(common):,} of the {len(sets[name]):,} {name} rows are also among the training rows.")
+            say(f"The training rows also hold {len(common):,} of the {plural(len(sets[name]), f'{name} row')}.")
     return sets
 
 

@@ -166,7 +166,7 @@ BAD = {
     "json list": ("rows.jsonl", {}, r"rows.jsonl:1 must be a JSON object"),
     "json lacks label": ("rows.jsonl", {}, r"rows.jsonl:2 has no label: .* missing"),
     "text is a number": ("rows.jsonl", {}, r"rows.jsonl:1: the column text must be text, not a number"),
-    "words and tags": ("rows.jsonl", {}, r"rows.jsonl:1 has 2 words but 1 tags"),
+    "words and tags": ("rows.jsonl", {}, r"rows.jsonl:1 has 2 words but 1 tag\."),
     "no tags": ("rows.jsonl", {}, "no list of tags"),
     "conll ragged": ("rows.conll", {}, r"rows.conll:2 has 3 columns"),
     "conll one column": ("rows.conll", {}, "one column only"),
@@ -176,7 +176,7 @@ BAD = {
     "conll is a table": ("rows.conll", {}, "it is a table"),
     "open quote": ("rows.csv", {}, r"rows.csv:2 is not valid CSV"),
     "not text": ("rows.tsv", {}, r"rows.tsv:2 is not UTF-8"),
-    "unclear": ("rows.xyz", {}, "format of"),
+    "unclear": ("rows.xyz", {}, "no columns that can be told apart"),
     "unknown format": ("rows.tsv", {"format": "tvs"}, "did you mean 'tsv'"),
     "not gzip": ("rows.tsv.gz", {}, "damaged or cut short"),
     "not parquet": ("rows.parquet", {}, "damaged or not Parquet"),
@@ -253,7 +253,7 @@ def test_overlap_ignores_capitals_and_spaces_and_is_refused_where_it_is_large():
     dev = make("ab" * 10, [f"text {i}" for i in range(99, 119)])
     assert [row.text for row in dataset.overlap(train, dev)] == ["text 99"]
     assert len(dataset.check_apart(train, dev)) == 1
-    with pytest.raises(UnmaskError, match="3 of the 20 rows"):
+    with pytest.raises(UnmaskError, match="shares 3 of its 20 rows"):
         dataset.check_apart(train, make("ab" * 10, [f"text {i}" for i in range(97, 117)]))
     paired = Dataset("x", (Row("text 1", "b", "a"),), {})
     assert dataset.overlap(train, paired) == []
@@ -284,6 +284,30 @@ def test_formats_by_name():
 
     assert tables.guess_format(Path("a.TSV.GZ")) == "tsv"
     assert tables.guess_format(Path("a.conllu.zst")) == "conll"
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("EU B-ORG\nrejects O\n\nPeter B-PER\n", "conll"),
+        ("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n", "conll"),
+        ("# sent_id = 1 of many words\n1\tEU\t_\n2\trejects it\t_\n\n", "conll"),
+        ("text\tlabel\na film\t1\n", "tsv"),
+        ('text,label\n"a film, good",1\n"b, c, d",0\n"a ""quoted"", one",1\n', "csv"),
+        ("text,label\na film,1\nno film,0\n", "csv"),
+        ('{"text": "a"}\n\n{"text": "b"}\n', "jsonl"),
+        ("A film, good.\n\nBetter than the last one, and longer, too.\n\nNo.\n", None),
+        ("A film.\nBetter than the last one, and longer.\nNo.\n", None),
+        ("one\nword\n\na\nline\n", None),
+        ("It was, as they say, a film.\nIt was not.\nWas it?\n", None),
+    ],
+)
+def test_formats_by_the_first_lines(tmp_path, text, format):
+    path = write(tmp_path, "rows.txt", text)
+    assert tables.guess_format(path, otherwise="plain text") == (format or "plain text")
+    if format is None:
+        with pytest.raises(UnmaskError, match=r"has no columns that can be told apart: .* text and label"):
+            read(path)
 
 
 def test_names_of_formats_do_not_depend_on_capitals(tmp_path):

@@ -283,18 +283,18 @@ BAD = {
     "answers are text": (nested({"id": "a", "question": "?", "answers": "x"}), "'answers' must be a list"),
     "unequal lists": (
         [{"id": "a", "context": "c", "question": "?", "answers": {"text": ["c"], "answer_start": []}}],
-        "question a has 1 answers, but 0 values of answer_start",
+        "question a has 1 answer, but 0 values of answer_start",
     ),
     "impossible with answers": (nested(asked("a", answer("Lim"), is_impossible=True)), "question a is marked as imp"),
     "possible without answers": (nested(asked("a", is_impossible=False)), "question a is marked as possible but"),
     "impossible is text": (nested(asked("a", is_impossible="no")), "'is_impossible' must be true or false"),
     "ids twice": (
         nested(*[asked(id, answer("Lim")) for id in "abacbb"]),
-        r"2 ids of .* occur more than once: 'a', 'b'; give every question its own",
+        r"has 2 ids more than once: 'a', 'b'; give each question its own",
     ),
     "answers elsewhere": (
         nested(asked("a", answer("Kim", 3))),
-        "1 of the 1 questions of .* have no answer that stands in its context",
+        "No answer stands in its context for 1 of the 1 question of ",
     ),
 }
 

@@ -15,12 +15,16 @@ from typing import Any
 
 from unmask.config import flatten
 from unmask.data.dataset import Dataset
+from unmask.data.lines import opened
 from unmask.data.rows import Question, listed
 from unmask.data.tables import format_by_name, json_values, rows
-from unmask.errors import UnmaskError, kind_of
+from unmask.errors import UnmaskError, kind_of, plural
 
 NEAR = 20  # characters that an answer may stand from its place where its text occurs more than once
 
+HEAD = 1 << 16  # bytes of a file that tell what it holds
+
+_KEY = re.compile(r'"(\w+)"\s*:')
 _COLUMNS = {"text": "question", "pair": "context"}
 
 
@@ -54,10 +58,18 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> D
     skipped = [row.place for row in found if row.possible and not row.answers]
     if not scoring and len(skipped) > len(kept):
         raise UnmaskError(
-            f"{len(skipped):,} of the {len(found):,} questions of {path} have no answer that stands in its context; "
+            f"No answer stands in its context for {len(skipped):,} of the {plural(len(found), 'question')} of {path}; "
             f"do answers and contexts belong together? The first are {listed(skipped)}."
         )
     return Dataset(path, kept, {**_COLUMNS, "label": "answers"}, repairs.notes(skipped, scoring))
+
+
+def holds_questions(path: Path) -> bool:
+    """Whether a file begins as JSON with questions on contexts does, in either of the two forms."""
+    with opened(path) as stream:
+        head = stream.read(HEAD).decode("utf-8-sig", "replace")
+    keys = set(_KEY.findall(head)) if head.lstrip().startswith(("{", "[")) else set()
+    return {"data", "paragraphs"} <= keys or {"context", "question", "answer_start"} <= keys
 
 
 @dataclass
@@ -198,7 +210,8 @@ def _annotated(place: str, values: Mapping[str, Any]) -> list[tuple[str, int]] |
     if values.get("answers.text") is not None:
         columns = [_get(values, f"answers.{name}", list, place) for name in ("text", "answer_start")]
         if len(columns[0]) != len(columns[1]):
-            raise UnmaskError(f"{place} has {len(columns[0])} answers, but {len(columns[1])} values of answer_start.")
+            found = f"{plural(len(columns[0]), 'answer')}, but {plural(len(columns[1]), 'value')} of answer_start"
+            raise UnmaskError(f"{place} has {found}.")
         answers = [dict(zip(("text", "answer_start"), pair, strict=True)) for pair in zip(*columns, strict=True)]
     elif values.get("answers") is not None:
         answers = _get(values, "answers", list, place)
@@ -231,7 +244,7 @@ def _check_ids(path: Path, found: list[Question]) -> None:
     twice = [id for id, count in Counter(row.id for row in found).items() if count > 1]
     if twice:
         names = listed([f"'{id}'" for id in twice])
-        raise UnmaskError(f"{len(twice):,} ids of {path} occur more than once: {names}; give every question its own.")
+        raise UnmaskError(f"{path} has {plural(len(twice), 'id')} more than once: {names}; give each question its own.")
 
 
 _NAMES = {str: "text", list: "a list", int: "a whole number"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -25,6 +27,8 @@ _SUFFIXES = {
     ".pq": "parquet",
     **dict.fromkeys((".conllu", ".iob", ".iob2", ".bio"), "conll"),
 }
+
+_QUOTED = re.compile(r'"[^"]*"')
 
 Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
@@ -52,15 +56,35 @@ def guess_format(path: Path, *, otherwise: str | None = None) -> str:
     first = next((line for line in head if line.strip()), None)
     if first is None:
         raise NotText(path, "it is empty")
-    if first.startswith("-DOCSTART-") or any(not line.strip() for line in head):
-        return "conll"
+    filled = [line for line in head if line.strip()]
     if first.lstrip().startswith("{"):
         return "jsonl"
-    if "\t" in first or "," in first:
-        return "tsv" if "\t" in first else "csv"
+    if first.startswith("-DOCSTART-") or (len(filled) < len(head) and _are_tagged(filled)):
+        return "conll"
+    if "\t" in first:
+        return "tsv"
+    if "," in first and _have_commas(filled):
+        return "csv"
     if otherwise is not None:
         return otherwise
-    raise UnmaskError(f"The format of {path} is not clear from its name; say --format {', '.join(FORMATS)}.")
+    raise UnmaskError(
+        f"{path} has no columns that can be told apart: give a table with columns such as text and label, as TSV, CSV "
+        f"or JSON lines, or say what it is with --format {', '.join(FORMATS)}."
+    )
+
+
+def _are_tagged(head: Iterable[str]) -> bool:
+    """Whether most lines that are no comments have the same number of columns, two or more, as those of CoNLL have and
+    those of prose have not."""
+    words = [line.strip() for line in head if not line.startswith("#")]
+    widths = Counter(len(line.split("\t") if "\t" in line else line.split()) for line in words)
+    return bool(widths) and max(widths, key=widths.__getitem__) > 1 and max(widths.values()) > len(words) / 2
+
+
+def _have_commas(head: Sequence[str]) -> bool:
+    """Whether most lines have as many commas as the first, those within quotes aside."""
+    counts = [_QUOTED.sub("", line).count(",") for line in head]
+    return counts.count(counts[0]) > len(counts) / 2
 
 
 def read_table(path: Path, format: str, *, header: bool = True, ragged: list[int] | None = None) -> Table:
