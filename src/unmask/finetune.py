@@ -16,7 +16,7 @@ from unmask import huggingface
 from unmask.config import Config
 from unmask.data import glue
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import LENGTHS, Family, Options, Rows, build, read_sets
 from unmask.files import sweep, write_text
@@ -187,6 +187,9 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     """Read and encode the rows, and find them and the model good. Raises UnmaskError where they are not."""
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+    sizes = huggingface.config_of(config.model)  # first: reading the rows may take long
+    if config.task == "embedding" and not isinstance(sizes, Bert):
+        raise UnmaskError(f"Sentence encoders open in sentence-transformers, which needs a BERT, not {config.model}.")
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
@@ -210,11 +213,6 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")
     check_segments(loaded.model, sets["train"].rows)
-    if config.task == "embedding" and not isinstance(loaded.model.config, Bert):
-        raise UnmaskError(
-            f"Sentence encoders open in sentence-transformers, which has no such model as {config.model}: start from a "
-            "BERT."
-        )
     return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
 
 
@@ -285,7 +283,7 @@ def _run_seeds(
             report = task.report(answers, encoded["dev"].rows)
             kept = _Kept(seed, value, model, report, task.settings())
         if row["stopped"] in INTERRUPTIONS:
-            say(f"Stopped by {row['stopped']}; the results are of the {len(seeds)} seeds so far.")
+            say(f"Stopped by {row['stopped']}; the results are of the {plural(len(seeds), 'seed')} so far.")
             break
     assert kept is not None
     return seeds, kept

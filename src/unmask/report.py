@@ -8,10 +8,10 @@ from typing import Any
 
 from unmask import samples
 from unmask.config import flatten, read_json
-from unmask.errors import UnmaskError
 from unmask.heldout import WORDS, plateau
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
+from unmask.train.metrics import require_run
 
 TERMS = {
     "mlm": "masked words",
@@ -26,8 +26,6 @@ TERMS = {
 
 def write_report(folder: Path) -> Path:
     """Write the report of whatever run lies in `folder`. Raises UnmaskError where none does."""
-    if not folder.is_dir():
-        raise UnmaskError(f"There is no folder {folder}.")
     if (folder / "quickstart.json").exists():
         from unmask.quickstart import write_quickstart
 
@@ -40,13 +38,12 @@ def write_report(folder: Path) -> Path:
         from unmask.finetune_report import write_report as write_finetuning
 
         return write_finetuning(folder)
-    if (folder / "metrics.jsonl").exists():
-        if "texts" in run_facts(folder).get("config", {}):
-            from unmask.translation.report import write_translation
+    require_run(folder)
+    if "texts" in run_facts(folder).get("config", {}):
+        from unmask.translation.report import write_translation
 
-            return write_translation(folder)
-        return write_pretraining(folder)
-    raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
+        return write_translation(folder)
+    return write_pretraining(folder)
 
 
 def write_pretraining(folder: Path) -> Path:

@@ -23,7 +23,7 @@ SIZES = {"vocabulary": 40, "dim": 8, "heads": 2, "layers": 1, "length": 16}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
-    WordVectors(["king", "queen"], np.eye(2, 4)).save(root / "words")
+    WordVectors(["king", "queen", "man"], np.eye(3, 4)).save(root / "words")
     tokenizer = Tokenizer.train(["a text of a few words"] * 3, 40)
     huggingface.save(root / "electra", Electra(**SIZES, hidden=16).build({"rtd": 1}), tokenizer)
     huggingface.save(root / "pairs", Bert(**SIZES, hidden=16).build({"pairs": 3}), tokenizer)
@@ -31,6 +31,12 @@ def folders(tmp_path_factory):
     t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
     huggingface.save_writer(root / "t5", t5.build())
     (root / "empty").mkdir()
+    (root / "above" / "run").mkdir(parents=True)
+    (root / "above" / "run" / "metrics.jsonl").touch()
+    config = json.loads((root / "pairs" / "config.json").read_text())
+    for name, text in {"torn": "{", "light": json.dumps(config), "odd": json.dumps({**config, "rotary": 2})}.items():
+        (root / name).mkdir()
+        (root / name / "config.json").write_text(text)
     (root / "begun" / "checkpoints").mkdir(parents=True)
     return root
 
@@ -60,6 +66,46 @@ def test_what_is_no_model_is_refused_by_all_verbs(verb, name, sentence, folders,
         pytest.importorskip("starlette" if verb == "serve" else "onnxruntime")
     refused(capsys, [verb, "--model", str(folders / name), *rest.get(verb, ["a text"])], sentence)
     assert not (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nowhere", "There is no model folder"),
+        ("words", "holds word vectors, not a model"),
+        ("torn", "config.json is not valid JSON"),
+        ("light", "has no model.safetensors: there are no weights to load"),
+        ("odd", "config.json: the field rotary = 2 is not one that this model implements"),
+    ],
+)
+@pytest.mark.parametrize("how", [[], ["--search", "2"], ["--curve", "20"], ["--advise"]])
+def test_the_model_is_looked_at_before_the_rows(how, name, sentence, folders, tmp_path, capsys):
+    asked = ["finetune", "--model", str(folders / name), "--train", str(tmp_path / "missing.tsv"), *how]
+    refused(capsys, [*asked, "--out", str(tmp_path / "out")], sentence)
+    refused(capsys, [*asked[:2], str(folders / "pairs"), *asked[3:], "--out", str(tmp_path / "out")], "missing.tsv")
+
+
+@pytest.mark.parametrize("command", [["report", "--no-open"], ["show", "run", "--out", "page.html"]])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nowhere", "There is no folder"),
+        ("words", "holds word vectors, which have no curves to show: look at them with `unmask show embeddings"),
+        ("pairs", "holds a model without the run that made it: look into it with `unmask show embeddings"),
+        ("above", "is no run itself, but holds some: name one of them, such as "),
+        ("empty", "holds no run: there is no metrics.jsonl in it"),
+    ],
+)
+def test_what_is_no_run_is_named(command, name, sentence, folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    refused(capsys, [*command, str(folders / name)], sentence)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["words", "pairs"])
+def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp_path):
+    main(["show", "embeddings", "--model", str(folders / name), "--out", str(tmp_path / "page.html")])
+    assert "king" in (tmp_path / "page.html").read_text() or name == "pairs"
 
 
 @pytest.mark.parametrize(

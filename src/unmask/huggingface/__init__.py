@@ -6,7 +6,7 @@ value the page does not implement are errors. Nothing is unpickled.
 
 from unmask.huggingface.average import average
 from unmask.huggingface.config import TABLES
-from unmask.huggingface.folder import Loaded, export, load, names, save
+from unmask.huggingface.folder import Loaded, config_of, export, load, names, save
 from unmask.huggingface.writer import LoadedWriter, holds_writer, load_writer, only_here, save_writer
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Loaded",
     "LoadedWriter",
     "average",
+    "config_of",
     "export",
     "holds_writer",
     "load",

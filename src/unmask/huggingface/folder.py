@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import sentence_transformers, sizes
 from unmask.huggingface.config import (
@@ -29,7 +29,7 @@ from unmask.huggingface.config import (
     table_of,
 )
 from unmask.huggingface.layout import fold
-from unmask.huggingface.weights import fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
+from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model, ModelConfig
 from unmask.models.table import Table
 from unmask.nn.lora import adapters
@@ -118,6 +118,19 @@ def save(
         save(folder / name, other, tokenizer)
 
 
+def config_of(folder: Path | str) -> ModelConfig:
+    """The sizes of the model in a folder: soon known, as its weights must be there but are not read.
+
+    Raises UnmaskError as `load` does, for what can be known without the weights.
+    """
+    folder = Path(folder)
+    require_model(folder)
+    values = read_json(folder / "config.json")
+    config = read_config(table_for(values, folder), values, folder)
+    files_of(folder)
+    return config
+
+
 def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
     """Read a folder that `save`, or `transformers`, wrote.
 
@@ -151,7 +164,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
     if classes and labels and classes[0] != len(labels):
-        raise UnmaskError(f"{folder / 'config.json'} names {len(labels)} labels, but the weights have {classes[0]}.")
+        named = f"{folder / 'config.json'} names {plural(len(labels), 'label')}"
+        raise UnmaskError(f"{named}, but the weights have {classes[0]}.")
     tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in VOCABULARIES) else None
     vocabulary = getattr(config, "vocabulary", None)
     if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:

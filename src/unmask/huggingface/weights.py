@@ -18,24 +18,27 @@ from unmask.models.model import Model
 from unmask.models.table import Names, Table
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
+def files_of(folder: Path) -> list[str]:
+    """The files that hold the weights of a folder. Raises UnmaskError where it has none that is read."""
     index = folder / "model.safetensors.index.json"
     if (folder / "model.safetensors").exists():
-        files = ["model.safetensors"]
-    elif index.exists():
+        return ["model.safetensors"]
+    if index.exists():
         shards = read_json(index).get("weight_map")
         if not isinstance(shards, dict) or not all(isinstance(s, str) and Path(s).name == s for s in shards.values()):
             raise UnmaskError(f"{index} is damaged: weight_map must map names to files of the same folder.")
-        files = sorted(set(shards.values()))
-    elif list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
+        return sorted(set(shards.values()))
+    if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
         raise UnmaskError(
             f"{folder} holds its weights as a pickle, which could run a stranger's code and is never opened here. "
             "Where you trust it, convert it: transformers.AutoModel.from_pretrained(here).save_pretrained(there)."
         )
-    else:
-        raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
+    raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
-    for name in files:
+    for name in files_of(folder):
         try:
             with safe_open(folder / name, "pt") as file:
                 tensors.update({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118 (not a mapping)

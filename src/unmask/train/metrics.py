@@ -200,6 +200,23 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def require_run(folder: Path) -> None:
+    """Raises UnmaskError for a folder that holds no metrics.jsonl, saying what it holds instead and what shows that."""
+    if (folder / "metrics.jsonl").is_file():
+        return
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no folder {folder}.")
+    look = f"`unmask show embeddings --model {folder} --out FILE.html`"
+    if (folder / "vectors.safetensors").is_file():
+        raise UnmaskError(f"{folder} holds word vectors, which have no curves to show: look at them with {look}.")
+    if (folder / "config.json").is_file():
+        raise UnmaskError(f"{folder} holds a model without the run that made it: look into it with {look}.")
+    within = min(folder.glob("*/metrics.jsonl"), default=None)
+    if within is not None:
+        raise UnmaskError(f"{folder} is no run itself, but holds some: name one of them, such as {within.parent}.")
+    raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
+
+
 def _line(row: Mapping[str, Any]) -> str:
     """JSON knows no NaN or infinity: they become null."""
     plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}

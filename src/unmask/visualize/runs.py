@@ -10,6 +10,7 @@ from typing import Any
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.train.metrics import read as read_lines
+from unmask.train.metrics import require_run
 from unmask.visualize.numbers import Data
 
 LIVELY = 300.0  # seconds without a new line, after which a run without an end counts as stopped
@@ -45,8 +46,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
     """
     folder = Path(folder)
     path = folder / "metrics.jsonl"
-    if not path.is_file():
-        raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
+    require_run(folder)
     rows = read_lines(path)
     facts = _facts(folder)
     config = facts.get("config")
