@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
+import weakref
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
 from unmask.models.bert import Bert
 from unmask.tasks import Classification, Encoded, Tagging
+from unmask.train.trainer import Trainer
 from unmask.types import Example
 
 GOOD, BAD = ["good", "great", "lovely", "fine"], ["bad", "awful", "poor", "dull"]
@@ -389,6 +392,27 @@ def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeyp
     assert task.evaluate(model, dev, 0) == pytest.approx(fitted.best)
     assert not model.training
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_moments_of_a_run_are_gone_before_the_next_one(monkeypatch):
+    """At once, not when garbage is next collected: those of two seeds of a large model may not fit a GPU."""
+    found = []
+
+    class Watched(Trainer):
+        def train(self):
+            found.append(weakref.ref(self.engine.optimizer))
+            return super().train()
+
+    monkeypatch.setattr("unmask.fit.Trainer", Watched)
+    task = Classification(["a", "b"])
+    model = tiny(task)
+    gc.collect()
+    gc.disable()
+    try:
+        fit(model, task, encoded(16), encoded(8, 1), settings(epochs=1), pad=0)
+        assert [reference() for reference in found] == [None]
+    finally:
+        gc.enable()
 
 
 def test_an_untrained_head_is_never_kept():
