@@ -496,6 +496,11 @@ def _indented(path, n, seed):
     path.write_text(json.dumps(json.loads(squad(path, n, seed).read_text()), indent=2))
 
 
+def _unanswered(path, n, seed):
+    asked = [{"id": str(i), "question": "Which?", "answers": [], "is_impossible": True} for i in range(n)]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A context.", "qas": asked}]}]}))
+
+
 def _prose(path, n, seed):
     path.write_text("A text, of some words.\n\n" + "".join(f"Line {i}{' and more' * i}.\n\n" for i in range(n)))
 
@@ -520,6 +525,7 @@ WRONG = {
     "questions for tagging": ("tagging", squad, "json", {}, r"train\.json .* --task question-answering"),
     "questions, an object a line": ("classification", _flat, "jsonl", {}, "as SQuAD has.* --task question-answering"),
     "questions on many lines": ("classification", _indented, "json", {}, "as SQuAD has.* --task question-answering"),
+    "questions without answers": ("regression", _unanswered, "json", {}, "as SQuAD has.* --task question-answering"),
     "prose": ("classification", _prose, "txt", {}, "no columns .* a table with columns such as text and label"),
     "words without tags": ("classification", _words, "txt", {}, "no columns .* a table with columns such as text"),
     "prose for tagging": ("tagging", _prose, "txt", {}, r"train\.txt.*columns, but the lines before it have"),

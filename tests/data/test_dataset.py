@@ -297,6 +297,7 @@ def test_formats_by_name():
         ("text,label\na film,1\nno film,0\n", "csv"),
         ('{"text": "a"}\n\n{"text": "b"}\n', "jsonl"),
         ("A film, good.\n\nBetter than the last one, and longer, too.\n\nNo.\n", None),
+        ("A short film.\n\nA long film.\n\nNo.\n", None),
         ("A film.\nBetter than the last one, and longer.\nNo.\n", None),
         ("one\nword\n\na\nline\n", None),
         ("It was, as they say, a film.\nIt was not.\nWas it?\n", None),

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def guess_format(path: Path, *, otherwise: str | None = None) -> str:
     filled = [line for line in head if line.strip()]
     if first.lstrip().startswith("{"):
         return "jsonl"
-    if first.startswith("-DOCSTART-") or (len(filled) < len(head) and _are_tagged(filled)):
+    if first.startswith("-DOCSTART-") or (len(filled) < len(head) and _are_tagged(head)):
         return "conll"
     if "\t" in first:
         return "tsv"
@@ -73,10 +73,12 @@ def guess_format(path: Path, *, otherwise: str | None = None) -> str:
     )
 
 
-def _are_tagged(head: Iterable[str]) -> bool:
-    """Whether most lines that are no comments have the same number of columns, two or more, as those of CoNLL have and
-    those of prose have not."""
-    words = [line.strip() for line in head if not line.startswith("#")]
+def _are_tagged(head: Sequence[str]) -> bool:
+    """Whether lines stand together, and most that are no comments have the same number of columns, two or more, as
+    those of CoNLL do and those of prose do not."""
+    if not any(one.strip() and other.strip() for one, other in pairwise(head)):
+        return False
+    words = [line.strip() for line in head if line.strip() and not line.startswith("#")]
     widths = Counter(len(line.split("\t") if "\t" in line else line.split()) for line in words)
     return bool(widths) and max(widths, key=widths.__getitem__) > 1 and max(widths.values()) > len(words) / 2
 
