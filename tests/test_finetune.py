@@ -391,7 +391,8 @@ def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeyp
     assert fitted.value == max(found["accuracy"] for _, found in fitted.history)
     assert task.evaluate(model, dev, 0) == pytest.approx(fitted.best)
     assert not model.training
-    assert list(tmp_path.iterdir()) == []
+    others = [path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor")]  # PyTorch's own, once
+    assert others == []
 
 
 def test_the_moments_of_a_run_are_gone_before_the_next_one(monkeypatch):
