@@ -35,6 +35,7 @@ from unmask.objectives import (
     SpanCorruption,
     TwoWayLM,
 )
+from unmask.objectives.replaced_token import CHOSEN
 from unmask.train.trainer import Training
 
 
@@ -103,7 +104,7 @@ class Objectives(Config):
                 continuation=tokenizer.continuation if self.whole_words else None,
                 span=self.span,
                 short=self.short,
-                becomes=(1.0, 0.0) if self.replaced else (0.8, 0.1),
+                becomes=CHOSEN if self.replaced else (0.8, 0.1),
             )
             parts.append(ReplacedToken(masked) if self.replaced else masked)
         if not parts:

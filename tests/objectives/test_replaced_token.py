@@ -9,11 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data.collate import pack, pad
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.electra import Discriminator, Electra
 from unmask.objectives import MaskedLM, ReplacedToken
 from unmask.objectives.replaced_token import DRAWS, draw
+from unmask.pretraining import Objectives
 from unmask.types import Batch, Example
 
 PAD, MASK, SPECIALS, VOCABULARY = 0, 4, (0, 1, 2, 3, 4), 40
@@ -52,6 +54,18 @@ def test_all_that_is_chosen_is_hidden_and_all_that_is_real_is_asked(objective: R
     assert batch.counts["rtd"] == whole.real_tokens
     single = objective.corrupt(Batch(whole.tokens[:2]), np.random.default_rng(1))
     assert single.counts["rtd"] == single.tokens.numel()
+
+
+def test_a_run_leaves_fifteen_in_a_hundred_of_the_chosen_tokens_as_they_are() -> None:
+    tokenizer = Tokenizer.train(["the cat sat on the mat . a dog of many years came by ."] * 5, 60)
+    learned = Objectives(sentences="none", replaced=True, rate=0.5).build(tokenizer)
+    ids = tokenizer.ids(["the cat sat on the mat . a dog of many years came by ."])[0]
+    whole = pad([Example(np.concatenate([[tokenizer.cls], ids, [tokenizer.sep]])) for _ in range(600)], tokenizer.pad)
+    batch = learned.corrupt(whole, np.random.default_rng(0))
+    seen, chosen = batch.tokens.flatten()[batch.targets["mlm"].places], batch.targets["mlm"].values
+    masked = seen == tokenizer.mask
+    assert torch.equal(seen[~masked], chosen[~masked])
+    assert masked.float().mean().item() == pytest.approx(0.85, abs=0.02)
 
 
 def test_the_same_generator_gives_the_same_batch_and_loss(objective: ReplacedToken, model: Discriminator) -> None:

@@ -20,6 +20,10 @@ from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.objective import Objective, of_logits
 from unmask.types import Batch, Document, Example, Loss, Target
 
+CHOSEN = (0.85, 0.0)
+"""Shares of the chosen tokens that the generator sees as [MASK], and as a random token. The paper hides all of them;
+the code of its models leaves 15 % as they are (google-research/electra, pretrain/pretrain_helpers.py, `mask`)."""
+
 DRAWS = "draws"
 """The target, of no loss, that holds the random number by which the word at each hidden place is drawn."""
 
@@ -34,7 +38,7 @@ class ReplacedToken(Objective):
     All that is random comes with the batch: one number between 0 and 1 a place, at which the generator's distribution
     is read off. A batch is thus the same whenever it is seen again, in a resumed run or in the next evaluation.
 
-    masked  chooses the words to hide and samples the text; as published, all of them are hidden
+    masked  chooses the words to hide and samples the text
     weight  of the discriminator's loss, lambda
     """
 
