@@ -183,9 +183,18 @@ def test_a_true_pair_reads_on_and_a_random_one_comes_from_elsewhere():
             assert (first[0] - 5) // 40 != (second[0] - 5) // 40
 
 
-def test_next_sentence_draws_no_pair_from_a_single_document():
-    one = [Document([np.arange(5, 9)], 0), Document([np.arange(5, 9)], 0)]
-    assert NextSentence(join).sample(one, 32, np.random.default_rng(0)) == []
+def test_next_sentence_draws_no_pair_from_a_single_piece():
+    assert NextSentence(join).sample([Document([np.arange(5, 9)] * 4, 0)], 32, np.random.default_rng(0)) == []
+
+
+def test_pieces_of_a_document_that_fills_a_block_stand_in_for_other_documents():
+    """A book beside a few short texts gives many blocks of its own pieces alone, whose text is learned from as well."""
+    book = [Document([np.arange(5 + 40 * p + 4 * i, 9 + 40 * p + 4 * i) for i in range(10)], 7) for p in range(6)]
+    examples = NextSentence(join, short=0.0).sample(book, 32, np.random.default_rng(0))
+    assert {(token - 5) // 40 for e in examples for token in e.tokens[e.tokens >= 5].tolist()} == set(range(6))
+    for example in examples:
+        first, second = (example.tokens[(example.segments == part) & (example.tokens >= 5)][0] for part in (0, 1))
+        assert ((first - 5) // 40 == (second - 5) // 40) == (example.targets["nsp"][1][0] == 0)
 
 
 def test_sentence_order_swaps_half_of_the_pairs():

@@ -42,6 +42,9 @@ class NextSentence(SentencePair):
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         documents = [document for document in documents if any(len(s) for s in document.sentences)]
         if len({document.index for document in documents}) < 2:
+            # A long document fills them all: its other pieces take the place of other documents, or its text were lost.
+            documents = [Document(document.sentences, piece) for piece, document in enumerate(documents)]
+        if len(documents) < 2:
             return []  # nothing to draw a random partner from; `Pretrain` refuses a corpus of one document
         examples: list[Example] = []
         for document in documents:
