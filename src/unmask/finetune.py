@@ -189,7 +189,9 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     sizes = huggingface.config_of(config.model)  # first: reading the rows may take long
     if config.task == "embedding" and not isinstance(sizes, Bert):
-        raise UnmaskError(f"Sentence encoders open in sentence-transformers, which needs a BERT, not {config.model}.")
+        raise UnmaskError(
+            f"Sentence encoders open in sentence-transformers; {config.model} would not: start from a BERT."
+        )
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None

@@ -231,7 +231,7 @@ def test_other_bad_files(tmp_path):
     with pytest.raises(UnmaskError, match="There is no file"):
         pairs.read(tmp_path / "nowhere.tsv")
     with pytest.raises(UnmaskError, match="looks like conll"):
-        pairs.read(write(tmp_path, "a O\n\n", "rows"))
+        pairs.read(write(tmp_path, "a O\nb O\n\n", "rows"))
     number = write(tmp_path, '{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": 1}\n', "rows.jsonl")
     with pytest.raises(UnmaskError, match=r"rows.jsonl:2: the column positive must be text, not a number"):
         pairs.read(number)
