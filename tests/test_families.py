@@ -513,6 +513,12 @@ def _headed(path, n, seed):
     return table(path, ("sentence", "label"), [])
 
 
+def test_questions_with_their_contexts_are_pairs_that_belong_together(tmp_path):
+    _flat(tmp_path / "rows.jsonl", 3, 0)
+    found = read(tmp_path / "rows.jsonl", "embedding")
+    assert [(row.text, row.pair) for row in found] == [("Which?", f"A context {i}") for i in range(3)]
+
+
 WRONG = {
     "texts for tagging": ("tagging", None, "tsv", {}, r"train\.tsv.*it is a table"),
     "texts for questions": ("question-answering", None, "tsv", {}, r"train\.tsv"),
@@ -523,7 +529,7 @@ WRONG = {
     "one label for several": ("multilabel", None, "tsv", {}, "--several"),
     "questions for classification": ("classification", squad, "json", {}, r"train\.json .* --task question-answering"),
     "questions for tagging": ("tagging", squad, "json", {}, r"train\.json .* --task question-answering"),
-    "questions, an object a line": ("classification", _flat, "jsonl", {}, "as SQuAD has.* --task question-answering"),
+    "questions, an object a line": ("classification", _flat, "jsonl", {}, "--rows.text: id, context, question, answer"),
     "questions on many lines": ("classification", _indented, "json", {}, "as SQuAD has.* --task question-answering"),
     "questions without answers": ("regression", _unanswered, "json", {}, "as SQuAD has.* --task question-answering"),
     "prose": ("classification", _prose, "txt", {}, "no columns .* a table with columns such as text and label"),

@@ -161,7 +161,7 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
         raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
     if family == "question-answering":
         return squad.read(path, scoring=scoring)
-    if squad.holds_questions(path):
+    if squad.nested(path):
         raise UnmaskError(_OTHER_KIND["question-answering"].format(path=path, family=family))
     if family == "multiple-choice":
         return choices.read(path, rows.format, skip=rows.skip)

@@ -64,12 +64,12 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> D
     return Dataset(path, kept, {**_COLUMNS, "label": "answers"}, repairs.notes(skipped, scoring))
 
 
-def holds_questions(path: Path) -> bool:
-    """Whether a file begins as JSON with questions on contexts does, in either of the two forms."""
+def nested(path: Path) -> bool:
+    """Whether a file begins as JSON of paragraphs with their questions does, which is rows of no other task. Questions
+    one by one, with their contexts, are a table too: of pairs that belong together, say."""
     with opened(path) as stream:
         head = stream.read(HEAD).decode("utf-8-sig", "replace")
-    keys = set(_KEY.findall(head)) if head.lstrip().startswith(("{", "[")) else set()
-    return {"data", "paragraphs"} <= keys or {"context", "question", "answer_start"} <= keys
+    return head.lstrip().startswith("{") and {"data", "paragraphs"} <= set(_KEY.findall(head))
 
 
 @dataclass
