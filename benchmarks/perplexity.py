@@ -31,7 +31,7 @@ VOCABULARY = 10_000
 TOKENS = 2_048  # of a step
 PASSAGE = 100  # sentences of a document
 HELDOUT = 0.02
-RATE, DROPOUT = "training.optimizer.lr", 0.2
+DROPOUT = 0.2
 # Word pieces have no piece with brackets: the two marks of the Penn Treebank become characters of their own.
 MARKS = {"<unk>": "§"}
 END = " ¶"
@@ -56,7 +56,10 @@ class System:
     stride: int | None = None
 
 
-WIDTH = {"model.layers": 4, "model.dim": 256, "model.heads": 4, "model.hidden": 1_024, "model.std": 0.035, RATE: 1e-3}
+WIDTH = {
+    **{"model.layers": 4, "model.dim": 256, "model.heads": 4, "model.hidden": 1_024, "model.std": 0.035},
+    **{"training.optimizer.lr": 1e-3, "training.precision": "auto"},
+}
 CAUSAL = {"model.attention_dropout": DROPOUT, "model.embedding_dropout": DROPOUT, **WIDTH}
 
 SYSTEMS = {
@@ -125,8 +128,8 @@ def measure(system: System, name: str, options: argparse.Namespace, text: Result
     """Pre-train one system in a fresh process, score it in another."""
     home = str(folder / "runs" / f"{name}-{options.steps}-s{options.seed}")
     fields = {
-        **{"training.device": "cpu", "training.seed": options.seed, "training.precision": "auto"},
-        **{"training.steps": options.steps, "objectives.short": 0.0, "model.dropout": DROPOUT},
+        **{"training.device": "cpu", "training.seed": options.seed, "training.steps": options.steps},
+        **{"objectives.short": 0.0, "model.dropout": DROPOUT},
         **{"rows.tokens": system.row, "rows.batch": TOKENS // system.row, "rows.heldout": 32},
         **system.fields,
     }

@@ -34,7 +34,8 @@ class NextSentence(SentencePair):
     Pairs are filled to the full length with consecutive sentences; one in ten aims at a random shorter length.
     Half of the second segments are the true continuation (label 0), half are taken from another document
     (label 1), in which case the sentences they displaced are used again for the next pair. A pair of which
-    there is only one sentence left always gets a random partner, as published.
+    there is only one sentence left always gets a random partner, as published. Where all that is at hand comes
+    from one document, in pieces, another piece takes the place of another document.
     """
 
     name = "nsp"
@@ -42,7 +43,7 @@ class NextSentence(SentencePair):
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         documents = [document for document in documents if any(len(s) for s in document.sentences)]
         if len({document.index for document in documents}) < 2:
-            # A long document fills them all: its other pieces take the place of other documents, or its text were lost.
+            # All are pieces of one long document. Without a partner for them, none of its text would be learned from.
             documents = [Document(document.sentences, piece) for piece, document in enumerate(documents)]
         if len(documents) < 2:
             return []  # nothing to draw a random partner from; `Pretrain` refuses a corpus of one document
