@@ -36,6 +36,7 @@ from unmask.objectives import (
     TwoWayLM,
 )
 from unmask.objectives.replaced_token import CHOSEN
+from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
 
 
@@ -162,7 +163,8 @@ class Pretraining(Config):
         model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder))
         if isinstance(model.config, T5):
-            return config.replace(objectives={"written": "spans", "sentences": "none"})
+            config = config.replace(objectives={"written": "spans", "sentences": "none"})
+            return config.replace(training={"optimizer": ADAFACTOR})
         if "next" in model.heads and config.objectives.written == "none":
             remembers = isinstance(config.model, TransformerXl)
             config = config.replace(objectives={"written": "segments" if remembers else "next"})

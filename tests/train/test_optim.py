@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from train_toy import Tiny
-from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
+from transformers import Adafactor, get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from unmask.errors import UnmaskError
 from unmask.train.optim import Optimizer, Schedule, gradient_norm, parameter_groups, set_rate, update
@@ -143,10 +144,36 @@ def test_update_is_clipping_and_then_adamw(fused: bool, clip: float | None) -> N
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_skipped_update_changes_nothing(fused: bool) -> None:
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_adafactor_is_that_of_transformers(clip: float | None) -> None:
+    """Weights of very different sizes, a token without a gradient, and gradients that are small everywhere."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 5), nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+    with torch.no_grad():
+        model[3].weight.mul_(1e-3)
+    reference = copy.deepcopy(model)
+    ours = Optimizer(algorithm="adafactor", lr=1e-2, clip=clip, weight_decay=0.0).build(model)
+    theirs = Adafactor(reference.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
+    for step in range(20):
+        x = torch.randint(1, 9, (6,))
+        for m in (model, reference):
+            m.zero_grad()
+            (1e-3 * m(x).square().sum() * (1 + step % 3)).backward()
+        norm = gradient_norm(model.parameters())
+        if clip is not None:
+            nn.utils.clip_grad_norm_(reference.parameters(), clip)
+        set_rate(ours, 1e-2 / (1 + step))
+        theirs.param_groups[0]["lr"] = 1e-2 / (1 + step)
+        update(ours, norm, clip, torch.zeros(()))
+        theirs.step()
+    for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("algorithm", "fused"), [("adamw", True), ("adamw", False), ("adafactor", None)])
+def test_a_skipped_update_changes_nothing(algorithm: Literal["adamw", "adafactor"], fused: bool | None) -> None:
     model = nn.Linear(3, 3)
-    optimizer = Optimizer(lr=0.1).build(model, fused=fused)
+    optimizer = Optimizer(algorithm=algorithm, lr=0.1).build(model, fused=fused)
 
     def step(value: float, skip: float) -> None:
         model.zero_grad()

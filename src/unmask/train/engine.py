@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from unmask.errors import UnmaskError
 from unmask.train import distributed
 from unmask.train.metrics import Meter
-from unmask.train.optim import Optimizer, Scale, gradient_norm, set_rate, update
+from unmask.train.optim import STATE, Optimizer, Scale, gradient_norm, set_rate, update
 from unmask.types import Batch, Loss
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Losses(nn.Module):
 
 
 class Engine:
-    """A model under training: forward in the given precision, backward, clip, AdamW. Weights stay in float32."""
+    """A model under training: forward in the given precision, backward, clip, update. Weights stay in float32."""
 
     def __init__(
         self,
@@ -76,6 +76,11 @@ class Engine:
         compile: bool = False,
         recompute: bool = False,
     ) -> None:
+        if optimizer.algorithm == "adafactor" and sharding != "none":
+            raise UnmaskError(
+                "Adafactor needs whole rows and columns, which sharding splits: leave out one of training.sharding and "
+                "training.optimizer.algorithm."
+            )
         self.model = model.to(device).train()  # a folder opens in evaluation mode, without dropout
         self.objective = objective
         self.device = device
@@ -169,8 +174,14 @@ class Engine:
             self.objective.carried = {name: x.to(self.device) for name, x in tensors.items()}
 
     def _moments(self, tensors: Mapping[str, Tensor], name: str, p: Tensor) -> dict[str, Tensor]:
-        on_device = self.optimizer.defaults["fused"]  # the fused kernel wants its step count beside the parameter
-        state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in ("exp_avg", "exp_avg_sq")}
+        keys = [key for key in STATE[type(self.optimizer)] if f"{key}.{name}" in tensors]
+        if not keys:
+            raise UnmaskError(
+                "The checkpoint is of another optimizer; use the same settings (AdamW has --algorithm adamw, "
+                "Adafactor --algorithm adafactor)."
+            )
+        on_device = self.optimizer.defaults.get("fused")  # that kernel wants its step count beside the parameter
+        state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in keys}
         return {"step": tensors[f"step.{name}"].to(p.device if on_device else "cpu"), **state}
 
 

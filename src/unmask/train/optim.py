@@ -1,4 +1,4 @@
-"""AdamW as published for BERT, its parameter groups, clipping, and the learning-rate schedule."""
+"""AdamW as published for BERT, Adafactor as for T5, parameter groups, clipping, and the learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -17,28 +17,44 @@ from unmask.train import distributed
 Scale = Callable[[str], float]
 """Name of a parameter -> factor on its learning rate."""
 
+SMALLEST = (1e-15, 1e-3)
+"""Of Adafactor (its section 9): the root of what a mean squared gradient is at least, and the least size of weights."""
+
+STATE: dict[type, tuple[str, ...]] = {
+    torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+    torch.optim.Adafactor: ("row_var", "col_var", "variance"),
+}
+"""What they keep of a parameter, beside the number of its steps."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Config):
-    """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2).
+    """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2); or Adafactor.
 
-    lr            peak learning rate
-    betas, eps    decay rates of the two moments, and what keeps the division finite
+    algorithm     "adamw"; or "adafactor" (Shazeer & Stern, 2018), whose steps are a share of what they change, as a
+                  model whose weights differ much in size wants it. It keeps a number for each row and column in place
+                  of two for each weight. "auto" is Adafactor for what goes on from a T5, and AdamW for all else
+    lr            peak learning rate; of Adafactor the root mean square of a step, as a share of that of the weights,
+                  and at most 1 / sqrt(step) (section 8)
+    betas, eps    of AdamW: decay rates of the two moments, and what keeps the division finite
     weight_decay  decoupled decay of matrices and embeddings; biases and normalisation weights have none
-    clip          largest global gradient norm; None does not clip
+    clip          largest global gradient norm; None does not clip, and Adafactor limits its steps by itself
     """
 
+    algorithm: Literal["auto", "adamw", "adafactor"] = "auto"
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     weight_decay: float = 0.01
     clip: float | None = 1.0
 
-    def build(self, model: nn.Module, *, scale: Scale | None = None, fused: bool | None = None) -> torch.optim.AdamW:
-        """AdamW over the trainable parameters of `model`, each once however often it is shared.
+    def build(
+        self, model: nn.Module, *, scale: Scale | None = None, fused: bool | None = None
+    ) -> torch.optim.Optimizer:
+        """The optimizer over the trainable parameters of `model`, each once however often it is shared.
 
         scale  name of a parameter -> factor on its learning rate; None: the same rate for all
-        fused  None: one kernel for the whole update wherever every parameter's device has one
+        fused  of AdamW. None: one kernel for the whole update wherever every parameter's device has one
 
         A parameter that is frozen later has no gradient, so nothing moves it: neither a moment nor the decay.
         """
@@ -51,9 +67,17 @@ class Optimizer(Config):
             raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
         if fused is None:
             fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for g in groups for p in g["params"])
-        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+        optimizer: torch.optim.Optimizer
+        if self.algorithm == "adafactor":
+            optimizer = torch.optim.Adafactor(groups, lr=self.lr, eps=SMALLEST)
+        else:
+            optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         set_rate(optimizer, self.lr)
         return optimizer
+
+
+ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=None)
+"""What goes on from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +154,7 @@ def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
     return distributed.whole_tensor(norm)
 
 
-def update(optimizer: torch.optim.AdamW, norm: Tensor, clip: float | None, skip: Tensor) -> None:
+def update(optimizer: torch.optim.Optimizer, norm: Tensor, clip: float | None, skip: Tensor) -> None:
     """One update with the gradients scaled to a norm of at most `clip`; nothing changes where `skip` is 1.
 
     norm  scalar: the global gradient norm
@@ -139,7 +163,7 @@ def update(optimizer: torch.optim.AdamW, norm: Tensor, clip: float | None, skip:
     The fused kernel scales and skips by itself, so the host does not wait for the device; these two attributes are
     what `torch.amp.GradScaler` hands to the optimizers that support it.
     """
-    if optimizer.defaults["fused"]:
+    if optimizer.defaults.get("fused"):
         scale = (norm / clip).clamp(min=1.0) if clip is not None else torch.ones_like(norm)
         optimizer.grad_scale, optimizer.found_inf = scale.float(), skip.float()  # type: ignore[attr-defined]  # of GradScaler
         optimizer.step()

@@ -10,17 +10,22 @@ from unmask import huggingface
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.models.sequence import EncoderDecoder
+from unmask.models.t5 import T5
+from unmask.train.optim import ADAFACTOR
 
 if TYPE_CHECKING:
     from unmask.translation.run import Translation
 
 
 def starting_from(config: Translation, folder: Path | str) -> Translation:
-    """The same run from the weights, with the sizes, of the folder of an encoder–decoder; its dropout stays."""
+    """The same run from the weights, with the sizes, of the folder of an encoder–decoder; its dropout stays, and its
+    optimizer, unless it is any and the folder's a T5."""
     model = huggingface.load_writer(folder).model.config
     dropout = getattr(config.model, "dropout", None)
     if dropout is not None and hasattr(model, "dropout"):
         model = model.replace(dropout=dropout)
+    if isinstance(model, T5) and config.training.optimizer.algorithm == "auto":
+        config = config.replace(training={"optimizer": ADAFACTOR})
     return replace(config, model=model, start=str(folder))
 
 

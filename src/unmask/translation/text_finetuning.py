@@ -21,10 +21,11 @@ from unmask.errors import UnmaskError, unknown
 from unmask.files import sweep, write_text
 from unmask.finetune import FineTuning, Result, Speaker, summary, write_config
 from unmask.finetune_report import render_result, shown, write_report
-from unmask.fit import LOWER_IS_BETTER, RESULTS, refuse_taken
+from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.serve.translator import Translator
 from unmask.train import checkpoint, distributed
+from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
@@ -110,6 +111,11 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     if metric not in known:
         raise unknown("metric by which a T5 is judged", metric, sorted(known))
     config = config.replace(seeds=config.number_of_seeds(len(sets["train"])))
+    if config.fit.optimizer.algorithm == "auto":
+        asked, unasked = config.fit.optimizer.lr, Fit().optimizer.lr
+        rate = ADAFACTOR.lr if asked == unasked else asked
+        config = config.replace(fit={"optimizer": ADAFACTOR.replace(lr=rate)})
+        say(f"A T5 is fine-tuned by Adafactor, whose learning rate is a share of the weights: {rate:g}.", note=False)
     return Prepared(config, task, sets, baseline, metric)
 
 
