@@ -69,7 +69,7 @@ SYSTEMS = {
     ),
     "gpt": System("GPT", "next word", "gpt-mini"),
     "t5": System(
-        "T5", "cut out words", "t5-mini", {"model.encoder_layers": 2, "model.decoder_layers": 2}, fit={"lr": 1e-3}
+        "T5", "cut out words", "t5-mini", {"model.encoder_layers": 2, "model.decoder_layers": 2}, fit={"lr": 1e-2}
     ),
     "lstm": System("LSTM", "next word", "lstm-lm-small", fit={"lr": 1e-3}),
     # What fine-tuning reaches without any of that: the weights have moved by one step at the lowest rate.
