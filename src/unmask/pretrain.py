@@ -22,8 +22,9 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
-from unmask.objectives import SpanCorruption
+from unmask.objectives import SpanCorruption, Taught
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
+from unmask.teaching import inherit, taught
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer
@@ -65,7 +66,8 @@ class Pretrain:
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
-        self.objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
+        learned_alone = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
+        self.objective = taught(config, learned_alone, self.tokenizer)
         self.config = config
         self.model, notice = self._build()
         self.tokens = tokens_of(self.config)
@@ -90,7 +92,10 @@ class Pretrain:
         """The model to train, and what is to be said of its heads."""
         config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
         if self.origin is None:
-            return config.build(heads, seed=seed), ""
+            model = config.build(heads, seed=seed)
+            if isinstance(self.objective, Taught) and self.config.teaching.inherit:
+                inherit(model, self.objective.teacher)
+            return model, ""
         return self.origin.build(config, heads, seed, lambda: self.log_frequencies)
 
     def plan(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from unmask.objectives import (
     SentenceOrder,
     SequenceAutoencoder,
     SpanCorruption,
+    Teaching,
     TwoWayLM,
 )
 from unmask.objectives.replaced_token import CHOSEN
@@ -154,6 +155,7 @@ class Pretraining(Config):
 
     model: ModelConfig = field(default_factory=Bert)
     objectives: Objectives = field(default_factory=Objectives)
+    teaching: Teaching = field(default_factory=Teaching)
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
     start: str | None = None

@@ -34,7 +34,7 @@ WIRING |= {
     "word_vectors",
     "in_context",
 }
-WIRING |= {"minimal_pairs"}
+WIRING |= {"minimal_pairs", "teaching"}
 LEARNED = GROUND | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}

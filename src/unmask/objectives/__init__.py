@@ -3,11 +3,12 @@
 from unmask.objectives.causal import CausalLM, SequenceAutoencoder
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.next_token import NextToken, ScheduledSampling
-from unmask.objectives.objective import Join, Joint, Objective, cross_entropy
+from unmask.objectives.objective import Join, Joint, Objective
 from unmask.objectives.replaced_token import ReplacedToken
 from unmask.objectives.segments import SegmentLM
 from unmask.objectives.sentence_order import NextSentence, SentenceOrder
 from unmask.objectives.span_corruption import SpanCorruption
+from unmask.objectives.taught import Taught, Teaching
 from unmask.objectives.two_way import TwoWayLM
 
 __all__ = [
@@ -23,7 +24,8 @@ __all__ = [
     "SegmentLM",
     "SequenceAutoencoder",
     "SentenceOrder",
-    "TwoWayLM",
     "SpanCorruption",
-    "cross_entropy",
+    "Taught",
+    "Teaching",
+    "TwoWayLM",
 ]

@@ -40,15 +40,18 @@ class NextToken(Objective):
 
     def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
-        log_p_MV = model.answer(self.head, hidden_BTD, target.places).float().log_softmax(-1)
-        log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
+        return self.of_answers(model.answer(self.head, hidden_BTD, target.places), target.values)
+
+    def of_answers(self, logits_MV: Tensor, values_M: Tensor) -> Loss:
+        log_p_MV = logits_MV.float().log_softmax(-1)
+        log_p_M = log_p_MV.gather(-1, values_M[:, None]).squeeze(-1)
         nll = -log_p_M.sum()
         total = nll
         if self.label_smoothing:
             total = (1 - self.label_smoothing) * nll - self.label_smoothing * log_p_MV.mean(-1).sum()
         with torch.no_grad():  # amax is several times faster than argmax on a CPU
             correct = (log_p_M >= log_p_MV.amax(-1)).sum()
-        return Loss(total, target.values.numel(), {"nll": nll.detach(), "correct": correct})
+        return Loss(total, values_M.numel(), {"nll": nll.detach(), "correct": correct})
 
 
 class ScheduledSampling(NextToken):

@@ -50,7 +50,12 @@ class Objective:
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Cross-entropy of the head's answers at the targets of `batch`, in nats, with the number right."""
-        return cross_entropy(model, self.name, hidden_BTD, batch)
+        target = batch.targets[self.name]
+        return self.of_answers(model.answer(self.name, hidden_BTD, target.places), target.values)
+
+    def of_answers(self, logits_MC: Tensor, values_M: Tensor) -> Loss:
+        """The same of answers that are there already."""
+        return of_logits(logits_MC, values_M)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         """One Loss for each term, after one pass through the model."""
@@ -87,14 +92,9 @@ class Joint(Objective):
         return {part.name: part.score(model, hidden_BTD, batch) for part in present}
 
 
-def cross_entropy(model: Model, name: str, hidden_BTD: Tensor, batch: Batch) -> Loss:
-    """Sum of -log p(value) over the targets called `name`; the metric `correct` counts where none is likelier."""
-    target = batch.targets[name]
-    return of_logits(model.answer(name, hidden_BTD, target.places), target.values)
-
-
 def of_logits(logits_MC: Tensor, values_M: Tensor) -> Loss:
-    """The same of logits that are there already, of any float type; it is computed in float32."""
+    """Sum of -log p(value); the metric `correct` counts where none is likelier. Logits may be of any float type; it is
+    computed in float32."""
     if logits_MC.device.type == "cpu" and logits_MC.dtype in (torch.float32, torch.bfloat16):
         total, correct = CrossEntropy.apply(logits_MC, values_M)
         return Loss(total, values_M.numel(), {"correct": correct})

@@ -23,11 +23,9 @@ from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.nn import Classifier
 from unmask.objectives.objective import Objective
+from unmask.objectives.taught import HIDDEN, SOFT, check
 from unmask.tasks.task import Encoded, Task, evaluating, sequence_of
 from unmask.types import Batch, Example, Loss
-
-SOFT, HIDDEN = "soft", "hidden"
-"""Loss terms, and the targets that say where they are computed."""
 
 PROJECTION = "distill"
 """The head of the student that takes its hidden states to the width of the teacher's, while it is trained."""
@@ -78,12 +76,7 @@ class Distilled(Objective):
         self, task: Task, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, hidden: float = 0.0
     ) -> None:
         _check_task(task)
-        if not temperature > 0:
-            raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
-        if not 0 <= weight <= 1:
-            raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
-        if not hidden >= 0:
-            raise UnmaskError(f"The weight of the teacher's hidden states must be 0 or more, not {hidden}.")
+        check(temperature, weight, hidden)
         self.task, self.teacher, self.temperature = task, teacher, temperature
         self.name, self.heads = task.name, task.heads
         taught = {SOFT: float(weight), HIDDEN: float(hidden)}

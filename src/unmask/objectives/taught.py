@@ -1,0 +1,173 @@
+"""Distillation in pre-training: words are guessed from the text, and as a larger model guesses them.
+
+Shapes: B rows, T tokens of a row, M places, V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.objectives.objective import Joint, Objective
+from unmask.types import Batch, Document, Example, Loss, Target
+
+SOFT, HIDDEN = "soft", "hidden"
+"""Loss terms, and the targets that say where they are computed."""
+
+GUESSES = ("mlm", "next")
+"""Heads whose answers are distributions over the vocabulary, which a teacher can soften."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teaching(Config):
+    """A teacher for pre-training.
+
+    teacher      folder of a larger model with the same tokenizer, which guesses words as this one does; None: none
+    temperature  that softens the guesses of both models; above 1 it shows what the teacher thinks of wrong words
+    weight       of the teacher's guesses, from 0 to 1; the words of the text have the rest
+    states       weight of the difference between the hidden states, layer by layer; it asks for equal widths
+    inherit      begin with the teacher's embedding and heads, and with as many of its layers as there are here, evenly
+                 spaced (Sanh et al. 2019, section 3); it asks for equal widths
+    """
+
+    teacher: Path | None = None
+    temperature: float = 2.0
+    weight: float = 0.5
+    states: float = 0.0
+    inherit: bool = False
+
+
+class Taught(Objective):
+    """What is learned from a text, and what a teacher makes of the same tokens (Hinton et al. 2015; DistilBERT, Sanh et
+    al. 2019; MobileBERT, Sun et al. 2020, section 3.4, with its knowledge transfer as an auxiliary task).
+
+    L = (1 - weight) L_guess + weight L_soft + states L_hidden + whatever else is learned, such as L_NSP
+
+    soft    T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
+    hidden  mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
+            has its teacher in layer m N / M of N (MobileBERT, equation 2; TinyBERT, Jiao et al. 2020, section 3.1)
+
+    learned  masked words or next tokens, alone or joined with sentences
+    teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
+             that is saved
+
+    Raises UnmaskError where the two do not fit, and for weights and temperatures out of range.
+    """
+
+    def __init__(
+        self, learned: Objective, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, states: float = 0.0
+    ) -> None:
+        check(temperature, weight, states)
+        self.parts = learned.parts if isinstance(learned, Joint) else (learned,)
+        guesses = [part for part in self.parts if part.name in GUESSES]
+        if len(guesses) != 1:
+            raise UnmaskError(f"A teacher helps to guess hidden or next words; {learned.name} guesses none of them.")
+        self.guess = guesses[0]
+        if self.guess.name not in teacher.heads:
+            raise UnmaskError(
+                f"The teacher has no head for {self.guess.name} (its heads: {', '.join(teacher.heads) or 'none'}): "
+                "take a folder that was pre-trained so, with its output layer."
+            )
+        self.learned, self.teacher, self.temperature = learned, teacher, temperature
+        self.name, self.heads = learned.name, learned.heads
+        own = dict(learned.weights)
+        own[self.guess.name] *= 1.0 - weight
+        self._weights = own | {name: w for name, w in ((SOFT, weight), (HIDDEN, states)) if w > 0}
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return self._weights
+
+    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
+        return self.learned.sample(documents, length, rng)
+
+    def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """As it is learned without a teacher, with the places of the teacher's terms: where a word is guessed, and
+        every real token."""
+        batch = self.learned.corrupt(batch, rng)
+        more = {}
+        if SOFT in self.weights and self.guess.name in batch.targets:
+            more[SOFT] = batch.targets[self.guess.name]
+        if HIDDEN in self.weights:
+            real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+            places = real.flatten().nonzero().squeeze(1)
+            more[HIDDEN] = Target(places, torch.zeros_like(places))
+        return batch.with_targets(**more)
+
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
+        """One Loss for each term, after one pass through either model."""
+        if self.teacher.device != batch.tokens.device:
+            self.teacher.to(batch.tokens.device)
+        with torch.no_grad():
+            taught_BTD, taught = self._read(self.teacher.eval(), batch)
+        hidden_BTD, own = self._read(model, batch)
+        present = [part for part in self.parts if part.name in batch.targets]
+        losses = {part.name: part.score(model, hidden_BTD, batch) for part in present if part is not self.guess}
+        if self.guess in present:
+            target = batch.targets[self.guess.name]
+            said_MV = model.answer(self.guess.name, hidden_BTD, target.places)
+            losses[self.guess.name] = self.guess.of_answers(said_MV, target.values)
+            if SOFT in batch.targets:
+                with torch.no_grad():
+                    taught_MV = self.teacher.answer(self.guess.name, taught_BTD, target.places)
+                losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
+        if HIDDEN in batch.targets:
+            losses[HIDDEN] = self._hidden(own, taught, batch.targets[HIDDEN].places)
+        return losses
+
+    def _read(self, model: Model, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+        """The last hidden states and, where they count, those of all layers."""
+        if HIDDEN not in self.weights:
+            return model(batch), []
+        with layers(model) as found:
+            return model(batch), found
+
+    def _hidden(self, own: Sequence[Tensor], taught: Sequence[Tensor], places_M: Tensor) -> Loss:
+        errors = []
+        for m, mine_BTD in enumerate(own, 1):
+            theirs_BTD = taught[max(1, m * len(taught) // len(own)) - 1]
+            difference_MD = (mine_BTD.float() - theirs_BTD.float()).flatten(0, 1)[places_M]
+            errors.append(difference_MD.square().mean(-1).sum())
+        return Loss(torch.stack(errors).mean(), len(places_M))
+
+
+def check(temperature: float, weight: float, states: float) -> None:
+    """Raises UnmaskError for numbers that make no distillation."""
+    if not temperature > 0:
+        raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
+    if not 0 <= weight <= 1:
+        raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
+    if not states >= 0:
+        raise UnmaskError(f"The weight of the teacher's hidden states must be 0 or more, not {states}.")
+
+
+def softened(said_MC: Tensor, taught_MC: Tensor, temperature: float) -> Tensor:
+    """T^2 KL(teacher || student), summed over the places; the gradient of what is softened shrinks with T^2."""
+    said, taught = ((x.float() / temperature).log_softmax(-1) for x in (said_MC, taught_MC))
+    return temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
+
+
+@contextmanager
+def layers(model: Model) -> Iterator[list[Tensor]]:
+    """A list that fills with the output [B, T, D] of each layer, in the order in which they run, while `model` does."""
+    found: list[Tensor] = []
+
+    def keep(part: nn.Module, given: object, said: Tensor) -> None:
+        found.append(said)
+
+    handles = [block.register_forward_hook(keep) for block in model.stack.blocks]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,97 @@
+"""A teacher beside a pre-training run: does it fit, and what a student begins with."""
+
+from __future__ import annotations
+
+from unmask import huggingface
+from unmask.adapt import STARTED, TRAINED
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model, ModelConfig
+from unmask.objectives import Objective, Taught
+from unmask.pretraining import Pretraining, tokens_of
+
+DEPTH = ("layers", "length")
+"""Fields of a model in which a student that inherits may differ, beside those of training and of fresh weights."""
+
+
+def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Objective:
+    """What is learned, with the teacher of the config, where it has one.
+
+    Raises UnmaskError for a folder that is no teacher of this run: with another tokenizer, without the head, too short
+    for the rows, or of another width where hidden states count.
+    """
+    asked = config.teaching
+    if asked.teacher is None:
+        return learned
+    if config.objectives.written not in ("none", "next", "again"):
+        raise UnmaskError(
+            f"A teacher helps to guess hidden or next words, not what --written {config.objectives.written} asks for."
+        )
+    teacher = huggingface.load(asked.teacher)
+    if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
+        raise UnmaskError(
+            f"The corpus was not built with the tokenizer of the teacher; build it again with: unmask corpus build "
+            f"--tokenizer {asked.teacher} --data ... --out ..."
+        )
+    tokens, positions = tokens_of(config), teacher.model.positions
+    if positions is not None and tokens > positions:
+        raise UnmaskError(
+            f"Rows of {tokens} tokens do not fit the teacher, which has {positions} positions; set --rows.tokens "
+            f"{positions} or less."
+        )
+    if asked.states > 0:
+        _check_states(config.model, teacher.model)
+    return Taught(learned, teacher.model, temperature=asked.temperature, weight=asked.weight, states=asked.states)
+
+
+def _check_states(config: ModelConfig, teacher: Model) -> None:
+    own, other = config.width, teacher.config.width
+    if own != other:
+        raise UnmaskError(
+            f"The hidden states of the student have {own} numbers and the teacher's {other}: leave --states at 0, or "
+            "take a student of the same width."
+        )
+    if not hasattr(teacher.stack, "blocks"):
+        raise UnmaskError("Hidden states are compared layer by layer, and the teacher has none: leave --states at 0.")
+
+
+def inherit(model: Model, teacher: Model) -> None:
+    """Give a student, in place, the embedding, the heads and the pooler of its teacher, and layer floor(m N / M) of its
+    N for each layer m of M (DistilBERT takes one layer out of two).
+
+    Raises UnmaskError where they differ in more than their depth.
+    """
+    own, other = model.config.to_dict(), teacher.config.to_dict()
+    apart = {*TRAINED, *STARTED, *DEPTH}
+    unlike = [name for name in own.keys() | other.keys() if name not in apart and own.get(name) != other.get(name)]
+    if type(model.config) is not type(teacher.config) or unlike:
+        name = min(unlike, default="kind")
+        kinds = own.get(name, type(model.config).__name__), other.get(name, type(teacher.config).__name__)
+        raise UnmaskError(
+            f"A student that inherits differs from its teacher in depth alone: {name} is {kinds[0]} here, and "
+            f"{kinds[1]} there. Take the teacher's value, or set --inherit false."
+        )
+    stored, depth, height = teacher.state_dict(), len(model.stack.blocks), len(teacher.stack.blocks)
+    if depth > height:
+        raise UnmaskError(f"A student of {depth} layers cannot inherit from a teacher of {height}.")
+    longest = teacher.positions
+    if longest is not None and (model.positions is None or model.positions > longest):
+        raise UnmaskError(
+            f"A student of longer rows than its teacher's cannot inherit its positions: set --length {longest} or less."
+        )
+    given = {}
+    for name, x in model.state_dict().items():
+        head, number, rest = _of_block(name)
+        source = f"{head}{number * height // depth}.{rest}" if head else name
+        if source in stored:
+            given[name] = stored[source][: len(x)] if "position" in name else stored[source]
+    model.load_state_dict(given, strict=False)
+
+
+def _of_block(name: str) -> tuple[str, int, str]:
+    """The name of a parameter of a block in three parts, around its number; ("", 0, name) for others."""
+    head = "stack.blocks."
+    if not name.startswith(head):
+        return "", 0, name
+    number, _, rest = name.removeprefix(head).partition(".")
+    return head, int(number), rest
