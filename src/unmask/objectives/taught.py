@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,6 +88,10 @@ class Taught(Objective):
     @property
     def weights(self) -> Mapping[str, float]:
         return self._weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the teacher: it is not sent to the processes that prepare rows, which do not ask it."""
+        return {**self.__dict__, "teacher": None}
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         return self.learned.sample(documents, length, rng)
