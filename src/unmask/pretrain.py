@@ -22,9 +22,9 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
-from unmask.objectives import SpanCorruption, Taught
+from unmask.objectives import SpanCorruption
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
-from unmask.teaching import inherit, taught
+from unmask.teaching import begin, taught
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer
@@ -91,12 +91,10 @@ class Pretrain:
     def _build(self) -> tuple[Model, str]:
         """The model to train, and what is to be said of its heads."""
         config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
-        if self.origin is None:
-            model = config.build(heads, seed=seed)
-            if isinstance(self.objective, Taught) and self.config.teaching.inherit:
-                inherit(model, self.objective.teacher)
-            return model, ""
-        return self.origin.build(config, heads, seed, lambda: self.log_frequencies)
+        model, notice = config.build(heads, seed=seed), ""
+        if self.origin is not None:
+            model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
+        return model, begin(model, self.objective, self.config.teaching) or notice
 
     def plan(self) -> dict[str, Any]:
         """What the run would take, measured on a few steps that leave no trace."""

@@ -166,7 +166,8 @@ class Pretraining(Config):
         config = with_values(self, model=model.config, start=str(folder))
         if isinstance(model.config, T5):
             config = config.replace(objectives={"written": "spans", "sentences": "none"})
-            return config.replace(training={"optimizer": ADAFACTOR})
+            anyhow = config.training.optimizer.algorithm == "auto"
+            return config.replace(training={"optimizer": ADAFACTOR}) if anyhow else config
         if "next" in model.heads and config.objectives.written == "none":
             remembers = isinstance(config.model, TransformerXl)
             config = config.replace(objectives={"written": "segments" if remembers else "next"})

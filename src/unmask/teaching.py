@@ -6,8 +6,9 @@ from unmask import huggingface
 from unmask.adapt import STARTED, TRAINED
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.models.model import Model, ModelConfig
-from unmask.objectives import Objective, Taught
+from unmask.models.model import Model
+from unmask.nn import Stack
+from unmask.objectives import Objective, Taught, Teaching
 from unmask.pretraining import Pretraining, tokens_of
 
 DEPTH = ("layers", "length")
@@ -22,7 +23,12 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
     """
     asked = config.teaching
     if asked.teacher is None:
+        given = [name for name, value in asked.places().items() if value != Teaching().places()[name]]
+        if given:
+            raise UnmaskError(f"--{given[0]} is of a teacher: say which, with --teacher FOLDER, or leave it out.")
         return learned
+    if asked.inherit and config.start is not None:
+        raise UnmaskError("A model that goes on from a folder has its weights already: leave out --from, or --inherit.")
     if config.objectives.written not in ("none", "next", "again"):
         raise UnmaskError(
             f"A teacher helps to guess hidden or next words, not what --written {config.objectives.written} asks for."
@@ -39,37 +45,53 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
             f"Rows of {tokens} tokens do not fit the teacher, which has {positions} positions; set --rows.tokens "
             f"{positions} or less."
         )
-    if asked.states > 0:
-        _check_states(config.model, teacher.model)
     return Taught(learned, teacher.model, temperature=asked.temperature, weight=asked.weight, states=asked.states)
 
 
-def _check_states(config: ModelConfig, teacher: Model) -> None:
-    own, other = config.width, teacher.config.width
+def begin(model: Model, learned: Objective, asked: Teaching) -> str:
+    """Make a student ready for its teacher, where `learned` has one, and say what of it is new though it inherits.
+
+    Raises UnmaskError where the two do not fit.
+    """
+    if not isinstance(learned, Taught):
+        return ""
+    if asked.states > 0:
+        _check_states(model, learned.teacher)
+    return inherit(model, learned.teacher) if asked.inherit else ""
+
+
+def _check_states(model: Model, teacher: Model) -> None:
+    own, other = model.config.width, teacher.config.width
     if own != other:
         raise UnmaskError(
             f"The hidden states of the student have {own} numbers and the teacher's {other}: leave --states at 0, or "
             "take a student of the same width."
         )
-    if not hasattr(teacher.stack, "blocks"):
-        raise UnmaskError("Hidden states are compared layer by layer, and the teacher has none: leave --states at 0.")
+    for one, who in ((model, "student"), (teacher, "teacher")):
+        if type(one.stack) is not Stack:  # others run a layer step by step, or segment by segment
+            raise UnmaskError(
+                f"Hidden states are compared layer by layer, as a Transformer has them; the {who} is a "
+                f"{type(one.config).__name__}: leave --states at 0."
+            )
 
 
-def inherit(model: Model, teacher: Model) -> None:
+def inherit(model: Model, teacher: Model) -> str:
     """Give a student, in place, the embedding, the heads and the pooler of its teacher, and layer floor(m N / M) of its
-    N for each layer m of M (DistilBERT takes one layer out of two).
+    N for each layer m of M (DistilBERT takes one layer out of two). Returns a sentence on heads that stay new.
 
     Raises UnmaskError where they differ in more than their depth.
     """
     own, other = model.config.to_dict(), teacher.config.to_dict()
-    apart = {*TRAINED, *STARTED, *DEPTH}
-    unlike = [name for name in own.keys() | other.keys() if name not in apart and own.get(name) != other.get(name)]
-    if type(model.config) is not type(teacher.config) or unlike:
-        name = min(unlike, default="kind")
-        kinds = own.get(name, type(model.config).__name__), other.get(name, type(teacher.config).__name__)
+    if type(model.config) is not type(teacher.config):
+        unlike, kinds = "the kind", (type(model.config).__name__, type(teacher.config).__name__)
+    else:
+        names = own.keys() - {*TRAINED, *STARTED, *DEPTH}
+        unlike = min((name for name in names if own[name] != other[name]), default="")
+        kinds = (str(own.get(unlike)), str(other.get(unlike)))
+    if unlike:
         raise UnmaskError(
-            f"A student that inherits differs from its teacher in depth alone: {name} is {kinds[0]} here, and "
-            f"{kinds[1]} there. Take the teacher's value, or set --inherit false."
+            f"A student that inherits differs from its teacher in depth alone: {unlike} is {kinds[0]} here, and "
+            f"{kinds[1]} there. Take the teacher's, or set --inherit false."
         )
     stored, depth, height = teacher.state_dict(), len(model.stack.blocks), len(teacher.stack.blocks)
     if depth > height:
@@ -84,8 +106,10 @@ def inherit(model: Model, teacher: Model) -> None:
         head, number, rest = _of_block(name)
         source = f"{head}{number * height // depth}.{rest}" if head else name
         if source in stored:
-            given[name] = stored[source][: len(x)] if "position" in name else stored[source]
+            given[name] = stored[source][: len(x)]  # positions may be fewer, and entries without a meaning left out
     model.load_state_dict(given, strict=False)
+    new = [name for name in model.heads if name not in teacher.heads]
+    return f"New heads, which the teacher has not: {', '.join(new)}." if new else ""
 
 
 def _of_block(name: str) -> tuple[str, int, str]:

@@ -24,7 +24,7 @@ from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.families import Rows
-from unmask.finetune import FineTuning, begun
+from unmask.finetune import FineTuning, Speaker, begun
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
@@ -32,8 +32,8 @@ from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.serve.translator import Translator
 from unmask.train.metrics import read as read_metrics
-from unmask.train.optim import ADAFACTOR
-from unmask.translation.text_finetuning import finetune_text
+from unmask.train.optim import ADAFACTOR, Optimizer
+from unmask.translation.text_finetuning import finetune_text, prepare
 from unmask.translation.text_to_text import TextTask
 from unmask.types import Batch
 
@@ -268,6 +268,43 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
     assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):
         begun(out)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ADAFACTOR.replace(lr=5e-3)),
+        ({"algorithm": "adafactor", "lr": 5e-5}, ADAFACTOR),
+        ({"weight_decay": 0.1, "clip": 2.0}, ADAFACTOR.replace(lr=5e-3, weight_decay=0.1, clip=2.0)),
+        ({"algorithm": "adamw"}, Optimizer(algorithm="adamw", lr=5e-3)),
+    ],
+)
+def test_what_is_asked_of_the_optimizer_is_kept(tuned: Path, asked: dict[str, object], expected: Optimizer) -> None:
+    assert prepare(quick(tuned, **asked), Speaker(None)).config.fit.optimizer == expected
+
+
+def test_a_run_from_before_adafactor_goes_on_with_adamw(tuned: Path, tmp_path: Path) -> None:
+    whole = finetune_text(quick(tuned, algorithm="adamw"), tmp_path / "whole")
+    out = tmp_path / "part"
+    assert finetune_text(quick(tuned, algorithm="adamw"), out, Stopper("Seed 1:")) is None
+    path = out / "run.json"
+    path.write_text(path.read_text().replace('"algorithm": "adamw"', '"algorithm": "auto"'))
+    main(["finetune", "--out", str(out), "--resume"])
+    assert json.loads((out / "results.json").read_text())["seeds"] == whole.seeds
+
+
+def test_another_algorithm_wants_a_rate_of_its_own(
+    tuned: Path, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--corpus", str(corpora / "pieces"), "--out", str(tmp_path / "run")]
+    for verb in (["pretrain", "t5-tiny", *where], ["pretrain", "--from", str(tuned / "base"), *where]):
+        with pytest.raises(SystemExit):
+            main([*verb, "--algorithm", "adamw"])
+        assert "adamw cannot take over the learning rate" in capsys.readouterr().err
+    main(["pretrain", "t5-tiny", "--algorithm", "adamw", "--lr", "3e-3", "--fields"])
+    with pytest.raises(SystemExit):
+        main(["train", "--from", str(tuned / "base"), "--pairs", "a.tsv", "--out", "b", "--algorithm", "adamw"])
+    assert "say --lr as well" in capsys.readouterr().err
 
 
 def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ def test_shorter_rows_inherit_the_first_positions() -> None:
     [
         (Bert(vocabulary=40, dim=24, layers=2, heads=2, hidden=32), "differs from its teacher in depth alone: dim is"),
         (Bert(vocabulary=40, dim=16, layers=2, heads=4, hidden=32), "heads is 2 here, and 4 there"),
-        (Albert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32), "differs from its teacher in depth alone"),
+        (Albert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32), "the kind is Bert here, and Albert there"),
         (Bert(vocabulary=40, dim=16, layers=1, heads=2, hidden=32), "2 layers cannot inherit from a teacher of 1"),
         (Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32, length=8), "longer rows"),
     ],
@@ -228,6 +228,17 @@ def test_the_command_takes_a_teacher(text: Path, teacher: Path, tmp_path: Path) 
         ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "not what --written spans asks for"),
         ({"inherit": True, "dim": 16}, "in depth alone: dim is 16 here, and 32 there"),
         ({"teacher": "nowhere"}, "nowhere"),
+        ({"temperature": float("inf")}, "must be above 0, not inf"),
+        ({"states": float("inf")}, "must be 0 or more, not inf"),
+        (
+            {"recipe": "bilstm", "states": 1.0, "tokens": 32, "hidden": 16},
+            "student is a RecurrentNetwork: leave",
+        ),
+        ({"recipe": "gpt2-tiny", "inherit": True}, "no head for next"),
+        (
+            {"teacher": None, "states": 1.0, "inherit": True},
+            "--states is of a teacher: say which, with --teacher",
+        ),
     ],
 )
 def test_a_teacher_that_does_not_fit_is_refused(
@@ -240,6 +251,41 @@ def test_a_teacher_that_does_not_fit_is_refused(
     with pytest.raises(UnmaskError, match=said):
         Pretrain(run.replace(model=known).override(changes), [text], tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_was_filled_up_is_no_other(text: Path, teacher: Path, tmp_path: Path) -> None:
+    """Published tables often have a multiple of 64 entries, of which the last ones stand for nothing."""
+    loaded = huggingface.load(teacher)
+    page = loaded.model.config
+    wide = page.replace(vocabulary=page.vocabulary + 28).build({"mlm": 0}, seed=3)
+    huggingface.save(tmp_path / "padded", wide, loaded.tokenizer)
+    run = Pretrain(config(teacher=tmp_path / "padded", inherit=True), [text], tmp_path / "run")
+    token = wide.state_dict()["embedding.token.weight"]
+    assert torch.equal(run.model.embedding.token.weight, token[: page.vocabulary])
+    assert "loss/soft" in run.run().heldout
+    run = Pretrain(config(teacher=teacher).starting_from(tmp_path / "padded"), [text], tmp_path / "again")
+    assert "loss/soft" in run.run().heldout
+
+
+def test_what_goes_on_from_a_folder_inherits_nothing(text: Path, teacher: Path, tmp_path: Path) -> None:
+    asked = config(teacher=teacher, inherit=True).starting_from(teacher)
+    with pytest.raises(UnmaskError, match="leave out --from, or --inherit"):
+        Pretrain(asked, [text], tmp_path / "run")
+
+
+def test_models_that_remember_are_not_compared_by_layer(text: Path, tmp_path: Path) -> None:
+    xl = config("transformer-xl-tiny", written="next", memory=16, tokens=32, evaluate_every=None)
+    Pretrain(xl, [text], tmp_path / "teacher").run()
+    student = config("gpt2-tiny", teacher=tmp_path / "teacher", states=1.0)
+    with pytest.raises(UnmaskError, match="the teacher is a TransformerXl: leave --states at 0"):
+        Pretrain(student, [text], tmp_path / "run")
+
+
+def test_heads_that_the_teacher_lacks_are_named(text: Path, tmp_path: Path) -> None:
+    page = Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32)
+    teacher, student = page.build({"mlm": 0}, seed=0), page.build({"mlm": 0, "nsp": 2}, seed=1)
+    assert inherit(student, teacher) == "New heads, which the teacher has not: nsp."
+    assert inherit(page.build({"mlm": 0}, seed=1), teacher) == ""
 
 
 def test_a_teacher_with_another_vocabulary_is_refused(text: Path, tmp_path: Path) -> None:

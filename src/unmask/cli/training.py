@@ -105,6 +105,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
     from unmask.report import run_facts
+    from unmask.train.optim import check_rate
 
     if options.recipe in words.RECIPES:
         words.pretrain(options, overrides)
@@ -121,7 +122,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     # One of the two says how long: the one given here replaces the recipe's.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
-    config = config.override(overrides, batch_size="rows.batch")
+    usual, config = config.training.optimizer, config.override(overrides, batch_size="rows.batch")
+    if not options.resume:
+        check_rate(usual, config.training.optimizer)
     if options.fields:
         print_fields(config)
         return

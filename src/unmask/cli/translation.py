@@ -69,6 +69,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
     from unmask.train import checkpoint, distributed
     from unmask.train.display import Terminal
+    from unmask.train.optim import check_rate
     from unmask.translation import TrainTranslation, origin, systems
     from unmask.translation.report import write_translation
 
@@ -96,7 +97,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     texts = {key: tuple(given) for key, given in (("train", options.pairs), ("dev", options.dev)) if given}
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"training.steps": None, "training.minutes": None})
-    config = config.replace(texts=texts).override(overrides)
+    usual, config = config.training.optimizer, config.replace(texts=texts).override(overrides)
+    if not options.resume:
+        check_rate(usual, config.training.optimizer)
     if options.fields:
         print_fields(config)
         return

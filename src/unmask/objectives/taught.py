@@ -5,6 +5,7 @@ Shapes: B rows, T tokens of a row, M places, V vocabulary, D width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Teaching(Config):
     weight       of the teacher's guesses, from 0 to 1; the words of the text have the rest
     states       weight of the difference between the hidden states, layer by layer; it asks for equal widths
     inherit      begin with the teacher's embedding and heads, and with as many of its layers as there are here, evenly
-                 spaced (Sanh et al. 2019, section 3); it asks for equal widths
+                 spaced (Sanh et al. 2019, section 3); it asks for a model that differs in depth alone
     """
 
     teacher: Path | None = None
@@ -111,6 +112,8 @@ class Taught(Objective):
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         """One Loss for each term, after one pass through either model."""
+        if not {SOFT, HIDDEN} & self.weights.keys():
+            return self.learned.loss(model, batch)
         if self.teacher.device != batch.tokens.device:
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
@@ -148,17 +151,21 @@ class Taught(Objective):
 
 def check(temperature: float, weight: float, states: float) -> None:
     """Raises UnmaskError for numbers that make no distillation."""
-    if not temperature > 0:
+    if not 0 < temperature < math.inf:
         raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
     if not 0 <= weight <= 1:
         raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
-    if not states >= 0:
+    if not 0 <= states < math.inf:
         raise UnmaskError(f"The weight of the teacher's hidden states must be 0 or more, not {states}.")
 
 
 def softened(said_MC: Tensor, taught_MC: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(teacher || student), summed over the places; the gradient of what is softened shrinks with T^2."""
-    said, taught = ((x.float() / temperature).log_softmax(-1) for x in (said_MC, taught_MC))
+    """T^2 KL(teacher || student), summed over the places; the gradient of what is softened shrinks with T^2.
+
+    Where one vocabulary was filled up with entries that stand for nothing, those that both have count.
+    """
+    C = min(said_MC.shape[-1], taught_MC.shape[-1])
+    said, taught = ((x[:, :C].float() / temperature).log_softmax(-1) for x in (said_MC, taught_MC))
     return temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
 
 

@@ -80,6 +80,16 @@ ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=Non
 """What goes on from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
 
 
+def check_rate(before: Optimizer, after: Optimizer) -> None:
+    """Raises UnmaskError where another algorithm is asked for without a rate of its own."""
+    same = (before.algorithm == "adafactor") == (after.algorithm == "adafactor")
+    if not same and before.lr == after.lr:
+        raise UnmaskError(
+            f"{after.algorithm} cannot take over the learning rate {before.lr:g}, for that of Adafactor is a share of "
+            "the weights and that of AdamW is not: say --lr as well, and --clip where gradients are to be clipped."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Config):
     """Learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, or a constant, or the

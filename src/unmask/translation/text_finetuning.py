@@ -25,7 +25,7 @@ from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.serve.translator import Translator
 from unmask.train import checkpoint, distributed
-from unmask.train.optim import ADAFACTOR
+from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
@@ -85,7 +85,7 @@ class Prepared:
     metric: str
 
 
-def prepare(config: FineTuning, say: Speaker) -> Prepared:
+def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepared:
     """Read the rows, and find them and the settings good. Raises UnmaskError where they are not."""
     given, usual = config.places(), FineTuning().places()
     for name in given:
@@ -111,11 +111,10 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     if metric not in known:
         raise unknown("metric by which a T5 is judged", metric, sorted(known))
     config = config.replace(seeds=config.number_of_seeds(len(sets["train"])))
-    if config.fit.optimizer.algorithm == "auto":
-        asked, unasked = config.fit.optimizer.lr, Fit().optimizer.lr
-        rate = ADAFACTOR.lr if asked == unasked else asked
-        config = config.replace(fit={"optimizer": ADAFACTOR.replace(lr=rate)})
-        say(f"A T5 is fine-tuned by Adafactor, whose learning rate is a share of the weights: {rate:g}.", note=False)
+    config = config.replace(fit={"optimizer": _optimizer(config.fit.optimizer, resume)})
+    if config.fit.optimizer.algorithm == "adafactor":
+        rate = f"{config.fit.optimizer.lr:g}"
+        say(f"A T5 is fine-tuned by Adafactor, whose learning rate is a share of the weights: {rate}.", note=False)
     return Prepared(config, task, sets, baseline, metric)
 
 
@@ -137,7 +136,7 @@ def finetune_text(
         refuse_taken(out)
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
-    prepared = prepare(config, say)
+    prepared = prepare(config, say, resume=resume)
     with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
@@ -162,6 +161,16 @@ def finetune_text(
             _write(out, result)
     say(render_result(result.to_dict()), note=False)
     return result
+
+
+def _optimizer(asked: Optimizer, resume: bool) -> Optimizer:
+    """Adafactor, unless another is named, with the published value of everything that was not asked for otherwise."""
+    if asked.algorithm == "adamw":
+        return asked
+    if resume and asked.algorithm == "auto":
+        return asked.replace(algorithm="adamw")  # a run from when there was nothing else
+    usual = Fit().optimizer.places() | {"algorithm": asked.algorithm}
+    return ADAFACTOR.replace(**{name: value for name, value in asked.places().items() if value != usual[name]})
 
 
 class _Scored(NamedTuple):
