@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -33,6 +35,7 @@ from unmask.pretraining import Pretraining
 from unmask.serve.translator import Translator
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
+from unmask.train.trainer import Result, Trainer
 from unmask.translation.text_finetuning import finetune_text, prepare
 from unmask.translation.text_to_text import TextTask
 from unmask.types import Batch
@@ -252,6 +255,29 @@ def test_each_seed_is_run_and_the_best_is_kept(tuned: Path, tmp_path: Path) -> N
     answers = Translator(tmp_path / "run")([f"classification sentence: {text}" for text, _ in rows])
     assert np.mean([answer == label for answer, (_, label) in zip(answers, rows, strict=True)]) == max(found)
     assert {path.suffix for path in (tmp_path / "run" / "seeds" / "0").iterdir()} == {".jsonl"}
+
+
+def test_the_moments_of_a_seed_are_gone_before_the_next_one(
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, not when garbage is next collected: those of two seeds of a large model may not fit a GPU."""
+    gone = []
+
+    class Watched(Trainer):
+        def train(self) -> Result:
+            gone.append([reference() is None for reference in before])
+            before.append(weakref.ref(self.engine.optimizer))
+            return super().train()
+
+    before: list[weakref.ref[torch.optim.Optimizer]] = []
+    monkeypatch.setattr("unmask.translation.run.Trainer", Watched)
+    gc.collect()
+    gc.disable()
+    try:
+        finetune_text(quick(tuned), tmp_path / "run")
+    finally:
+        gc.enable()
+    assert gone == [[], [True]]
 
 
 def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: Path) -> None:

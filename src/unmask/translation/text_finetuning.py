@@ -189,14 +189,24 @@ def _run_seeds(
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        run = FinetuneText(_translation(prepared, seed), prepared, _folder(out, seed), resume=resume, display=display)
-        ended = run.run()
-        if ended.stopped is not None:
-            say(f"Stopped by {ended.stopped}; go on with: unmask finetune --out {out} --resume", note=False)
+        scored = _run_seed(prepared, seed, out, display, say, resume)
+        if scored is None:
             return None
-        distributed.barrier()  # the folder is there
-        found.append(_scored(prepared, run, seed, ended.total))
+        found.append(scored)
     return found
+
+
+def _run_seed(
+    prepared: Prepared, seed: int, out: Path, display: Display | None, say: Speaker, resume: bool
+) -> _Scored | None:
+    run = FinetuneText(_translation(prepared, seed), prepared, _folder(out, seed), resume=resume, display=display)
+    ended = run.run()
+    del run.trainer  # the two hold each other: model and moments would outlive the run, beside those of the next seed
+    if ended.stopped is not None:
+        say(f"Stopped by {ended.stopped}; go on with: unmask finetune --out {out} --resume", note=False)
+        return None
+    distributed.barrier()  # the folder is there
+    return _scored(prepared, run, seed, ended.total)
 
 
 def _scored(prepared: Prepared, run: FinetuneText, seed: int, total: int) -> _Scored:
