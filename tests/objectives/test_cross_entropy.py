@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.objectives import objective
-from unmask.objectives.objective import of_logits
+from unmask.objectives.objective import cross_entropy, of_logits
 
 
 @given(st.integers(0, 40), st.integers(2, 30), st.integers(1, 200), st.integers(0, 2**31))
@@ -28,6 +28,24 @@ def test_any_rows_at_a_time_are_the_loss_of_all(M: int, C: int, cached: int, see
     assert int(found.metrics["correct"]) == int((logits.argmax(-1) == values).sum())
     (mine,) = torch.autograd.grad(found.sum / 7, logits)
     (theirs,) = torch.autograd.grad(expected / 7, logits)
+    torch.testing.assert_close(mine, theirs)
+
+
+@given(st.integers(1, 40), st.integers(2, 30), st.integers(1, 200), st.floats(0, 0.9), st.booleans())
+def test_label_smoothing_is_that_of_pytorch(M: int, C: int, cached: int, smoothing: float, double: bool) -> None:
+    """In float64, which is not reckoned some rows at a time, and in float32, which is."""
+    logits = (5 * torch.randn(M, C, generator=torch.Generator().manual_seed(M))).requires_grad_()
+    values = torch.arange(M) % C
+    before, objective.CACHED = objective.CACHED, cached
+    try:
+        total, nll, _ = cross_entropy(logits.double() if double else logits, values, smoothing)
+    finally:
+        objective.CACHED = before
+    expected = F.cross_entropy(logits, values, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, values, reduction="sum").detach())
+    assert not nll.requires_grad
+    (mine,), (theirs,) = torch.autograd.grad(total / 7, logits), torch.autograd.grad(expected / 7, logits)
     torch.testing.assert_close(mine, theirs)
 
 
