@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unmask import metrics
 
 EXACT = {"rel": 0, "abs": 1e-9}
+FILES = 1_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
@@ -50,9 +51,33 @@ def test_label_sets_by_hand():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_classes_are_scored_as_scikit_learn_scores_them():
+    """Accuracy, F1, and the Matthews correlation of CoLA."""
+    rng = np.random.default_rng(0)
+    for _ in range(FILES):
+        labels, count = [f"label {c}" for c in range(rng.integers(2, 6))], rng.integers(1, 60)
+        true = rng.integers(0, len(labels), count)
+        predicted = np.where(rng.random(count) < rng.random(), true, rng.integers(0, len(labels), count))
+        found, classes = metrics.of_classes(predicted, true, labels), np.arange(len(labels))
+        wanted = {
+            "accuracy": reference.accuracy_score(true, predicted),
+            "macro_f1": reference.f1_score(true, predicted, labels=classes, average="macro"),
+            "mcc": reference.matthews_corrcoef(true, predicted),
+        }
+        if len(labels) == 2:
+            wanted["f1"] = reference.f1_score(true, predicted)
+        assert found == pytest.approx(wanted, **EXACT)
+        report = metrics.per_class(predicted, true, labels)
+        parts = reference.precision_recall_fscore_support(true, predicted, labels=classes)
+        for label, *expected in zip(labels, *parts, strict=True):
+            names = ("precision", "recall", "f1", "support")
+            assert report[label] == pytest.approx(dict(zip(names, expected, strict=True)), **EXACT)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_label_sets_are_scored_as_scikit_learn_scores_them():
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(FILES):
         shape = rng.integers(1, 20), rng.integers(2, 6)
         true = rng.random(shape) < rng.random()
         predicted = np.where(rng.random(shape) < rng.random(), true, rng.random(shape) < rng.random())

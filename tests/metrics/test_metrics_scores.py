@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,18 @@ def middle_ranks(values):
 def pearson(a, b):
     a, b = a - a.mean(), b - b.mean()
     return (a @ b) / np.sqrt((a @ a) * (b @ b))
+
+
+def test_correlations_are_those_of_scipy():
+    rng = np.random.default_rng(1)
+    for _ in range(1_000):
+        true = rng.integers(0, 26, rng.integers(3, 60)) / 5  # as STS-B has them, with ties
+        predicted = true * rng.normal() + rng.normal(size=len(true)).round(int(rng.integers(0, 4)))
+        if not (np.ptp(true) and np.ptp(predicted)):
+            continue
+        found = metrics.of_scores(predicted, true)
+        assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(predicted, true).statistic, rel=0, abs=1e-9)
+        assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(predicted, true).statistic, rel=0, abs=1e-9)
 
 
 def test_correlations_follow_their_formulas():
