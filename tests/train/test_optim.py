@@ -170,6 +170,18 @@ def test_adafactor_is_that_of_transformers(clip: float | None) -> None:
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("algorithm", ["adamw", "adafactor"])
+def test_what_is_kept_of_a_parameter_is_counted(algorithm: Literal["adamw", "adafactor"]) -> None:
+    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Conv1d(7, 4, 3))
+    config = Optimizer(algorithm=algorithm)
+    optimizer = config.build(model)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    for p in model.parameters():
+        assert config.kept(p) == sum(x.numel() for name, x in optimizer.state[p].items() if name != "step")
+
+
 @pytest.mark.parametrize(("algorithm", "fused"), [("adamw", True), ("adamw", False), ("adafactor", None)])
 def test_a_skipped_update_changes_nothing(algorithm: Literal["adamw", "adafactor"], fused: bool | None) -> None:
     model = nn.Linear(3, 3)

@@ -75,6 +75,12 @@ class Optimizer(Config):
         set_rate(optimizer, self.lr)
         return optimizer
 
+    def kept(self, p: Tensor) -> int:
+        """How many numbers stand beside a parameter from step to step."""
+        if self.algorithm != "adafactor":
+            return 2 * p.numel()
+        return p.numel() // p.shape[-1] + p.numel() // p.shape[-2] if p.ndim > 1 else p.numel()
+
 
 ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=None)
 """What goes on from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
