@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from unmask import huggingface, recipes, samples
 from unmask.cli import main
 from unmask.data import byte_pairs, corpus
-from unmask.data.rows import Row
+from unmask.data.rows import Choices, Question, Row
 from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
@@ -37,7 +37,7 @@ from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Result, Trainer
 from unmask.translation.text_finetuning import finetune_text, prepare
-from unmask.translation.text_to_text import TextTask
+from unmask.translation.text_to_text import text_task
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -382,7 +382,7 @@ def test_training_on_pairs_is_resumed_though_the_folder_be_gone(tuned: Path, tmp
 
 def test_rows_as_texts() -> None:
     rows = [Row(text="a", pair="b", label="2.33"), Row(text="a", pair="c", label="4.5")]
-    task = TextTask("regression", "stsb", rows)
+    task = text_task("regression", "stsb", rows)
     assert task.source(rows[0]) == "stsb sentence1: a sentence2: b"
     assert [task.target(row) for row in rows] == ["2.4", "4.4"]
     assert task.scores(["2.4", "4.4"], rows)["pearson"] == pytest.approx(1.0)
@@ -390,17 +390,66 @@ def test_rows_as_texts() -> None:
     assert found["answered"] == 0.5
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean([0.07**2, (3.415 - 4.5) ** 2])))
     rows = [Row(text="a", label="1"), Row(text="b", label="0")]
-    task = TextTask("classification", "sst2", rows)
+    task = text_task("classification", "sst2", rows)
     assert task.source(rows[0]) == "sst2 sentence: a"
     assert task.labels == ("negative", "positive")
-    assert TextTask("classification", "mrpc", rows).labels[1] == "equivalent"  # of which F1 is
+    assert text_task("classification", "mrpc", rows).labels[1] == "equivalent"  # of which F1 is
     assert task.scores(["positive", "Negative"], rows)["accuracy"] == 1.0
     found = task.scores(["positive", "no answer"], rows)
     assert (found["accuracy"], found["answered"]) == (0.5, 0.5)
     rows = [Row(text="a", label="May"), Row(text="b", label="may"), Row(text="c", label="must")]
-    found = TextTask("classification", "word", rows).scores(["May", "may", "MUST"], rows)
+    found = text_task("classification", "word", rows).scores(["May", "may", "MUST"], rows)
     assert (found["accuracy"], found["macro_f1"]) == (1.0, 1.0)  # labels that differ by their case alone
-    assert TextTask("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
+    assert text_task("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
+
+
+def test_questions_as_texts() -> None:
+    place, none = {"answers": ((4, "film"),), "unplaced": ("movie",)}, {"possible": False}
+    rows = [Question(text="what?", pair="the film was long", **place), Question(text="who?", pair="the film", **none)]
+    task = text_task("question-answering", "squad", rows)
+    assert task.source(rows[0]) == "squad question: what? context: the film was long"
+    assert [task.target(row) for row in rows] == ["film", "no answer"]
+    found = task.scores(["The Movie", "no  answer"], rows)
+    assert (found["exact_match"], found["has_answer_f1"], found["no_answer_f1"]) == (1.0, 1.0, 1.0)
+    found = task.scores(["a film", "film"], rows)
+    assert (found["exact_match"], found["no_answer_exact_match"], found["answered"]) == (0.5, 0.0, 0.5)
+    assert task.report(["film", ""], rows) == {}
+
+
+def test_choices_as_texts() -> None:
+    rows = [Choices(text="it rained", pair="so", choices=("dry", "wet"), label="1")]
+    rows.append(Choices(text="sun", choices=("dry", "wet", "cold"), label="0"))
+    task = text_task("multiple-choice", "swag", rows)
+    assert task.source(rows[0]) == "swag choice1: dry choice2: wet context: it rained question: so"
+    assert task.source(rows[1]) == "swag choice1: dry choice2: wet choice3: cold context: sun"
+    assert [task.target(row) for row in rows] == ["choice2", "choice1"]
+    assert task.scores(["Choice2", "dry"], rows) == {"accuracy": 0.5, "answered": 0.5}
+
+
+def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:
+    """Which word stands in a short context, and which of two choices is the word of the context."""
+    rng = np.random.default_rng(0)
+    questions, choices = [], []
+    for number in range(60):
+        what, how = rng.choice(["film", "plot"]), rng.choice(GOOD)
+        answers = [{"text": str(how), "answer_start": len(f"the {what} was ")}]
+        asked = {"id": str(number), "question": "how was it", "answers": answers}
+        questions.append({"context": f"the {what} was {how}", "qas": [asked]})
+        first = bool(rng.integers(2))
+        both = ["film", "plot"] if first else ["plot", "film"]
+        choices.append({"context": f"the {what}", "choices": both, "label": both.index(str(what))})
+    (tmp_path / "squad.json").write_text(json.dumps({"data": [{"paragraphs": questions}]}))
+    (tmp_path / "choices.jsonl").write_text("\n".join(map(json.dumps, choices)) + "\n")
+    fields = ["--epochs=2", "--least-steps=1", "--seeds=1", "--precision=fp32", "--device=cpu", "--allow-overlap=yes"]
+    for task, file, metric in (
+        ("question-answering", "squad.json", {"exact_match", "f1", "answered"}),
+        ("multiple-choice", "choices.jsonl", {"accuracy", "answered"}),
+    ):
+        files = [f"--train={tmp_path / file}", f"--dev={tmp_path / file}", f"--out={tmp_path / task}"]
+        main(["finetune", f"--model={tuned / 'base'}", "--task", task, *files, *fields])
+        results = json.loads((tmp_path / task / "results.json").read_text())
+        assert results["seeds"][0]["dev"].keys() == metric
+        assert "Scores" in (tmp_path / task / "report.html").read_text()
 
 
 def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> None:

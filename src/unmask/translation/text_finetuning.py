@@ -29,7 +29,7 @@ from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
-from unmask.translation.text_to_text import TextTask, check_family
+from unmask.translation.text_to_text import TextTask, check_family, text_task
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
 """Settings of fine-tuning that mean nothing to a T5."""
@@ -102,7 +102,7 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
     held_out = config.rows.dev is None and config.rows.benchmark is None
     plain = families.build(config.task, sets, config.options, say, held_out=held_out)
     name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
-    task = TextTask(config.task, name, list(sets["train"]), plain.labels)
+    task = text_task(config.task, name, list(sets["train"]), plain.labels)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
     say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
     benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
