@@ -16,6 +16,8 @@ from unmask.train.metrics import require_run
 TERMS = {
     "mlm": "masked words",
     "nsp": "next sentence",
+    "soft": "the teacher's guesses",
+    "hidden": "the teacher's hidden states",
     "sop": "sentence order",
     "rtd": "replaced tokens",
     "next": "next token",

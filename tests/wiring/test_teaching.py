@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from itertools import islice
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, Taught
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
+from unmask.report import write_pretraining
 from unmask.teaching import inherit
 from unmask.train.metrics import read as read_metrics
 
@@ -301,3 +303,10 @@ def test_only_guesses_are_softened() -> None:
     model = Gpt2(vocabulary=40, dim=16, layers=1, heads=2, hidden=32, length=8).build({"next": 0})
     with pytest.raises(UnmaskError, match="no head for mlm"):
         Taught(learned, model)
+
+
+def test_the_page_says_whose_guesses_a_curve_is_of(text: Path, teacher: Path, tmp_path: Path) -> None:
+    Pretrain(config(teacher=teacher, states=0.1), [text], tmp_path / "run").run()
+    page = write_pretraining(tmp_path / "run").read_text(encoding="utf-8")
+    assert "The teacher's guesses: loss" in unescape(page)
+    assert "The teacher's hidden states: loss" in unescape(page)
