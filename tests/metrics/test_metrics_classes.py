@@ -50,7 +50,7 @@ def test_label_sets_by_hand():
     assert report["b"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0.0}
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning", "ignore:A single label was found")
 def test_classes_are_scored_as_scikit_learn_scores_them():
     """Accuracy, F1, and the Matthews correlation of CoLA."""
     rng = np.random.default_rng(0)
