@@ -156,7 +156,7 @@ def test_next_tokens_are_taught_as_hidden_words_are(text: Path, tmp_path: Path) 
 
 def test_a_student_begins_with_every_other_layer(text: Path, teacher: Path, tmp_path: Path) -> None:
     run = Pretrain(config(teacher=teacher, inherit=True), [text], tmp_path / "run")
-    theirs = run.objective.teacher.state_dict()  # type: ignore[attr-defined]
+    theirs = run.objective.teacher.state_dict()
     own = run.model.state_dict()
     for m, layer in ((0, 0), (1, 2)):
         names = [name for name in own if name.startswith(f"stack.blocks.{m}.")]
@@ -190,7 +190,7 @@ def test_shorter_rows_inherit_the_first_positions() -> None:
 def test_what_cannot_be_inherited_is_one_sentence(other: Config, said: str) -> None:
     own = Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32)
     with pytest.raises(UnmaskError, match=said):
-        inherit(own.build({"mlm": 0}), other.build({"mlm": 0}))  # type: ignore[attr-defined]
+        inherit(own.build({"mlm": 0}), other.build({"mlm": 0}))
 
 
 def test_a_resumed_run_ends_where_the_whole_one_does(text: Path, teacher: Path, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_resumed_run_ends_where_the_whole_one_does(text: Path, teacher: Path, 
     Pretrain(asked, [text], tmp_path / "whole").run()
     part = Pretrain(asked, [text], tmp_path / "part", recipe="bert-tiny")
     take = part.batches
-    part.batches = lambda position: islice(take(position), 6)  # type: ignore[method-assign,assignment]
+    part.batches = lambda position: islice(take(position), 6)
     with pytest.raises((RuntimeError, StopIteration, UnmaskError)):
         part.run()
     main(["pretrain", "--out", str(tmp_path / "part"), "--resume"])
