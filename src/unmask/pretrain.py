@@ -66,8 +66,8 @@ class Pretrain:
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
-        learned_alone = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
-        self.objective = taught(config, learned_alone, self.tokenizer)
+        objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
+        self.objective = taught(config, objective, self.tokenizer)
         self.config = config
         self.model, notice = self._build()
         self.tokens = tokens_of(self.config)
@@ -91,10 +91,12 @@ class Pretrain:
     def _build(self) -> tuple[Model, str]:
         """The model to train, and what is to be said of its heads."""
         config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
-        model, notice = config.build(heads, seed=seed), ""
-        if self.origin is not None:
-            model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
-        return model, begin(model, self.objective, self.config.teaching) or notice
+        if self.origin is None:
+            model = config.build(heads, seed=seed)
+            return model, begin(model, self.objective, self.config.teaching)
+        model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
+        begin(model, self.objective, self.config.teaching)  # inherits nothing, and so has nothing to say
+        return model, notice
 
     def plan(self) -> dict[str, Any]:
         """What the run would take, measured on a few steps that leave no trace."""
