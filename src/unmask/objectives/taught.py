@@ -51,13 +51,13 @@ class Teaching(Config):
 
 class Taught(Objective):
     """What is learned from a text, and what a teacher makes of the same tokens (Hinton et al. 2015; DistilBERT, Sanh et
-    al. 2019; MobileBERT, Sun et al. 2020, section 3.4, with its knowledge transfer as an auxiliary task).
+    al. 2019; MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
 
     L = (1 - weight) L_guess + weight L_soft + states L_hidden + whatever else is learned, such as L_NSP
 
     soft    T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
     hidden  mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
-            has its teacher in layer m N / M of N (MobileBERT, equation 2; TinyBERT, Jiao et al. 2020, section 3.1)
+            has its teacher in layer m N / M of N (MobileBERT's feature map transfer; layers as in TinyBERT, Jiao et al. 2020)
 
     learned  masked words or next tokens, alone or joined with sentences
     teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
