@@ -57,7 +57,7 @@ class Taught(Objective):
 
     soft    T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
     hidden  mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
-            has its teacher in layer m N / M of N (MobileBERT's feature map transfer; layers as in TinyBERT, Jiao et al. 2020)
+            has its teacher in layer m N / M of N (MobileBERT's feature map transfer, with TinyBERT's pairs of layers)
 
     learned  masked words or next tokens, alone or joined with sentences
     teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
