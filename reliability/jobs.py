@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,21 @@ class Job:
     whole: bool = False
 
 
-def prepare(folder: Path, seed: int = 0) -> dict[str, Job]:
-    """Texts, a corpus and a model in `folder`, and every job by name."""
+def warm() -> None:
+    """Import once, before the processes part, what each of them would take seconds to import."""
+    for name in (
+        *("unmask.cli.training", "unmask.cli.export", "unmask.finetune", "unmask.pretrain", "unmask.translation"),
+        *("sklearn.metrics", "scipy.stats", "torch._dynamo", "torch.distributed.fsdp"),
+        *("torch.onnx._internal.exporter._core", "onnxruntime.quantization"),
+    ):
+        import_module(name)
+
+
+def prepare(folder: Path, seed: int = 0, *, brief: bool = False) -> dict[str, Job]:
+    """Texts, a corpus and a model in `folder`, and every job by name.
+
+    brief  runs of a few steps, which write everything that a long one does, but only two or three times
+    """
     rng = np.random.default_rng(seed)
     text, rows, pairs = folder / "text.txt", folder / "rows", folder / "pairs.tsv"
     text.write_text("\n\n".join(_document(rng) for _ in range(240)), encoding="utf-8")
@@ -56,14 +70,18 @@ def prepare(folder: Path, seed: int = 0) -> dict[str, Job]:
     pretrain = ["pretrain", "bert-tiny", *sizes, "--corpus", str(corpus), "--rows.batch", "8", "--tokens", "64"]
     pretrain += ["--rows.heldout", "8", "--log_every", "1"]
     paced = ["--save_every", "4", "--evaluate_every", "6", "--steps", "30"]
+    epochs, steps, saves = "3", "16", "3"
+    if brief:
+        paced = ["--save_every", "2", "--evaluate_every", "3", "--steps", "6"]
+        epochs, steps, saves = "1", "6", "2"
     for command in ([*build, "--out", str(corpus)], [*pretrain, "--steps", "3", "--out", str(model)]):
         assert Process(command).wait() == 0, command
     tune = ["finetune", "--model", str(model), "--train", str(rows / "train.tsv"), "--dev", str(rows / "dev.tsv")]
-    tune += ["--epochs", "3", "--least_steps", "1", "--batch_size", "16", "--evaluations", "2", "--lr", "3e-3"]
+    tune += ["--epochs", epochs, "--least_steps", "1", "--batch_size", "16", "--evaluations", "2", "--lr", "3e-3"]
     tune += ["--precision", "fp32", "--fit.device", "cpu", "--seeds", "2", "--length", "32"]
     train = ["train", "seq2seq-attention", "--pairs", str(pairs), "--dim", "16", "--model.hidden", "16"]
-    train += ["--vocabulary.kind", "word", "--steps", "16", "--log_every", "1", "--evaluate_every", "5"]
-    train += ["--save_every", "3", "--device", "cpu", "--texts.tokens", "256", "--scored", "8"]
+    train += ["--vocabulary.kind", "word", "--steps", steps, "--log_every", "1", "--evaluate_every", "5"]
+    train += ["--save_every", saves, "--device", "cpu", "--texts.tokens", "256", "--scored", "8"]
     jobs = (
         Job("pretrain", lambda out: [*pretrain, *paced, "--resume", "--out", str(out)], None, "checkpoints/.tmp-*"),
         Job(

@@ -35,7 +35,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread: what forks must not hold any
 
 import numpy as np
-from jobs import Job, Process, Torchrun, differences, leftovers, prepare, trace
+from jobs import Job, Process, Torchrun, differences, leftovers, prepare, trace, warm
 
 MOST_KILLS = 12  # of one trial, after which it is let go on
 TOLERANCE = 1e-6
@@ -51,11 +51,7 @@ def main() -> int:
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--out", help="file for the results, as JSON")
     options = arguments.parse_args()
-    import unmask.cli.training
-    import unmask.finetune
-    import unmask.pretrain
-    import unmask.translation  # noqa: F401 (imported once, before the processes part)
-
+    warm()
     with tempfile.TemporaryDirectory(prefix="unmask-kill-") as temporary:
         jobs = prepare(Path(temporary))
         names = options.jobs or [*LONG, *VARIANTS]

@@ -13,7 +13,7 @@ Then sampled bytes of each file of the newest checkpoint are flipped: none may b
 the checkpoint before, says so, and comes to the same end.
 
     python reliability/storage.py --sample 40
-    python reliability/storage.py --jobs pretrain --sample 0        # every call
+    python reliability/storage.py --brief --sample 0        # every call, of runs of a few steps
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from faults import Faults
-from jobs import Job, Process, differences, leftovers, prepare, trace
+from jobs import Job, Process, differences, leftovers, prepare, trace, warm
 
 CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "EROFS": errno.EROFS}
 
@@ -46,18 +46,15 @@ def main() -> int:
     arguments.add_argument("--bytes", type=int, default=40, help="bytes that are flipped (default: %(default)s)")
     arguments.add_argument("--jobs", nargs="+", default=DEFAULT)
     arguments.add_argument("--errors", nargs="+", choices=CODES, default=[*CODES])
+    arguments.add_argument("--brief", action="store_true", help="runs of a few steps, so that every call can be tried")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--out", help="file for the results, as JSON")
     options = arguments.parse_args()
-    import unmask.cli.training
-    import unmask.finetune
-    import unmask.pretrain
-    import unmask.translation  # noqa: F401 (imported once, before the processes part)
-
+    warm()
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="unmask-storage-") as temporary:
         folder = Path(temporary)
-        jobs = prepare(folder)
+        jobs = prepare(folder, brief=options.brief)
         for name in options.jobs:
             found += refused(
                 jobs[name],
