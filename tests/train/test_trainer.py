@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -273,6 +274,15 @@ def test_a_save_that_fails_leaves_the_last_good_checkpoint(out: Path) -> None:
     whole, _ = train(out.with_name("whole"), TRAINING)
     resumed, _ = train(out, TRAINING.replace(save_every=4), resume=True)
     assert same(whole, resumed)
+
+
+def test_an_old_checkpoint_that_could_not_be_removed_goes_with_the_next_start(out: Path) -> None:
+    config = TRAINING.replace(save_every=4, keep=2)
+    train(out, config)
+    folder = out / "checkpoints"
+    shutil.copytree(checkpoint.folder_of(folder, 8), checkpoint.folder_of(folder, 4))
+    train(out, config, resume=True)
+    assert checkpoint.steps(folder) == [8, 12]
 
 
 def test_a_damaged_checkpoint_falls_back_and_says_so(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def write(
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    _prune(folder, keep)
+    prune(folder, keep)
     return target
 
 
@@ -226,7 +226,8 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _prune(folder: Path, keep: int) -> None:
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the `keep` newest, as far as the system lets."""
     for step in steps(folder)[: -max(1, keep)]:
         path = folder_of(folder, step)
         doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")

@@ -225,6 +225,7 @@ class Trainer:
         distributed.barrier()
         if found is not None and distributed.is_main():
             checkpoint.set_aside(folder, after=found.step)
+            checkpoint.prune(folder, self.config.keep)  # what could not be removed when its time had come
         return found
 
     def _changes(self, before: dict[str, Any]) -> set[str]:
