@@ -22,7 +22,12 @@ TEXTS = [
     "the film was good, and the plot was not",
     "Hello, World! naïve café 1234",
 ]
-ODD = ["", "  two  spaces ", "Zürich Ω", "ends in </s> and <extra_id_3> and [SEP]"]
+ODD = ["", "  two  spaces ", "Zürich Ω", "ends in </s> and [SEP]"]
+CUT = [
+    "Thank you <extra_id_0> me to your party <extra_id_99> week.",
+    "<extra_id_3><extra_id_1> last.",
+    "a<extra_id_1>b",
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +52,11 @@ def test_a_published_folder_has_its_sentinels_behind_the_pieces(folder: Path) ->
     assert subwords.sentinels == list(range(subwords.size - 1, subwords.size - 101, -1))
     for text in TEXTS:
         assert subwords.decode(subwords.encode(text)) == text
-    assert not set(subwords.sentinels) & set(subwords.encode("<extra_id_0> <extra_id_99>").tolist())
-    assert subwords.decode([subwords.sentinels[0], *subwords.encode("you")], special=True) == "<extra_id_0> you"
+    assert subwords.encode("<extra_id_0> <extra_id_99>").tolist() == subwords.sentinels[::99]
+    assert not set(subwords.sentinels) & set(subwords.encode("<extra_id_100> <extra_id_> extra_id_1 < extra_id_1>"))
+    assert subwords.end not in subwords.encode("you</s>")
+    assert subwords.decode([subwords.end, *subwords.encode("you <extra_id_0> me ")]) == "you <extra_id_0> me"
+    assert subwords.unknowns(["you <extra_id_0>"]) == {}
 
 
 def test_transformers_reads_what_is_written_and_the_other_way_round(folder: Path, tmp_path: Path) -> None:
@@ -57,7 +65,7 @@ def test_transformers_reads_what_is_written_and_the_other_way_round(folder: Path
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__.startswith("T5Tokenizer")
-    for text in [*TEXTS, *ODD[:3]]:
+    for text in [*TEXTS, *ODD[:3], *CUT]:
         assert [*subwords.encode(text).tolist(), subwords.end] == theirs(text)["input_ids"]
     assert theirs.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_99>"]) == subwords.sentinels[::99]
     assert Subwords.load(tmp_path).fingerprint == subwords.fingerprint
@@ -89,7 +97,8 @@ def test_the_tokenizer_of_a_corpus_gets_sentinels(train: object, tmp_path: Path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert (theirs.eos_token_id, theirs.pad_token_id, theirs.model_max_length) == (own.sep, own.pad, 77)
-    assert theirs(TEXTS[0])["input_ids"] == [*subwords.encode(TEXTS[0]).tolist(), subwords.end]
+    for text in [TEXTS[0], *CUT]:
+        assert theirs(text)["input_ids"] == [*subwords.encode(text).tolist(), subwords.end]
 
 
 def test_a_vocabulary_of_one_special_token_is_refused() -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ import pytest
 import torch
 import transformers
 from finetune_toy import BAD, FILLER, GOOD, Stopper
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from unmask import huggingface, recipes, samples
@@ -37,7 +40,7 @@ from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Result, Trainer
 from unmask.translation.text_finetuning import finetune_text, prepare
-from unmask.translation.text_to_text import text_task
+from unmask.translation.text_to_text import check_sentinels, text_task
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -426,6 +429,91 @@ def test_choices_as_texts() -> None:
     assert task.scores(["Choice2", "dry"], rows) == {"accuracy": 0.5, "answered": 0.5}
 
 
+def test_tags_as_texts() -> None:
+    rows = [
+        Row(words=("Ada", "sings", "in", "Rome"), tags=("B-PER", "O", "O", "B-LOC")),
+        Row(words=("No",), tags=("O",)),
+    ]
+    task = text_task("tagging", "conll", rows)
+    assert (task.labels, task.metric) == (("O", "B-LOC", "B-PER"), "f1")
+    assert task.source(rows[1]) == "conll sentence: <extra_id_0> No"
+    assert task.target(rows[0]) == "<extra_id_0> B-PER <extra_id_1> O <extra_id_2> O <extra_id_3> B-LOC"
+    assert task.parts(rows[0]) == [(task.source(rows[0]), task.target(rows[0]))]
+    right = task.scores([task.target(row) for row in rows], rows)
+    assert (right["f1"], right["accuracy"], right["answered"]) == (1.0, 1.0, 1.0)
+    # another order, a vocabulary without capitals, a tag that is none, a word too many, and a second answer
+    odd = ["O <extra_id_3> b - loc <extra_id_0> I-PER <extra_id_1> O <extra_id_7> B-LOC <extra_id_3> O", ""]
+    found = task.scores(odd, rows)
+    assert (found["precision"], found["recall"], found["accuracy"]) == (1.0, 0.5, 0.8)
+    assert found["answered"] == 0.4
+    assert task.report(odd, rows)["LOC"]["f1"] == 1.0
+    role = replace(rows[0], predicate=1)
+    assert task.source(role).startswith("conll predicate: <extra_id_1> sings sentence: <extra_id_0> Ada <extra_id_1>")
+    speech = text_task("tagging", "pos", [Row(words=("a", "b", "c"), tags=("DET", "NOUN", "VERB"))])
+    assert speech.metric == "accuracy"
+    wrong = [Row(words=("a", "b"), tags=("DET", "NOUN"))]
+    assert speech.scores(["<extra_id_0> det"], wrong) == {"accuracy": 0.5, "answered": 0.5}
+    assert speech.report(["<extra_id_0> det"], wrong).keys() == {"DET", "NOUN"}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y"]), min_size=1, max_size=230), min_size=1, max_size=4)
+)
+def test_tags_of_any_sentence_come_back(sentences: list[list[str]]) -> None:
+    """What is asked for is also what is understood, in parts of at most as many words as there are sentinels."""
+    rows = [Row(words=tuple(f"w{i}" for i in range(len(tags))), tags=tuple(tags)) for tags in sentences]
+    task = text_task("tagging", "ner", rows, ["O", "B-X", "I-X", "B-Y"])
+    parts = [task.parts(row) for row in rows]
+    assert [len(found) for found in parts] == [-(-len(row.words) // 100) for row in rows]
+    written = [target for found in parts for _, target in found]
+    assert task.scores(written, rows)["accuracy"] == 1.0
+    assert max(source.count("<extra_id_") for found in parts for source, _ in found) <= 100
+    assert all(f"<extra_id_{i % 100}> {word}" in parts[0][i // 100][0] for i, word in enumerate(rows[0].words))
+
+
+def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
+    """What is judged, and how: through the command, sentences of more words than there are sentinels among them."""
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 150), ("dev", 30)):
+        sentences = []
+        for number in range(count):
+            length = 26 if number == 7 else 1
+            words = [(w, t) for _ in range(length) for w, t in judged(rng)]
+            sentences.append("".join(f"{word} {tag}\n" for word, tag in words))
+        (tmp_path / f"{name}.conll").write_text("\n".join(sentences))
+    files = [f"--train={tmp_path / 'train.conll'}", f"--dev={tmp_path / 'dev.conll'}", f"--out={tmp_path / 'run'}"]
+    fields = ["--lr=1e-2", "--epochs=14", "--seeds=1", "--evaluations=0.2", "--device=cpu", "--allow-overlap=yes"]
+    main(["finetune", f"--model={tuned / 'base'}", "--task", "tagging", *files, *fields])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    dev = results["seeds"][0]["dev"]
+    assert dev.keys() == {"f1", "precision", "recall", "accuracy", "answered"}
+    assert dev["precision"] > 0.8  # of the short sentences all is found, of the long one, half of all words, little
+    assert min(dev["recall"], dev["answered"]) > 0.4 > results["baseline"]["dev"]["f1"]
+    assert results["classes"].keys() == {"O", "what", "good", "bad"}
+    answer = Translator(tmp_path / "run")(["tagging sentence: <extra_id_0> the <extra_id_1> plot <extra_id_2> was"])[0]
+    assert answer.replace(" ", "").startswith("<extra_id_0>o<extra_id_1>")
+
+
+def judged(rng: np.random.Generator) -> list[tuple[str, str]]:
+    kind = bool(rng.integers(2))
+    what, how = rng.choice(["film", "plot"]), rng.choice(GOOD if kind else BAD)
+    return [("the", "O"), (what, "what"), ("was", "O"), (how, "good" if kind else "bad")]
+
+
+def test_labels_that_cannot_be_written_are_refused(tuned: Path, tmp_path: Path) -> None:
+    for first, second, said in (
+        ("good", "Good", "'Good' and 'good' alike"),
+        ("good", "Ω", "cannot write the label 'Ω'"),
+    ):
+        lines = [f"the film was {i}\t{first if i % 2 else second}" for i in range(40)]
+        (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+        with pytest.raises(UnmaskError, match=said):
+            prepare(quick(tuned).replace(rows={"train": tmp_path / "rows.tsv", "dev": None}), Speaker(None))
+    pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)
+    with pytest.raises(UnmaskError, match="take a T5 as it was pre-trained"):
+        check_sentinels(pieces, "folder")
+
+
 def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:
     """Which word stands in a short context, and which of two choices is the word of the context."""
     rng = np.random.default_rng(0)
@@ -454,8 +542,8 @@ def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:
 
 def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> None:
     base, train = tuned / "base", tuned / "train.tsv"
-    with pytest.raises(UnmaskError, match="tagging is for encoders"):
-        finetune_text(FineTuning(model=base, task="tagging", rows=Rows(train=train)), tmp_path)
+    with pytest.raises(UnmaskError, match="embedding is for encoders"):
+        finetune_text(FineTuning(model=base, task="embedding", rows=Rows(train=train)), tmp_path)
     with pytest.raises(UnmaskError, match="no use for other values of transfer"):
         finetune_text(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
     with pytest.raises(UnmaskError, match=r"no use for other values of fit\.patience"):

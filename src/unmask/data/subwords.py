@@ -16,7 +16,7 @@ from unmask.data import subword_files as files
 from unmask.data.splitters import PLAIN, SentencePiece, Splitter, learn
 from unmask.data.subword_files import SPECIALS, Names, Side
 from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import TokenizerFile, sentinel_ids
+from unmask.data.tokenizer_splitter import SENTINEL, TokenizerFile, sentinel_ids
 from unmask.errors import UnmaskError, unknown
 
 LEARNED = ("unigram", "bpe")
@@ -28,6 +28,7 @@ class Subwords:
 
     A text is plain characters: `</s>` in it is spelled, never the special piece. At its beginning a tag that the
     vocabulary holds, such as `>>fra<<`, is one piece, which tells a Marian model of several languages what to write.
+    A sentinel that it holds, such as <extra_id_0>, is one piece wherever it stands: a T5 reads and writes them.
 
     Train one with `train`, open one with `load`.
     """
@@ -53,6 +54,7 @@ class Subwords:
         self._ordinary = {piece: i for piece, i in self.vocabulary.items() if i not in self.specials}
         self._pieces = {i: piece for piece, i in self.vocabulary.items()}
         self._tags = frozenset(p for p in self._ordinary if p.startswith(">>") and p.endswith("<<"))
+        self._marks = {self._pieces[i]: i for i in self.sentinels if i in self.specials}
         self._target = None if target is None or target is side else type(self)(target)
 
     @classmethod
@@ -174,19 +176,21 @@ class Subwords:
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, [T] int32, without `end` after them: faster than one by one."""
-        return [np.array([self._ordinary.get(p, self.unknown) for p in row], np.int32) for row in self._split(texts)]
+        known = self._ordinary | self._marks
+        return [np.array([known.get(piece, self.unknown) for piece in row], np.int32) for row in self._split(texts)]
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, special: bool = False) -> str:
-        """Text of the ids; special pieces, <unk> among them, are left out unless `special`."""
+        """Text of the ids; special pieces, <unk> among them but no sentinels, are left out unless `special`."""
         parts: list[str] = []
         run: list[str] = []
         for i, piece in zip(ids := [int(i) for i in ids], self.pieces(ids), strict=True):
             if i not in self.specials:
                 run.append(piece)
-            elif special:
-                parts += [self.splitter.join(run), piece]
+            elif special or piece in self._marks:
+                parts += [self.splitter.join(run).strip(), piece]
                 run = []
-        return " ".join(part for part in [*parts, self.splitter.join(run)] if part)
+        last = self.splitter.join(run)
+        return " ".join(part for part in [*parts, last.strip() if parts else last] if part)
 
     def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
         """The piece of each id. Raises UnmaskError for an id that the vocabulary does not have."""
@@ -200,7 +204,7 @@ class Subwords:
         found: Counter[str] = Counter()
         for row in self._split(list(texts)):
             for piece in row:
-                if piece not in self._ordinary:
+                if piece not in self._ordinary and piece not in self._marks:
                     found.update(self.splitter.units(piece))
         return found
 
@@ -220,10 +224,17 @@ class Subwords:
         return f"Subwords({self.splitter.kind}, size={self.size})"
 
     def _split(self, texts: Sequence[str]) -> list[list[str]]:
-        """The pieces of each text, its tag first."""
+        """The pieces of each text, its tag first; sentinels are pieces of their own."""
         tags = [self._tag(text) for text in texts]
-        rows = self.splitter.split([text[len(tag) :] for text, tag in zip(texts, tags, strict=True)])
+        plain = [text[len(tag) :] for text, tag in zip(texts, tags, strict=True)]
+        rows = self._between_sentinels(plain) if self._marks else self.splitter.split(plain)
         return [[tag, *row] if tag else row for tag, row in zip(tags, rows, strict=True)]
+
+    def _between_sentinels(self, texts: Sequence[str]) -> list[list[str]]:
+        """The pieces of each text, where every other part of it is a sentinel."""
+        parts = [SENTINEL.split(text) for text in texts]
+        cut = iter(self.splitter.split([part for row in parts for part in row if part not in self._marks]))
+        return [[piece for part in row for piece in ([part] if part in self._marks else next(cut))] for row in parts]
 
     def _tag(self, text: str) -> str:
         """The tag at the beginning of a text, if the vocabulary holds it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from unmask.errors import UnmaskError
 
 SENTINELS = 100
 """Sentinels of a published T5: as many places of a text can be cut out, less one."""
+SENTINEL = re.compile(r"(<extra_id_[0-9]{1,4}>)")
 
 
 class TokenizerFile:

@@ -29,7 +29,7 @@ from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
-from unmask.translation.text_to_text import TextTask, check_family, text_task
+from unmask.translation.text_to_text import TextTask, check_family, check_sentinels, check_written, text_task
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
 """Settings of fine-tuning that mean nothing to a T5."""
@@ -65,7 +65,7 @@ class FinetuneText(TrainTranslation):
         return task.pairs(sets["train"]), task.pairs(sets["dev"])
 
     def _scores(self, translations: Sequence[str]) -> dict[str, float]:
-        return self.prepared.task.scores(translations, list(self.prepared.sets["dev"])[: len(translations)])
+        return self.prepared.task.scores(translations, list(self.prepared.sets["dev"]))
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,15 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
         raise UnmaskError("Say which model: --model FOLDER.")
     check_family(config.task)
     config.fit.check()
-    origin.vocabulary(str(config.model))  # is there one?
+    tokenizer = origin.vocabulary(str(config.model))
+    if config.task == "tagging":
+        check_sentinels(tokenizer, config.model)
     sets = families.read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
     plain = families.build(config.task, sets, config.options, say, held_out=held_out)
     name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
     task = text_task(config.task, name, list(sets["train"]), plain.labels)
+    check_written(task.labels, tokenizer, config.model)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
     say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
     benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
@@ -213,7 +216,7 @@ def _scored(prepared: Prepared, run: FinetuneText, seed: int, total: int) -> _Sc
     """What the folder of a seed writes for the dev and test rows, judged."""
     task, translator = prepared.task, Translator(run.out, device=run.model.device)
     rows = {part: list(prepared.sets[part]) for part in prepared.baseline}
-    answers = {part: translator([task.source(row) for row in rows[part]]) for part in rows}
+    answers = {part: translator(task.pairs(prepared.sets[part]).sources) for part in rows}
     row = {"seed": seed, "metric": run.metric, "step": run.best_step, "total": total, "stopped": None}
     row |= {part: task.scores(answers[part], rows[part]) for part in rows}
     return _Scored(row, task.report(answers["dev"], rows["dev"]))
@@ -248,11 +251,12 @@ def _translation(prepared: Prepared, seed: int) -> Translation:
     sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
     steps = max(math.ceil(fit.epochs * len(sizes) / fit.batch_size), fit.least_steps)
     per_epoch = max(1, round(len(sizes) / fit.batch_size))
-    longest = max(config.rows.length or families.LENGTHS.get(config.task, 128), *sizes)
+    usual = prepared.task.length or families.LENGTHS.get(config.task, 128)
+    longest = max(config.rows.length or usual, *sizes)
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
     evaluate_every = max(1, min(round(per_epoch / fit.evaluations), steps))
     run = Translation(
-        texts=Texts(tokens=tokens, longest=longest, scored=len(prepared.sets["dev"])),
+        texts=Texts(tokens=tokens, longest=longest, scored=len(prepared.task.pairs(prepared.sets["dev"]))),
         learning=Learning(label_smoothing=0.0),
         training=Training(
             steps=steps,

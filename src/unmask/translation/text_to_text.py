@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from unmask.data import dataset
 from unmask.data.bitext import Bitext, Report
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Question, Row
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
 from unmask.errors import UnmaskError
 
-FAMILIES = ("classification", "regression", "question-answering", "multiple-choice")
+FAMILIES = ("classification", "regression", "question-answering", "multiple-choice", "tagging")
 STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
 FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
 WORDS = {
@@ -42,9 +45,13 @@ class TextTask:
     train   rows that say which labels there are
     labels  as the files have them, in their order; None: those of `train`
     metric  what decides which weights are kept, where nothing else is said
+    length  longest text in tokens, where nothing else is said; None: as for encoders
+
+    `answers` are texts as they were written, one for each part of each row, in order.
     """
 
     metric = "accuracy"
+    length: int | None = None
 
     def __init__(self, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> None:
         self.name = name
@@ -66,11 +73,15 @@ class TextTask:
         """A label as it is written."""
         return WORDS.get(self.name, {}).get(label, label)
 
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        """What is read of a row and what is to be written: one pair of texts, where it need not be split."""
+        return [(self.source(row), self.target(row))]
+
     def pairs(self, rows: Dataset) -> Bitext:
-        """What is read and what is to be written, for every row."""
-        report = Report(str(rows.path), len(rows))
-        kept = list(rows)
-        return Bitext([self.source(r) for r in kept], [self.target(r) for r in kept], report, list(range(len(kept))))
+        """What is read and what is to be written, for every part of every row."""
+        found = [(number, *part) for number, row in enumerate(rows) for part in self.parts(row)]
+        numbers, sources, targets = map(list, zip(*found, strict=True))
+        return Bitext(sources, targets, Report(str(rows.path), len(rows)), numbers)
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         """The metrics of the task; `answered` is the share of answers that are such as the task asks for."""
@@ -158,7 +169,89 @@ class TextChoices(TextTask):
         return {name: found[name] for name in ("accuracy", "answered")}
 
 
-KINDS: dict[str, type[TextTask]] = dict(zip(FAMILIES, (TextTask, TextScores, TextAnswers, TextChoices), strict=True))
+class TextTags(TextTask):
+    """A tag for every word, behind the sentinel that stands before the word in what is read ("Sentinel + Tag", Raman
+    et al. 2022, "Transforming Sequence Tagging Into A Seq2Seq Task", section 3).
+
+    A sentence of more words than there are sentinels is read in parts. A word without an answer is outside of all
+    spans, or wrong.
+    """
+
+    length = 512
+
+    def __init__(self, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> None:
+        known = dataset.ordered({tag for row in train for tag in row.tags}) if labels is None else labels
+        super().__init__(name, train, known)
+        rest = metrics.outside(self.labels)
+        self.metric = "f1" if metrics.are_iob(self.labels) or rest else "accuracy"
+        self.rest = rest or ""
+        self._tags = {_squeezed(label): label for label in reversed(self.labels)} | {tag: tag for tag in self.labels}
+
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        """tagging sentence: <extra_id_0> Ada <extra_id_1> sings, of which <extra_id_0> B-PER <extra_id_1> O is written;
+        before the sentence, where there is one, the predicate, with its sentinel."""
+        return [(self._read(row, begin), self._written(row.tags, begin)) for begin in self._begins(row)]
+
+    def source(self, row: Row) -> str:
+        """The first part of a sentence."""
+        return self._read(row, 0)
+
+    def target(self, row: Row) -> str:
+        return self._written(row.tags, 0)
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        said = self._sentences(answers, rows)
+        found = metrics.of_tags(self._filled(said), [row.tags for row in rows], self.labels)
+        return {**found, "answered": float(np.mean([tag is not None for tags in said for tag in tags]))}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        said = self._filled(self._sentences(answers, rows))
+        found = metrics.per_tag(said, [row.tags for row in rows], self.labels)
+        return {tag: row for tag, row in found.items() if tag}
+
+    def _begins(self, row: Row) -> range:
+        return range(0, len(row.words), SENTINELS)
+
+    def _read(self, row: Row, begin: int) -> str:
+        marked = [f"{sentinel(i)} {word}" for i, word in enumerate(row.words[begin : begin + SENTINELS])]
+        if row.predicate is None:
+            return f"{self.name} sentence: {' '.join(marked)}"
+        here = row.predicate - begin
+        predicate = marked[here] if 0 <= here < len(marked) else row.words[row.predicate]
+        return f"{self.name} predicate: {predicate} sentence: {' '.join(marked)}"
+
+    @staticmethod
+    def _written(tags: Sequence[str], begin: int) -> str:
+        return " ".join(f"{sentinel(i)} {tag}" for i, tag in enumerate(tags[begin : begin + SENTINELS]))
+
+    def _sentences(self, answers: Sequence[str], rows: Sequence[Row]) -> list[list[str | None]]:
+        """The tag of each word of each row; None where it has no answer."""
+        remaining, sentences = iter(answers), []
+        for row in rows:
+            tags: list[str | None] = []
+            for begin in self._begins(row):
+                found = self._answered(next(remaining))
+                tags += [found.get(sentinel(i)) for i in range(min(SENTINELS, len(row.words) - begin))]
+            sentences.append(tags)
+        return sentences
+
+    def _answered(self, answer: str) -> dict[str, str]:
+        """Sentinel -> the tag behind it, where it is one; of two answers the first counts."""
+        parts = SENTINEL.split(answer)[1:]  # what stands before the first sentinel answers nothing
+        found: dict[str, str] = {}
+        for mark, said in zip(parts[::2], parts[1::2], strict=True):
+            tag = self._tags.get(said.strip(), self._tags.get(_squeezed(said)))
+            if tag is not None:
+                found.setdefault(mark, tag)
+        return found
+
+    def _filled(self, said: Sequence[Sequence[str | None]]) -> list[list[str]]:
+        return [[self.rest if tag is None else tag for tag in tags] for tags in said]
+
+
+KINDS: dict[str, type[TextTask]] = dict(
+    zip(FAMILIES, (TextTask, TextScores, TextAnswers, TextChoices, TextTags), strict=True)
+)
 
 
 def text_task(family: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> TextTask:
@@ -167,13 +260,44 @@ def text_task(family: str, name: str, train: Sequence[Row], labels: Sequence[str
     return KINDS[family](name, train, labels)
 
 
+def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str) -> None:
+    """Raises UnmaskError where a vocabulary cannot write a label, or writes two alike: no answer could be right."""
+    written: dict[str, str] = {}
+    for label in labels:
+        text = tokenizer.target.decode(tokenizer.target.encode(label))
+        if _squeezed(text) != _squeezed(label):
+            raise UnmaskError(
+                f"The vocabulary of {folder} cannot write the label '{label}', of which '{text}' is left: call it "
+                "otherwise in the files, or take a model whose vocabulary has its characters."
+            )
+        if (other := written.setdefault(text, label)) != label:
+            raise UnmaskError(
+                f"The vocabulary of {folder} writes the labels '{other}' and '{label}' alike, as '{text}': call one "
+                "of them otherwise in the files."
+            )
+
+
+def check_sentinels(tokenizer: Subwords, folder: Path | str) -> None:
+    """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
+    if len(tokenizer.sentinels) < SENTINELS:
+        raise UnmaskError(
+            f"Tags are written behind {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
+            "does not have: take a T5 as it was pre-trained."
+        )
+
+
 def _alike(text: str, other: str) -> bool:
     return text.casefold().split() == other.casefold().split()
 
 
 def _inside(text: str, context: str) -> bool:
     """Whether words stand in a context, whatever their case and spaces; nothing does."""
-    return "".join(text.casefold().split()) in "".join(context.casefold().split())
+    return _squeezed(text) in _squeezed(context)
+
+
+def _squeezed(text: str) -> str:
+    """A text without its spaces, in small letters: a vocabulary of word pieces writes b - per for B-PER."""
+    return "".join(text.casefold().split())
 
 
 def _number(text: str) -> float | None:
