@@ -1,18 +1,22 @@
-"""Does a memory pay? Language models of one size on the Penn Treebank: perplexity per word of its test part.
+"""Does a memory pay? Language models of one size: perplexity per word on the Penn Treebank, or on WikiText-2.
 
     python benchmarks/perplexity.py --data DATA --steps 3000 --threads 4 --out perplexity.json
     python benchmarks/perplexity.py --data DATA --steps 3000 --threads 4 --out perplexity.json --resume
+    python benchmarks/perplexity.py --data DATA --text wikitext --steps 3000 --threads 4 --out wikitext.json
     python benchmarks/perplexity.py --data DATA --quick
 
-DATA holds ptb/, in Mikolov's version. Every system learns from the same tokens, as many in each step and for as many
-steps, in a fresh process; another one scores the valid and the test part, each read as one text. --out is written
-after every system, and --resume goes on from it. benchmarks/README.md says what is counted.
+DATA holds ptb/, in Mikolov's version. Of WikiText-2 it holds the valid part alone (wikitext2/): what is scored on it
+has learned from ten million words of books and reviews (books/, imdb/), and has never seen an article. Every system
+learns from the same tokens, as many in each step and for as many steps, in a fresh process; another one scores the
+valid and the test part, each read as one text. --out is written after every system, and --resume goes on from it.
+benchmarks/README.md says what is counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import math
 import os
 import sys
 import tempfile
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import ten_million
+import ten_million_text
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
@@ -35,8 +40,10 @@ DROPOUT = 0.2
 # Word pieces have no piece with brackets: the two marks of the Penn Treebank become characters of their own.
 MARKS = {"<unk>": "§"}
 END = " ¶"
-PARTS = ("valid", "test")
-SAME = ("steps", "seed", "quick", "threads")
+PARTS = {"ptb": ("valid", "test"), "wikitext": ("valid",)}
+# What its tokenizer made of hyphens, commas and points within words and numbers; <unk> without what no model can write.
+WRITTEN = {" @-@ ": "-", " @,@ ": ",", " @.@ ": ".", "<unk>": "unk"}
+SAME = ("steps", "seed", "quick", "threads", "text")
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ SYSTEMS = {
         stride=8,
     ),
 }
-HEADER = ("system", "parameters", "row", "tokens/s", "minutes", "valid", "test")
+HEADER = ("system", "parameters", "row", "tokens/s", "minutes")
 
 
 # ------------------------------------------------------------------------------------------------ the text
@@ -96,8 +103,33 @@ def sentences(data: Path, part: str) -> list[str]:
         return [" ".join(MARKS.get(word, word) for word in line.split()) + END for line in file if line.strip()]
 
 
-def corpus(data: Path, folder: Path, quick: bool) -> Result:
-    """The training part as a corpus of word pieces, built once: its place, and what it holds."""
+def parts(text: str, data: Path, quick: bool) -> dict[str, Result]:
+    """Part -> its text, and how many words it has as published. Raises UnmaskError where DATA does not hold it."""
+    if text == "wikitext":
+        path = data / "wikitext2" / "wiki.valid.tokens.gz"
+        if not path.is_file():
+            raise UnmaskError(f"There is no {path}; say with --data where WikiText-2 is.")
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            given = "".join(line for _, line in zip(range(20 if quick else 10**9), file, strict=False))
+        written = given
+        for one, other in WRITTEN.items():
+            written = written.replace(one, other)
+        return {"valid": {"text": written, "words": len(given.split())}}
+    found = {part: "\n".join(sentences(data, part)[: 20 if quick else None]) for part in PARTS[text]}
+    return {part: {"text": whole, "words": len(whole.split())} for part, whole in found.items()}
+
+
+def corpus(text: str, data: Path, folder: Path, quick: bool) -> Result:
+    """The training text as a corpus of word pieces, built once: its place, and what it holds."""
+    if text == "wikitext":
+        size = ten_million.QUICK if quick else ten_million.Size(vocabulary=VOCABULARY)
+        found = ten_million_text.corpus(data, folder, size.words, size.vocabulary)
+        return {"folder": found["folder"], "vocabulary": found["vocabulary"], "tokens": found["train"]["tokens"]}
+    return _treebank(data, folder, quick)
+
+
+def _treebank(data: Path, folder: Path, quick: bool) -> Result:
+    """The training part of the Penn Treebank, in documents of some sentences."""
     from unmask.data.corpus import Corpus, build
     from unmask.data.text import TextDocument
 
@@ -114,19 +146,21 @@ def corpus(data: Path, folder: Path, quick: bool) -> Result:
 
 
 def score(settings: Settings) -> Result:
-    """How likely the text of each part is: per word, the end of a sentence being one, as Mikolov counts."""
+    """How likely the text of each part is, per word as published; in the Penn Treebank, ends of sentences are words."""
     from unmask.serve.likelihood import Scorer
 
     found: Result = {}
-    for part, text in settings["parts"].items():
-        window = settings["window"] or 2 * len(text)  # more than it has tokens
-        found[part] = Scorer(settings["folder"], window=window, stride=settings["stride"]).perplexity([text]).to_dict()
+    for name, part in settings["parts"].items():
+        window = settings["window"] or 2 * len(part["text"])  # more than it has tokens
+        scored = Scorer(settings["folder"], window=window, stride=settings["stride"]).perplexity([part["text"]])
+        per_word = math.exp(scored.nll / part["words"])
+        found[name] = {**scored.to_dict(), "words": part["words"], "word_perplexity": per_word}
     return found
 
 
 def measure(system: System, name: str, options: argparse.Namespace, text: Result, folder: Path) -> Result:
     """Pre-train one system in a fresh process, score it in another."""
-    home = str(folder / "runs" / f"{name}-{options.steps}-s{options.seed}")
+    home = str(folder / "runs" / f"{options.text}-{name}-{options.steps}-s{options.seed}")
     fields = {
         **{"training.device": "cpu", "training.seed": options.seed, "training.steps": options.steps},
         **{"objectives.short": 0.0, "model.dropout": DROPOUT},
@@ -136,22 +170,22 @@ def measure(system: System, name: str, options: argparse.Namespace, text: Result
     begin = {"folder": home, "corpus": text["folder"], "recipe": system.recipe, "fields": fields}
     place, threads = ten_million.__file__, options.threads
     learned = common.trial(place, "pretrain", {**begin, "resume": options.resume}, threads=threads)
-    parts = {part: "\n".join(sentences(options.data, part)[: 20 if options.quick else None]) for part in PARTS}
-    asked = {"folder": home, "parts": parts, "window": system.window, "stride": system.stride}
+    scored = parts(options.text, options.data, options.quick)
+    asked = {"folder": home, "parts": scored, "window": system.window, "stride": system.stride}
     return {**learned, "perplexity": common.trial(__file__, "score", asked, threads=threads)}
 
 
 # ------------------------------------------------------------------------------------------------ the table
 
 
-def cells(found: Result) -> list[str]:
+def cells(found: Result, text: str) -> list[str]:
     return [
         found["title"],
         f"{found['parameters'] / 1e6:.1f} M",
         f"{found['row']}",
         f"{found['tokens_per_second']:,.0f}",
         f"{found['seconds'] / 60:.1f}",
-        *(f"{found['perplexity'][part]['word_perplexity']:.1f}" for part in PARTS),
+        *(f"{found['perplexity'][part]['word_perplexity']:.1f}" for part in PARTS[text]),
     ]
 
 
@@ -166,7 +200,7 @@ def main() -> None:
     failed = []
     kept = tempfile.TemporaryDirectory(prefix="unmask-benchmark-") if options.quick else nullcontext(options.folder)
     with kept as place:
-        facts["text"] = corpus(options.data, Path(place), options.quick)
+        facts["text"] = corpus(options.text, options.data, Path(place), options.quick)
         for name in options.systems:
             system = SYSTEMS[name]
             if name in facts["systems"]:
@@ -180,17 +214,19 @@ def main() -> None:
                 failed.append(name)
                 continue
             facts["systems"][name] = {"title": system.title, "row": system.row, **found}
-            print("  " + ", ".join(cells(facts["systems"][name])[1:]), flush=True)
+            print("  " + ", ".join(cells(facts["systems"][name], options.text)[1:]), flush=True)
             common.write(options.out, facts)
     if facts["systems"]:
-        print("\n" + ten_million.markdown([HEADER, *map(cells, facts["systems"].values())]))
+        rows = [cells(found, options.text) for found in facts["systems"].values()]
+        print("\n" + ten_million.markdown([(*HEADER, *PARTS[options.text]), *rows]))
     if failed:
         sys.exit(f"\nWithout a result: {', '.join(failed)}.")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, type=Path, help="folder with ptb/")
+    parser.add_argument("--data", required=True, type=Path, help="folder with ptb/, or books/, imdb/ and wikitext2/")
+    parser.add_argument("--text", choices=list(PARTS), default="ptb", help="what is scored (default: %(default)s)")
     parser.add_argument("--steps", type=int, help=f"of {TOKENS:,} tokens (default: 3,000)")
     parser.add_argument(
         "--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM", help=", ".join(SYSTEMS)
