@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import dataset, glue
@@ -17,7 +19,20 @@ from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, Rows, family_of, read
 from unmask.models.model import Model
-from unmask.tasks import Embedding, QuestionAnswering, Regression, Task, doubting, pair_classes, task_of
+from unmask.nn.packed import Precision
+from unmask.serve.written import WrittenPredictor
+from unmask.tasks import (
+    Classification,
+    Embedding,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+    Task,
+    doubting,
+    pair_classes,
+    task_of,
+)
 
 Scores = dict[str, Any]
 Ready = Callable[[Model], Model]
@@ -91,6 +106,53 @@ def evaluate(
         "classes": task.report(answers, found),
         "notes": [note for note in (encoded.notice, getattr(task, "notice", ""), *notes) if note],
     }
+
+
+def evaluate_written(
+    folder: Path | str,
+    data: Path | str,
+    rows: Rows | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    precision: Precision = "fp32",
+) -> Scores:
+    """As `evaluate`, of a folder whose model writes its answers: a T5 that `unmask finetune` wrote.
+
+    `metrics` has the share of texts that are answers to what was asked as "answered". Raises UnmaskError for a folder
+    that was not fine-tuned on a task, and for rows that do not fit it.
+    """
+    predictor = WrittenPredictor(folder, device=device, precision=precision)
+    if not Path(data).exists():
+        raise UnmaskError(f"There is no file {data}.")
+    task, run = predictor.task, _run(Path(folder))
+    said = run.get("task")
+    read_as = _as_the_run(rows or Rows(), run, Path(data))
+    found = _read(Path(data), said if said in FAMILIES else task.family, read_as)
+    if task.family in ("classification", "tagging"):
+        found = replace(found, rows=tuple(replace(row, label=task.word(row.label)) for row in found))
+        dataset.check_labels(found, task.labels, f"the outputs of {folder}")
+    answers = [part.text for parts in predictor.written(list(found)) for part in parts]
+    plain = _PLAIN[task.family](task.labels)
+    return {
+        "task": task.kind,
+        "rows": len(found),
+        "description": found.description,
+        "metrics": task.scores(answers, list(found)),
+        "reference": plain.reference,
+        "baseline": plain.baseline(found, found),
+        "classes": task.report(answers, list(found)),
+        "notes": predictor.translator.notes,
+    }
+
+
+_PLAIN: dict[str, Callable[[tuple[str, ...]], Task]] = {
+    "classification": Classification,
+    "tagging": Tagging,
+    "regression": lambda _: Regression(),
+    "question-answering": lambda _: QuestionAnswering(),
+    "multiple-choice": lambda _: MultipleChoice(),
+}
+"""What a written task is compared with: that of an encoder."""
 
 
 def _some_impossible(rows: Dataset) -> bool:

@@ -6,7 +6,7 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from unmask.data.rows import Choices, Question, Row
 from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
+from unmask.evaluation import evaluate_written
 from unmask.families import Rows
 from unmask.finetune import FineTuning, Speaker, begun
 from unmask.generate import Limits, Search, generate_all
@@ -35,12 +36,16 @@ from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
-from unmask.serve.translator import Translator
+from unmask.serve import WrittenPredictor, predictor_of, render_answer
+from unmask.serve.http import verbs
+from unmask.serve.http.pool import Pool
+from unmask.serve.http.settings import Settings
+from unmask.serve.translator import Answer, Translated, Translator
+from unmask.tasks.text_to_text import check_sentinels, written_task
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Result, Trainer
 from unmask.translation.text_finetuning import finetune_text, prepare
-from unmask.translation.text_to_text import check_sentinels, text_task
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -239,6 +244,62 @@ def test_a_text_is_answered_by_its_label(tuned: Path) -> None:
     assert np.mean([answer == label for answer, (_, label) in zip(answers, texts, strict=True)]) > 0.8
 
 
+def test_the_folder_is_asked_as_that_of_an_encoder_is(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Answers of the form that those of an encoder have, and the dev scores of the run again."""
+    run = str(tuned / "run")
+    main(["predict", "--model", run, "--json", "the film was good"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.keys() == {"label", "probability"}
+    assert answer["label"] in ("good", "bad")
+    assert 0 < answer["probability"] <= 1
+    main(["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    results = json.loads((tuned / "run" / "results.json").read_text())
+    assert found["metrics"] == results["seeds"][0]["dev"]
+    assert found["baseline"] == pytest.approx(results["baseline"]["dev"])
+    assert found["classes"] == results["classes"]
+    (tmp_path / "odd.tsv").write_text("text\tlabel\n" + "the film\twonderful\n" * 3)
+    for asked, said in (
+        (["evaluate", "--model", run, "--data", str(tmp_path / "odd.tsv")], "wonderful"),
+        (["evaluate", "--model", run, "--data", str(tmp_path / "none.tsv")], "There is no file"),
+        (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--no-answer", "1"], "leave --no-answer out"),
+        (["predict", "--model", run, "--no-answer", "1", "a"], "leave --no-answer out"),
+        (["predict", "--model", str(tuned / "base"), "a"], "use `unmask translate`"),
+        (["evaluate", "--model", str(tuned / "base"), "--data", str(tuned / "dev.tsv")], "use `unmask translate`"),
+    ):
+        with pytest.raises(SystemExit):
+            main(asked)
+        assert said in capsys.readouterr().err
+
+
+def test_the_service_answers_as_the_command_does(tuned: Path) -> None:
+    pool = Pool([tuned / "run", tuned / "base"])
+    served = pool.get("run")
+    assert served.kind == "translation"
+    ask = verbs.predict(served, {"texts": ["the film was good", "the plot was bad"]}, Settings())
+    assert ask.work(ask.items) == predictor_of(tuned / "run")(["the film was good", "the plot was bad"])
+    sources = [f"classification sentence: the {text}" for text in ("film was good", "plot was bad")]
+    assert ask.read == sum(map(len, served.tokenizer.encode_all(sources)))
+    with pytest.raises(UnmaskError, match="base"):
+        verbs.predict(pool.get("base"), {"texts": ["the film was good"]}, Settings())
+
+
+def test_a_task_that_is_remembered_wrongly_is_refused(tuned: Path, tmp_path: Path) -> None:
+    shutil.copytree(tuned / "run", tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").unlink()
+    place = tmp_path / "run" / "config.json"
+    config = json.loads(place.read_text())
+    sound = config["unmask_task"]["written"]
+    assert sound == {"family": "classification", "name": "classification", "labels": ["bad", "good"], "mean": 0.0}
+    for change in ("text", [1], {"family": ["x"]}, {"family": "embedding"}, {"mean": "inf"}, {"labels": 3}, {"a": 1}):
+        config["unmask_task"]["written"] = {**sound, **change} if isinstance(change, dict) else change
+        place.write_text(json.dumps(config))
+        with pytest.raises(UnmaskError, match=r"unmask_task in config\.json"):
+            WrittenPredictor(tmp_path / "run")
+
+
 def quick(tuned: Path, **more: object) -> FineTuning:
     """Two seeds of a dozen steps."""
     rows = Rows(train=tuned / "train.tsv", dev=tuned / "dev.tsv", most=48)
@@ -385,7 +446,7 @@ def test_training_on_pairs_is_resumed_though_the_folder_be_gone(tuned: Path, tmp
 
 def test_rows_as_texts() -> None:
     rows = [Row(text="a", pair="b", label="2.33"), Row(text="a", pair="c", label="4.5")]
-    task = text_task("regression", "stsb", rows)
+    task = written_task("regression", "stsb", rows)
     assert task.source(rows[0]) == "stsb sentence1: a sentence2: b"
     assert [task.target(row) for row in rows] == ["2.4", "4.4"]
     assert task.scores(["2.4", "4.4"], rows)["pearson"] == pytest.approx(1.0)
@@ -393,23 +454,25 @@ def test_rows_as_texts() -> None:
     assert found["answered"] == 0.5
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean([0.07**2, (3.415 - 4.5) ** 2])))
     rows = [Row(text="a", label="1"), Row(text="b", label="0")]
-    task = text_task("classification", "sst2", rows)
+    task = written_task("classification", "sst2", rows)
     assert task.source(rows[0]) == "sst2 sentence: a"
     assert task.labels == ("negative", "positive")
-    assert text_task("classification", "mrpc", rows).labels[1] == "equivalent"  # of which F1 is
+    assert written_task("classification", "mrpc", rows).labels[1] == "equivalent"  # of which F1 is
     assert task.scores(["positive", "Negative"], rows)["accuracy"] == 1.0
     found = task.scores(["positive", "no answer"], rows)
     assert (found["accuracy"], found["answered"]) == (0.5, 0.5)
     rows = [Row(text="a", label="May"), Row(text="b", label="may"), Row(text="c", label="must")]
-    found = text_task("classification", "word", rows).scores(["May", "may", "MUST"], rows)
+    found = written_task("classification", "word", rows).scores(["May", "may", "MUST"], rows)
     assert (found["accuracy"], found["macro_f1"]) == (1.0, 1.0)  # labels that differ by their case alone
-    assert text_task("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
+    assert (
+        written_task("classification", "qqp", rows).source(Row(text="a", pair="b")) == "qqp question1: a question2: b"
+    )
 
 
 def test_questions_as_texts() -> None:
     place, none = {"answers": ((4, "film"),), "unplaced": ("movie",)}, {"possible": False}
     rows = [Question(text="what?", pair="the film was long", **place), Question(text="who?", pair="the film", **none)]
-    task = text_task("question-answering", "squad", rows)
+    task = written_task("question-answering", "squad", rows)
     assert task.source(rows[0]) == "squad question: what? context: the film was long"
     assert [task.target(row) for row in rows] == ["film", "no answer"]
     found = task.scores(["The Movie", "no  answer"], rows)
@@ -422,11 +485,64 @@ def test_questions_as_texts() -> None:
 def test_choices_as_texts() -> None:
     rows = [Choices(text="it rained", pair="so", choices=("dry", "wet"), label="1")]
     rows.append(Choices(text="sun", choices=("dry", "wet", "cold"), label="0"))
-    task = text_task("multiple-choice", "swag", rows)
+    task = written_task("multiple-choice", "swag", rows)
     assert task.source(rows[0]) == "swag choice1: dry choice2: wet context: it rained question: so"
     assert task.source(rows[1]) == "swag choice1: dry choice2: wet choice3: cold context: sun"
     assert [task.target(row) for row in rows] == ["choice2", "choice1"]
     assert task.scores(["Choice2", "dry"], rows) == {"accuracy": 0.5, "answered": 0.5}
+
+
+def test_what_is_written_becomes_an_answer(tuned: Path) -> None:
+    """Whatever the model writes: labels, scores, answers and choices, and texts that are none."""
+    predictor = WrittenPredictor(tuned / "run")
+    predictor.translator = Said()
+
+    def ask(family: str, rows: list[Row], *texts: str) -> list[dict[str, object]]:
+        predictor.task = written_task(family, "task", rows)
+        predictor.translator.texts = list(texts)
+        return predictor.answer(rows)
+
+    rows = [Row(text="a", label="yes", id="7"), Row(text="b", label="no")]
+    first, second = ask("classification", rows, "YES", "never")
+    assert first == {"id": "7", "label": "yes", "probability": 0.25}
+    assert second == {"label": "never", "probability": 0.25, "answered": False}
+    rows = [Row(text="a", label="1.0"), Row(text="b", label="3.0")]
+    first, second = ask("regression", rows, "2.4", "much")
+    assert first == {"score": 2.4, "probability": 0.25}
+    assert second == {"score": 2.0, "text": "much", "answered": False}
+    context = "The film was Very  long."
+    rows = [Question(text="how?", pair=context, answers=((13, "Very  long"),))] * 3
+    first, second, third = ask("question-answering", rows, "very long", "no answer", "short")
+    assert (first["answer"], context[first["begin"] : first["end"]]) == ("very long", "Very  long")
+    assert "very long 0.250 (13-23)" in render_answer("how?", first)
+    assert (second["answer"], second["spans"]) == ("", [])
+    assert "no answer 0.250" in render_answer("how?", second)
+    assert (third["begin"], third["answered"]) == (None, False)
+    assert "not in the context" in render_answer("how?", third)
+    rows = [Choices(text="it rained", choices=("dry", "wet"), label="1")] * 2
+    first, second = ask("multiple-choice", rows, "choice2", "choice 7")
+    assert first == {"choice": 1, "text": "wet", "probability": 0.25}
+    assert second == {"choice": None, "probability": 0.25, "text": "choice 7", "answered": False}
+    assert render_answer("it rained", second).startswith("choice 7")
+    words = ("Ada", "Lovelace", "sings")
+    rows = [Row(words=words, tags=("B-PER", "I-PER", "O"))]
+    (found,) = ask("tagging", rows, "<extra_id_0> B-PER <extra_id_1> i-per")
+    assert found["entities"] == [
+        {"kind": "PER", "text": "Ada Lovelace", "begin": 0, "end": 12, "probability": pytest.approx(0.25)}
+    ]
+    assert [word["probability"] for word in found["words"]] == [0.5, 0.5, 0.0]
+
+
+class Said:
+    """A translator that says what it is told to: two tokens to a text, or one behind each sentinel, each of 0.5."""
+
+    texts: list[str]
+
+    def stream(self, sources: Iterable[str]) -> Iterator[Answer]:
+        for source, text in zip(sources, self.texts, strict=True):
+            pieces = text.split() if "<" in text else ["a", "b"]
+            likely = [0.9 if piece.startswith("<") else 0.5 for piece in pieces]
+            yield Answer(source, [Translated(text, 0.0, 0.0, pieces, likely, finished=True)])
 
 
 def test_tags_as_texts() -> None:
@@ -434,7 +550,7 @@ def test_tags_as_texts() -> None:
         Row(words=("Ada", "sings", "in", "Rome"), tags=("B-PER", "O", "O", "B-LOC")),
         Row(words=("No",), tags=("O",)),
     ]
-    task = text_task("tagging", "conll", rows)
+    task = written_task("tagging", "conll", rows)
     assert (task.labels, task.metric) == (("O", "B-LOC", "B-PER"), "f1")
     assert task.source(rows[1]) == "conll sentence: <extra_id_0> No"
     assert task.target(rows[0]) == "<extra_id_0> B-PER <extra_id_1> O <extra_id_2> O <extra_id_3> B-LOC"
@@ -449,7 +565,7 @@ def test_tags_as_texts() -> None:
     assert task.report(odd, rows)["LOC"]["f1"] == 1.0
     role = replace(rows[0], predicate=1)
     assert task.source(role).startswith("conll predicate: <extra_id_1> sings sentence: <extra_id_0> Ada <extra_id_1>")
-    speech = text_task("tagging", "pos", [Row(words=("a", "b", "c"), tags=("DET", "NOUN", "VERB"))])
+    speech = written_task("tagging", "pos", [Row(words=("a", "b", "c"), tags=("DET", "NOUN", "VERB"))])
     assert speech.metric == "accuracy"
     wrong = [Row(words=("a", "b"), tags=("DET", "NOUN"))]
     assert speech.scores(["<extra_id_0> det"], wrong) == {"accuracy": 0.5, "answered": 0.5}
@@ -462,7 +578,7 @@ def test_tags_as_texts() -> None:
 def test_tags_of_any_sentence_come_back(sentences: list[list[str]]) -> None:
     """What is asked for is also what is understood, in parts of at most as many words as there are sentinels."""
     rows = [Row(words=tuple(f"w{i}" for i in range(len(tags))), tags=tuple(tags)) for tags in sentences]
-    task = text_task("tagging", "ner", rows, ["O", "B-X", "I-X", "B-Y"])
+    task = written_task("tagging", "ner", rows, ["O", "B-X", "I-X", "B-Y"])
     parts = [task.parts(row) for row in rows]
     assert [len(found) for found in parts] == [-(-len(row.words) // 100) for row in rows]
     written = [target for found in parts for _, target in found]
@@ -492,6 +608,12 @@ def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
     assert results["classes"].keys() == {"O", "what", "good", "bad"}
     answer = Translator(tmp_path / "run")(["tagging sentence: <extra_id_0> the <extra_id_1> plot <extra_id_2> was"])[0]
     assert answer.replace(" ", "").startswith("<extra_id_0>o<extra_id_1>")
+    (found,) = predictor_of(tmp_path / "run")(["the plot was good"])
+    assert [word["word"] for word in found["words"]] == ["the", "plot", "was", "good"]
+    assert [word["tag"] for word in found["words"]] == ["O", "what", "O", "good"]
+    again = evaluate_written(tmp_path / "run", tmp_path / "dev.conll")
+    assert again["metrics"] == dev
+    assert again["baseline"] == pytest.approx(results["baseline"]["dev"])
 
 
 def judged(rng: np.random.Generator) -> list[tuple[str, str]]:
@@ -537,6 +659,8 @@ def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:
         main(["finetune", f"--model={tuned / 'base'}", "--task", task, *files, *fields])
         results = json.loads((tmp_path / task / "results.json").read_text())
         assert results["seeds"][0]["dev"].keys() == metric
+        again = evaluate_written(tmp_path / task, tmp_path / file)
+        assert again["metrics"] == results["seeds"][0]["dev"]
         assert "Scores" in (tmp_path / task / "report.html").read_text()
 
 

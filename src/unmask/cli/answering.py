@@ -13,7 +13,8 @@ from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows,
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
-    from unmask.evaluation import Ready
+    from unmask.evaluation import Ready, Scores
+    from unmask.families import Rows
 
 _NO_ANSWER = (
     "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
@@ -110,7 +111,7 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.minimal_pairs:
         _evaluate_minimal_pairs(options, overrides)
         return
-    from unmask.finetune import Rows, evaluate, render_evaluation
+    from unmask.finetune import Rows, render_evaluation
 
     if options.shots is not None:
         from unmask.in_context import InContext, evaluate_in_context
@@ -119,8 +120,19 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
         rows = Rows().override(of_rows(overrides))
-        scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
+        scores = _labelled_scores(options, rows)
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+
+
+def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
+    from unmask.evaluation import evaluate, evaluate_written
+    from unmask.huggingface import holds_writer
+
+    if not holds_writer(options.model):
+        return evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
+    if options.no_answer is not None:
+        raise UnmaskError("A T5 writes that there is no answer, or one: leave --no-answer out.")
+    return evaluate_written(options.model, options.data, rows, device=options.device, precision=options.precision)
 
 
 def _check_ways(options: argparse.Namespace) -> None:
@@ -179,12 +191,12 @@ def _ready(options: argparse.Namespace) -> Ready:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
+    from unmask.serve import answers_to, predictor_of, render_answer, rows_in, write_predictions
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
     where = {"device": options.device, "precision": options.precision}
-    predictor = Predictor(options.model, top=options.top, no_answer=options.no_answer, **where)
+    predictor = predictor_of(options.model, top=options.top, no_answer=options.no_answer, **where)
     rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:

@@ -52,12 +52,17 @@ def _embedded(vectors_KD: np.ndarray) -> Answer:
 def _tagged(task: Tagging, row: Row, found: Any) -> Answer:
     ids = {label: i for i, label in enumerate(task.labels)}
     tags = task.decode([found])[0]
-    probabilities_WC = probabilities(found)
+    likely = [float(p[ids[tag]]) for p, tag in zip(probabilities(found), tags, strict=True)]
+    return tagged(row, task.labels, tags, likely)
+
+
+def tagged(row: Row, labels: Sequence[str], tags: Sequence[str], likely: Sequence[float]) -> Answer:
+    """The words of a row with their tags, each with its probability; and what those mark, if such are the labels."""
     words = [
-        {"word": word, "tag": tag, "probability": float(p[ids[tag]]), "begin": begin, "end": end}
-        for word, tag, p, (begin, end) in zip(row.words, tags, probabilities_WC, places_of(row), strict=True)
+        {"word": word, "tag": tag, "probability": p, "begin": begin, "end": end}
+        for word, tag, p, (begin, end) in zip(row.words, tags, likely, places_of(row), strict=True)
     ]
-    if not metrics.are_iob(task.labels):
+    if not metrics.are_iob(labels):
         return {"words": words}
     marked = _marked(row.text or " ".join(row.words), words)
     if row.predicate is None:

@@ -12,8 +12,8 @@ from unmask.data.rows import Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.files import write_text
+from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer
-from unmask.serve.predictor import Predictor
 
 AT_ONCE = 512  # rows that are answered together
 
@@ -32,7 +32,7 @@ def rows_in(path: Path | str, kind: str) -> Sequence[Row] | None:
     return _READERS[kind](path, labelled=False)
 
 
-def answers_to(predictor: Predictor, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
+def answers_to(predictor: Answering, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
     """(question or text, answer) for each row, some hundred at once."""
     for begin in range(0, len(rows), AT_ONCE):
         part = list(rows[begin : begin + AT_ONCE])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,15 @@ from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.models.quick_encoder import answering
 from unmask.nn.packed import Precision, placed
+from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer, answer_of
-from unmask.serve.inputs import Input, as_row, asked_in, from_line
 from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
 from unmask.types import Example
 
 PRETRAINED = ("mlm", "nsp", "sop")  # heads of pre-training that answer
-AT_ONCE = 64  # texts of a stream that are answered together
 
 
-class Predictor:
+class Predictor(Answering):
     """Answers for texts, pairs of texts, sentences of words, questions and choices (`inputs.as_row` lists the forms).
 
     model      a folder, or one that `huggingface.load` opened
@@ -96,13 +94,7 @@ class Predictor:
         self.top = min(top, self.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
 
-    def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
-        """One answer for each input, in order; messages count the inputs from `first`."""
-        given: list[Input] = [inputs] if isinstance(inputs, (str, Mapping)) else list(inputs)
-        return self.answer([as_row(item, number, self.kind) for number, item in enumerate(given, first)])
-
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
-        """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
         if not rows:
             return []
         rows = [replace(row, label="", labels=(), tags=()) for row in rows]
@@ -117,19 +109,6 @@ class Predictor:
         encoded = self.task.encode(rows, self.tokenizer, self.length)
         with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.quick):
             return self.task.answer_all(self.quick, encoded, self.tokenizer.pad)
-
-    def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
-        """(text, answer) for lines of text, as they come; `inputs.from_line` says how a line is read.
-
-        Lines are gathered, so that short ones are answered together; at most 64 wait. Of a JSON object, the text is
-        what it asks.
-        """
-        source, first = iter(texts), 1
-        while waiting := list(islice(source, AT_ONCE)):
-            inputs = [from_line(line, number, self.kind) for number, line in enumerate(waiting, first)]
-            asked = [asked_in(item, line) for item, line in zip(inputs, waiting, strict=True)]
-            yield from zip(asked, self(inputs, first=first), strict=True)
-            first += len(waiting)
 
     # -- heads for labelled rows
 

@@ -46,13 +46,17 @@ def _vector(vector: Sequence[float]) -> str:
 
 def _spans(answer: Mapping[str, Any]) -> str:
     """The likeliest answers to a question with their places; what is answered stands first."""
-    found = [f"{s['text']} {s['probability']:.3f} ({s['begin']}-{s['end']})" for s in answer["spans"][:SPANS]]
+    found = [f"{s['text']} {s['probability']:.3f} ({_place(s)})" for s in answer["spans"][:SPANS]]
     nothing = f"no answer {answer.get('no_answer', answer['probability']):.3f}"
     if not answer["answer"]:
         found.insert(0, nothing)
     elif "no_answer" in answer:
         found.append(nothing)
     return ", ".join(found)
+
+
+def _place(span: Mapping[str, Any]) -> str:
+    return "not in the context" if span["begin"] is None else f"{span['begin']}-{span['end']}"
 
 
 def _masks(text: str, answer: Mapping[str, Any]) -> str:

@@ -24,12 +24,13 @@ from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.serve.translator import Translator
+from unmask.tasks.text_to_text import REMEMBERED, check_family, check_sentinels, check_written, written_task
+from unmask.tasks.written import Written
 from unmask.train import checkpoint, distributed
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
-from unmask.translation.text_to_text import TextTask, check_family, check_sentinels, check_written, text_task
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
 """Settings of fine-tuning that mean nothing to a T5."""
@@ -79,7 +80,7 @@ class Prepared:
     """
 
     config: FineTuning
-    task: TextTask
+    task: Written
     sets: Mapping[str, Dataset]
     baseline: dict[str, dict[str, float]]
     metric: str
@@ -104,7 +105,7 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
     held_out = config.rows.dev is None and config.rows.benchmark is None
     plain = families.build(config.task, sets, config.options, say, held_out=held_out)
     name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
-    task = text_task(config.task, name, list(sets["train"]), plain.labels)
+    task = written_task(config.task, name, list(sets["train"]), plain.labels)
     check_written(task.labels, tokenizer, config.model)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
     say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
@@ -161,7 +162,7 @@ def finetune_text(
             classes=best.classes,
         )
         if distributed.is_main():
-            _write(out, result)
+            _write(out, result, prepared.task)
     say(render_result(result.to_dict()), note=False)
     return result
 
@@ -226,11 +227,13 @@ def _folder(out: Path, seed: int) -> Path:
     return out / "seeds" / str(seed)
 
 
-def _write(out: Path, result: Result) -> None:
+def _write(out: Path, result: Result, task: Written) -> None:
     """The model of the best seed with the results; of the others what was measured stays."""
     best = _folder(out, result.kept)
     loaded = huggingface.load_writer(best)
-    huggingface.save_writer(out, loaded.model, loaded.tokenizer, settings=loaded.settings)
+    huggingface.save_writer(
+        out, loaded.model, loaded.tokenizer, settings={**loaded.settings, REMEMBERED: task.settings()}
+    )
     write_text(out / "metrics.jsonl", (best / "metrics.jsonl").read_text(encoding="utf-8"))
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_report(out)

@@ -20,7 +20,9 @@ from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor
 from unmask.serve.translator import Translator
+from unmask.serve.written import WrittenPredictor
 from unmask.tasks import ANSWERING
+from unmask.tasks.text_to_text import REMEMBERED
 from unmask.visualize.words import Vectors
 
 SHOWN = {"rtd": "replaced-tokens", "words": "contextual-words"}
@@ -34,6 +36,7 @@ class Served:
 
     kind       "translation", "generation", "fill-mask", "next-sentence", or the task: "classification", "embedding", …;
                of what is looked at and not asked "replaced-tokens", "contextual-words", "word-vectors"
+    written    beside a translator that was fine-tuned to write the answers to a task: what asks it for them
     inner      a model that answers nothing, with its tokenizer
     vectors    word vectors
     generator  of an ELECTRA, where its folder has it: what guesses the words that the model is to find
@@ -44,6 +47,7 @@ class Served:
     kind: str
     predictor: Predictor | None = None
     translator: Translator | None = None
+    written: WrittenPredictor | None = None
     continuer: Continuer | None = None
     inner: huggingface.Loaded | None = None
     vectors: Vectors | None = None
@@ -155,7 +159,8 @@ class Pool:
             return Served(name, folder, kind, vectors=self.vectors(folder))
         if holds_writer(folder):
             translator = Translator(folder, device=self.device, precision=self.precision)
-            return Served(name, folder, "translation", translator=translator)
+            written = WrittenPredictor(translator) if REMEMBERED in translator.settings else None
+            return Served(name, folder, "translation", translator=translator, written=written)
         loaded = huggingface.load(folder)
         placed(loaded.model, self.device)
         if "next" in loaded.model.heads:

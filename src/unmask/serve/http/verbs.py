@@ -28,13 +28,18 @@ Verb = Callable[[Served, Body, Settings], Ask]
 
 def predict(served: Served, body: Body, settings: Settings) -> Ask:
     """Answers as `Predictor` gives them to `texts`, one for each. Raises UnmaskError for what it cannot be asked."""
-    if served.predictor is None:
+    predictor = served.predictor or served.written
+    if predictor is None:
         raise _unfit(served, "answers of this kind")
     texts = body["texts"]
-    rows = _rows(texts if isinstance(texts, list) else [texts], served.predictor.kind, settings)
+    rows = _rows(texts if isinstance(texts, list) else [texts], predictor.kind, settings)
+    if served.written is not None:
+        sources = [source for row in rows for source in served.written.task.sources(row)]
+        read = sum(map(len, served.written.translator.tokenizer.encode_all(sources)))
+        return Ask(rows, predictor.answer, "predict", read, _within(2 * read, settings))
     assert isinstance(served.tokenizer, Tokenizer)
     read = sum(map(len, served.tokenizer.ids([text for row in rows for text in _texts_of(row)])))
-    return Ask(rows, served.predictor.answer, "predict", read, _within(read, settings))
+    return Ask(rows, predictor.answer, "predict", read, _within(read, settings))
 
 
 def embed(served: Served, body: Body, settings: Settings) -> Ask:

@@ -1,0 +1,41 @@
+"""Answering: what every model that answers rows shares: inputs of many forms, and streams of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from unmask.data.rows import Row
+from unmask.serve.answers import Answer
+from unmask.serve.inputs import Input, as_row, asked_in, from_line
+
+AT_ONCE = 64  # texts of a stream that are answered together
+
+
+class Answering(ABC):
+    """Answers inputs as rows of its `kind` (`inputs.as_row` lists the forms)."""
+
+    kind: str
+
+    def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
+        """One answer for each input, in order; messages count the inputs from `first`."""
+        given: list[Input] = [inputs] if isinstance(inputs, (str, Mapping)) else list(inputs)
+        return self.answer([as_row(item, number, self.kind) for number, item in enumerate(given, first)])
+
+    @abstractmethod
+    def answer(self, rows: Sequence[Row]) -> list[Answer]:
+        """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
+
+    def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
+        """(text, answer) for lines of text, as they come; `inputs.from_line` says how a line is read.
+
+        Lines are gathered, so that short ones are answered together; at most 64 wait. Of a JSON object, the text is
+        what it asks.
+        """
+        source, first = iter(texts), 1
+        while waiting := list(islice(source, AT_ONCE)):
+            inputs = [from_line(line, number, self.kind) for number, line in enumerate(waiting, first)]
+            asked = [asked_in(item, line) for item, line in zip(inputs, waiting, strict=True)]
+            yield from zip(asked, self(inputs, first=first), strict=True)
+            first += len(waiting)

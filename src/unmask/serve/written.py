@@ -1,0 +1,131 @@
+"""Written answers: what a T5 that was fine-tuned on a task of the toolkit says of rows, in the form of `Predictor`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from unmask import huggingface
+from unmask.data.rows import Choices, Row
+from unmask.errors import UnmaskError
+from unmask.nn.packed import Precision
+from unmask.serve import answers, translator
+from unmask.serve.answering import Answering
+from unmask.serve.answers import Answer
+from unmask.serve.predictor import Predictor
+from unmask.serve.translator import Translator
+from unmask.tasks.text_to_text import remembered
+from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, Wrote
+from unmask.tasks.written_tags import WrittenTags
+
+
+class WrittenPredictor(Answering):
+    """A T5 that `unmask finetune` wrote, as a function from texts, pairs, words, questions and choices to answers.
+
+    They have the form of those of `Predictor`, of what the model wrote alone: the probability is that of all its
+    tokens, and there is none of what it did not write. A text that is no answer to what was asked has "answered":
+    False, and stands where the answer would: as the label, as "text" beside the mean score or the choice None.
+
+    model      a folder, or a translator that has opened one
+    device     where the model of a folder runs
+    precision  "bf16": a Transformer multiplies in bfloat16, several times as fast where the processor has it
+
+    Raises UnmaskError for a folder whose model writes, but for no task of the toolkit.
+    """
+
+    def __init__(
+        self, model: Path | str | Translator, *, device: torch.device | str = "cpu", precision: Precision = "fp32"
+    ) -> None:
+        if not isinstance(model, Translator):
+            model = Translator(model, device=device, precision=precision)
+        self.translator = model
+        task = remembered(self.translator.settings)
+        if task is None:
+            raise UnmaskError(
+                f"{model.folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate "
+                "--pairs` or `unmask train --from`, or fine-tune it with `unmask finetune`."
+            )
+        self.task: Written = task
+        self.kind = task.kind
+
+    def answer(self, rows: Sequence[Row]) -> list[Answer]:
+        found = zip(rows, self.written(rows), strict=True)
+        return [self._answered(row, written) for row, written in found]
+
+    def written(self, rows: Sequence[Row]) -> list[list[translator.Answer]]:
+        """What the model wrote for each part of each row."""
+        blank = [replace(row, label="", labels=(), tags=()) for row in rows]
+        sources = [self.task.sources(row) for row in blank]
+        said = self.translator.stream(source for parts in sources for source in parts)
+        return [[next(said) for _ in parts] for parts in sources]
+
+    def _answered(self, row: Row, parts: Sequence[translator.Answer]) -> Answer:
+        wrote = [_wrote(part) for part in parts]
+        answer = self._by_task(row, wrote)
+        cut = {"cut": True} if any(part.cut for part in parts) else {}
+        return ({"id": row.id} if row.id else {}) | answer | cut
+
+    def _by_task(self, row: Row, wrote: Sequence[Wrote]) -> Answer:
+        task = self.task
+        if isinstance(task, WrittenTags):
+            tags = task.tags(row, wrote)
+            return answers.tagged(row, task.labels, [tag for tag, _ in tags], [p for _, p in tags])
+        text, likely = wrote[0].text, {"probability": wrote[0].probability}
+        if isinstance(task, WrittenAnswers):
+            return {**_span(task, row, text, likely["probability"])}
+        if isinstance(task, WrittenScores):
+            number = task.number(text)
+            return {"score": task.mean, **_odd(text)} if number is None else {"score": number, **likely}
+        label = task.label(text)
+        if isinstance(task, WrittenChoices) and isinstance(row, Choices):
+            choice = None if label is None else task.labels.index(label)
+            if choice is None or choice >= len(row.choices):
+                return {"choice": None, **likely, **_odd(text)}
+            return {"choice": choice, "text": row.choices[choice], **likely}
+        return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
+
+
+def predictor_of(
+    folder: Path | str,
+    *,
+    top: int = 5,
+    no_answer: float | None = None,
+    device: torch.device | str = "cpu",
+    precision: Precision = "fp32",
+) -> Answering:
+    """What answers for a folder: a Predictor, or where its model writes, a WrittenPredictor.
+
+    Raises UnmaskError as they do, and for a threshold of a model that writes.
+    """
+    if not huggingface.holds_writer(folder):
+        return Predictor(folder, top=top, no_answer=no_answer, device=device, precision=precision)
+    if no_answer is not None:
+        raise UnmaskError("A T5 writes that there is no answer, or one: leave --no-answer out.")
+    return WrittenPredictor(folder, device=device, precision=precision)
+
+
+def _wrote(answer: translator.Answer) -> Wrote:
+    if not answer.translations:
+        return Wrote("", (), ())
+    best = answer.translations[0]
+    return Wrote(best.text, best.pieces, best.probabilities)
+
+
+def _span(task: WrittenAnswers, row: Row, text: str, probability: float) -> Answer:
+    """The answer to a question, and where it stands in the context, if anywhere."""
+    if task.nothing(text) or not text:
+        return {"answer": "", "begin": None, "end": None, "probability": probability, "spans": []}
+    place = task.place(text, row.pair or "")
+    begin, end = place or (None, None)
+    found = {"begin": begin, "end": end, "probability": probability}
+    span = {"text": text, **found, "score": math.log(max(probability, 1e-300))}
+    return {"answer": text, **found, "spans": [span], **({} if place else {"answered": False})}
+
+
+def _odd(text: str) -> Answer:
+    """A text that is no answer."""
+    return {"text": text, "answered": False}

@@ -1,0 +1,89 @@
+"""Text-to-text: which tasks a T5 answers in writing, what a folder remembers of one, and what it cannot write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.config import Config
+from unmask.data.rows import Row
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer_splitter import SENTINELS, sentinel
+from unmask.errors import UnmaskError
+from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, squeezed
+from unmask.tasks.written_tags import WrittenTags
+
+REMEMBERED = "written"
+"""Name among the settings of a folder (`LoadedWriter.settings`)."""
+KINDS: dict[str, type[Written]] = {
+    kind.family: kind for kind in (Written, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembered(Config):
+    """What a folder remembers of a task: `Written.settings`."""
+
+    family: str = ""
+    name: str = ""
+    labels: tuple[str, ...] = ()
+    mean: float = 0.0
+
+
+def check_family(family: str) -> None:
+    """Raises UnmaskError for a task that is not answered in words here."""
+    if family not in KINDS:
+        raise UnmaskError(f"A T5 answers --task {', '.join(KINDS)} in words; {family} is for encoders.")
+
+
+def written_task(family: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Written:
+    """A task of the toolkit as text. Raises UnmaskError for one that is not answered in words here."""
+    check_family(family)
+    return KINDS[family].learned(name, train, labels)
+
+
+def remembered(settings: Mapping[str, Any]) -> Written | None:
+    """The task that a folder was fine-tuned to write (`LoadedWriter.settings`); None where it was not.
+
+    Raises UnmaskError for settings that are not those of a task.
+    """
+    given = settings.get(REMEMBERED)
+    if given is None:
+        return None
+    place = "The task of the model (unmask_task in config.json)"
+    try:
+        task = Remembered.from_dict(given)
+    except (UnmaskError, TypeError) as problem:
+        raise UnmaskError(f"{place} is damaged: {problem}") from None
+    if task.family not in KINDS or not math.isfinite(task.mean):
+        raise UnmaskError(f"{place} is damaged: it is none that is answered in words, or has no mean score.")
+    return KINDS[task.family](task.name, task.labels, task.mean)
+
+
+def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str) -> None:
+    """Raises UnmaskError where a vocabulary cannot write a label, or writes two alike: no answer could be right."""
+    written: dict[str, str] = {}
+    for label in labels:
+        text = tokenizer.target.decode(tokenizer.target.encode(label))
+        if squeezed(text) != squeezed(label):
+            raise UnmaskError(
+                f"The vocabulary of {folder} cannot write the label '{label}', of which '{text}' is left: call it "
+                "otherwise in the files, or take a model whose vocabulary has its characters."
+            )
+        if (other := written.setdefault(text, label)) != label:
+            raise UnmaskError(
+                f"The vocabulary of {folder} writes the labels '{other}' and '{label}' alike, as '{text}': call one "
+                "of them otherwise in the files."
+            )
+
+
+def check_sentinels(tokenizer: Subwords, folder: Path | str) -> None:
+    """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
+    if len(tokenizer.sentinels) < SENTINELS:
+        raise UnmaskError(
+            f"Tags are written behind {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
+            "does not have: take a T5 as it was pre-trained."
+        )

@@ -1,0 +1,225 @@
+"""Written: labelled rows as pairs of texts, of which a T5 writes the second (Raffel et al. 2020, section 2.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data import dataset
+from unmask.data.bitext import Bitext, Report
+from unmask.data.dataset import Dataset
+from unmask.data.rows import Choices, Question, Row
+
+STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
+FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
+WORDS = {
+    "sst2": {"0": "negative", "1": "positive"},
+    "cola": {"0": "unacceptable", "1": "acceptable"},
+    "mrpc": {"0": "not_equivalent", "1": "equivalent"},
+    "qqp": {"0": "not_duplicate", "1": "duplicate"},
+}
+"""Labels that are numbers in the files, as words (appendix D)."""
+NOTHING = "no answer"
+"""What is written where the context does not answer the question (SQuAD 2.0), which the paper's tasks do not have."""
+
+
+class Wrote(NamedTuple):
+    """A text as it was written: its tokens with the probability of each, given those before."""
+
+    text: str
+    pieces: Sequence[str]
+    probabilities: Sequence[float]
+
+    @property
+    def probability(self) -> float:
+        return math.prod(self.probabilities)
+
+
+class Written:
+    """Labels, written as words: classification. `learned` makes one from training rows.
+
+    name    what stands before each text, such as "sst2"
+    labels  as they are written
+    mean    of the scores of the training rows
+    kind    of its rows, as `Predictor.kind`
+    metric  what decides which weights are kept, where nothing else is said
+    length  longest text in tokens, where nothing else is said; None: as for encoders
+
+    `answers` are texts as they were written, one for each part of each row, in order.
+    """
+
+    family = "classification"
+    kind = "classification"
+    metric = "accuracy"
+    length: int | None = None
+
+    def __init__(self, name: str, labels: Sequence[str] = (), mean: float = 0.0) -> None:
+        self.name, self.labels, self.mean = name, tuple(labels), mean
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        """The task of some training rows; `labels` as the files have them, in their order, None: those of `train`."""
+        known = dataset.ordered({row.label for row in train}) if labels is None else labels
+        task = cls(name)
+        return cls(name, [task.word(label) for label in known])
+
+    def settings(self) -> dict[str, Any]:
+        """What a folder remembers of it, for `remembered`."""
+        return {"family": self.family, "name": self.name, "labels": list(self.labels), "mean": self.mean}
+
+    def source(self, row: Row) -> str:
+        """sst2 sentence: … or mrpc sentence1: … sentence2: …"""
+        if row.pair is None:
+            return f"{self.name} sentence: {row.text}"
+        first, second = FIELDS.get(self.name, ("sentence1", "sentence2"))
+        return f"{self.name} {first}: {row.text} {second}: {row.pair}"
+
+    def target(self, row: Row) -> str:
+        """The label as text."""
+        return self.word(row.label)
+
+    def word(self, label: str) -> str:
+        """A label as it is written."""
+        return WORDS.get(self.name, {}).get(label, label)
+
+    def sources(self, row: Row) -> list[str]:
+        """What is read of a row, which may have no label."""
+        return [self.source(row)]
+
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        """What is read of a row and what is to be written: one pair of texts, where it need not be split."""
+        return [(self.source(row), self.target(row))]
+
+    def pairs(self, rows: Dataset) -> Bitext:
+        """What is read and what is to be written, for every part of every row."""
+        found = [(number, *part) for number, row in enumerate(rows) for part in self.parts(row)]
+        numbers, sources, targets = map(list, zip(*found, strict=True))
+        return Bitext(sources, targets, Report(str(rows.path), len(rows)), numbers)
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        """The metrics of the task; `answered` is the share of answers that are such as the task asks for."""
+        said, true = self._ids(answers), self._ids([self.target(row) for row in rows])
+        return {**metrics.of_classes(said, true, self.labels), "answered": float((said < len(self.labels)).mean())}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        """Label -> precision, recall, f1 and support; nothing where there are no labels."""
+        return metrics.per_class(self._ids(answers), self._ids([self.target(row) for row in rows]), self.labels)
+
+    def label(self, answer: str) -> str | None:
+        """The label that a text is; None for another text."""
+        (number,) = self._ids([answer])
+        return self.labels[number] if number < len(self.labels) else None
+
+    def _ids(self, answers: Sequence[str]) -> np.ndarray:
+        """[N] numbers of labels, whatever their case; that of a text which is none of them lies behind the others."""
+        ids: dict[str, int] = {label: i for i, label in enumerate(self.labels)}
+        folded = {label.casefold(): i for label, i in ids.items()}
+        return np.array([ids.get(answer, folded.get(answer.casefold(), len(ids))) for answer in answers])
+
+
+class WrittenScores(Written):
+    """Numbers, written to the nearest fifth. One that cannot be read counts as the mean of the training rows."""
+
+    family = kind = "regression"
+    metric = "pearson"
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        return cls(name, (), float(np.mean([float(row.label) for row in train])))
+
+    def target(self, row: Row) -> str:
+        return f"{round(float(row.label) / STEP) * STEP:.1f}"
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        numbers = [self.number(answer) for answer in answers]
+        said = np.array([self.mean if number is None else number for number in numbers])
+        found = metrics.of_scores(said, np.array([float(row.label) for row in rows]))
+        return {**found, "answered": float(np.mean([number is not None for number in numbers]))}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        return {}
+
+    def number(self, answer: str) -> float | None:
+        """The number that a text is; None for another text."""
+        try:
+            number = float(answer.replace(" ", ""))
+        except ValueError:
+            return None
+        return number if math.isfinite(number) else None
+
+
+class WrittenAnswers(Written):
+    """Answers to questions, written as they stand in the context: the first annotated one, or that there is none."""
+
+    family, kind = "question-answering", "span"
+    metric = "f1"
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        return cls(name)
+
+    def source(self, row: Row) -> str:
+        """squad question: … context: … (appendix D.15)"""
+        return f"{self.name} question: {row.text} context: {row.pair}"
+
+    def target(self, row: Row) -> str:
+        assert isinstance(row, Question)
+        return next(iter(row.golds), NOTHING)
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        questions = [replace(row, id=str(i)) for i, row in enumerate(rows) if isinstance(row, Question)]
+        said = {str(i): "" if self.nothing(answer) else answer for i, answer in enumerate(answers)}
+        stands = [squeezed(said[q.id]) in squeezed(q.pair or "") for q in questions]
+        return {**metrics.of_answers(said, questions), "answered": float(np.mean(stands))}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        return {}
+
+    @staticmethod
+    def nothing(answer: str) -> bool:
+        """Whether a text says that there is no answer."""
+        return answer.casefold().split() == NOTHING.split()
+
+    @staticmethod
+    def place(answer: str, context: str) -> tuple[int, int] | None:
+        """Begin and end, in characters, of the first place where a text stands in a context, whatever their case and
+        spaces; None where it stands nowhere."""
+        wanted = squeezed(answer)
+        kept = [(i, c) for i, whole in enumerate(context) if not whole.isspace() for c in whole.casefold()]
+        begin = "".join(c for _, c in kept).find(wanted) if wanted else -1
+        return None if begin < 0 else (kept[begin][0], kept[begin + len(wanted) - 1][0] + 1)
+
+
+class WrittenChoices(Written):
+    """The right one of several texts, written as its number."""
+
+    family, kind = "multiple-choice", "choice"
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        most = max(len(row.choices) for row in train if isinstance(row, Choices))
+        return cls(name, [f"choice{i + 1}" for i in range(most)])
+
+    def source(self, row: Row) -> str:
+        """swag choice1: … choice2: … context: … question: …"""
+        assert isinstance(row, Choices)
+        texts = "".join(f"{self.word(str(i))}: {choice} " for i, choice in enumerate(row.choices))
+        question = "" if row.pair is None else f" question: {row.pair}"
+        return f"{self.name} {texts}context: {row.text}{question}"
+
+    def word(self, label: str) -> str:
+        return f"choice{int(label) + 1}"
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        found = super().scores(answers, rows)
+        return {name: found[name] for name in ("accuracy", "answered")}
+
+
+def squeezed(text: str) -> str:
+    """A text without its spaces, in small letters: a vocabulary of word pieces writes b - per for B-PER."""
+    return "".join(text.casefold().split())

@@ -1,0 +1,127 @@
+"""Written tags: a tag for every word, as a text that a T5 writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data import dataset
+from unmask.data.rows import Row
+from unmask.data.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
+from unmask.tasks.written import Written, Wrote, squeezed
+
+
+class WrittenTags(Written):
+    """A tag for every word, behind the sentinel that stands before the word in what is read ("Sentinel + Tag", Raman
+    et al. 2022, "Transforming Sequence Tagging Into A Seq2Seq Task", section 3).
+
+    A sentence of more words than there are sentinels is read in parts. A word without an answer is outside of all
+    spans, or wrong.
+    """
+
+    family = kind = "tagging"
+    length = 512
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        return cls(name, dataset.ordered({tag for row in train for tag in row.tags}) if labels is None else labels)
+
+    def __init__(self, name: str, labels: Sequence[str] = (), mean: float = 0.0) -> None:
+        super().__init__(name, labels, mean)
+        rest = metrics.outside(self.labels)
+        self.metric = "f1" if metrics.are_iob(self.labels) or rest else "accuracy"
+        self.rest = rest or ""
+        self._tags = {squeezed(label): label for label in reversed(self.labels)} | {tag: tag for tag in self.labels}
+
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        """tagging sentence: <extra_id_0> Ada <extra_id_1> sings, of which <extra_id_0> B-PER <extra_id_1> O is written;
+        before the sentence, where there is one, the predicate, with its sentinel."""
+        return [(self._read(row, begin), self._written(row.tags, begin)) for begin in self._begins(row)]
+
+    def sources(self, row: Row) -> list[str]:
+        return [self._read(row, begin) for begin in self._begins(row)]
+
+    def source(self, row: Row) -> str:
+        """The first part of a sentence."""
+        return self._read(row, 0)
+
+    def target(self, row: Row) -> str:
+        return self._written(row.tags, 0)
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        said = self._sentences(answers, rows)
+        found = metrics.of_tags(self._filled(said), [row.tags for row in rows], self.labels)
+        return {**found, "answered": float(np.mean([tag is not None for tags in said for tag in tags]))}
+
+    def tags(self, row: Row, written: Sequence[Wrote]) -> list[tuple[str, float]]:
+        """The tag of each word of a row, of which the parts were `written`, and how probable it is; 0 without one."""
+        likely: list[float] = []
+        for one, begin in zip(written, self._begins(row), strict=True):
+            likely += self._likely(one, min(SENTINELS, len(row.words) - begin))
+        (tags,) = self._filled(self._sentences([one.text for one in written], [row]))
+        return list(zip(tags, likely, strict=True))
+
+    def _likely(self, written: Wrote, words: int) -> list[float]:
+        """The probability of what stands behind each sentinel the first time that a tag does."""
+        products: list[float] = []
+        for piece, probability in zip(written.pieces, written.probabilities, strict=False):
+            if SENTINEL.fullmatch(piece):
+                products.append(1.0)
+            elif products:
+                products[-1] *= probability
+        found: dict[str, float] = {}
+        for (mark, tag), product in zip(self._marked(written.text), products, strict=False):
+            if tag is not None:
+                found.setdefault(mark, product)
+        return [found.get(sentinel(i), 0.0) for i in range(words)]
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        said = self._filled(self._sentences(answers, rows))
+        found = metrics.per_tag(said, [row.tags for row in rows], self.labels)
+        return {tag: row for tag, row in found.items() if tag}
+
+    def _begins(self, row: Row) -> range:
+        return range(0, len(row.words), SENTINELS)
+
+    def _read(self, row: Row, begin: int) -> str:
+        marked = [f"{sentinel(i)} {word}" for i, word in enumerate(row.words[begin : begin + SENTINELS])]
+        if row.predicate is None:
+            return f"{self.name} sentence: {' '.join(marked)}"
+        here = row.predicate - begin
+        predicate = marked[here] if 0 <= here < len(marked) else row.words[row.predicate]
+        return f"{self.name} predicate: {predicate} sentence: {' '.join(marked)}"
+
+    @staticmethod
+    def _written(tags: Sequence[str], begin: int) -> str:
+        return " ".join(f"{sentinel(i)} {tag}" for i, tag in enumerate(tags[begin : begin + SENTINELS]))
+
+    def _sentences(self, answers: Sequence[str], rows: Sequence[Row]) -> list[list[str | None]]:
+        """The tag of each word of each row; None where it has no answer."""
+        remaining, sentences = iter(answers), []
+        for row in rows:
+            tags: list[str | None] = []
+            for begin in self._begins(row):
+                found = self._answered(next(remaining))
+                tags += [found.get(sentinel(i)) for i in range(min(SENTINELS, len(row.words) - begin))]
+            sentences.append(tags)
+        return sentences
+
+    def _answered(self, answer: str) -> dict[str, str]:
+        """Sentinel -> the tag behind it, where it is one; of two answers the first counts."""
+        found: dict[str, str] = {}
+        for mark, tag in self._marked(answer):
+            if tag is not None:
+                found.setdefault(mark, tag)
+        return found
+
+    def _marked(self, answer: str) -> list[tuple[str, str | None]]:
+        """Each sentinel of a text, and the tag behind it; None where there is none."""
+        parts = SENTINEL.split(answer)[1:]  # what stands before the first sentinel answers nothing
+        tags = [self._tags.get(said.strip(), self._tags.get(squeezed(said))) for said in parts[1::2]]
+        return list(zip(parts[::2], tags, strict=True))
+
+    def _filled(self, said: Sequence[Sequence[str | None]]) -> list[list[str]]:
+        return [[self.rest if tag is None else tag for tag in tags] for tags in said]
