@@ -276,6 +276,21 @@ def test_a_save_that_fails_leaves_the_last_good_checkpoint(out: Path) -> None:
     assert same(whole, resumed)
 
 
+def test_a_checkpoint_whose_removal_fails_once_goes_with_the_run(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename, refused = Path.rename, []
+
+    def once(path: Path, target: Path) -> Path:
+        if path.name == "step-00000004" and not refused:
+            refused.append(path)
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", once)
+    train(out, TRAINING.replace(save_every=4, keep=2))
+    assert len(refused) == 1
+    assert checkpoint.steps(out / "checkpoints") == [8, 12]
+
+
 def test_an_old_checkpoint_that_could_not_be_removed_goes_with_the_next_start(out: Path) -> None:
     config = TRAINING.replace(save_every=4, keep=2)
     train(out, config)

@@ -167,6 +167,8 @@ class Trainer:
             self._begin(stack)
             self.display.start(self.step, self.total)
             self._loop(interrupt)
+            if distributed.is_main():
+                self._prune()
         return Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
 
     def stop(self, reason: str) -> None:
@@ -225,7 +227,7 @@ class Trainer:
         distributed.barrier()
         if found is not None and distributed.is_main():
             checkpoint.set_aside(folder, after=found.step)
-            checkpoint.prune(folder, self.config.keep)  # what could not be removed when its time had come
+            self._prune()
         return found
 
     def _changes(self, before: dict[str, Any]) -> set[str]:
@@ -381,6 +383,10 @@ class Trainer:
         self.engine.in_full(write if distributed.is_main() else lambda: None)
         distributed.barrier()
         self._saved = self.step
+
+    def _prune(self) -> None:
+        """Remove checkpoints that could not be removed when their time had come, as on a full disk."""
+        checkpoint.prune(self.out / "checkpoints", self.config.keep)
 
 
 def _every(interval: int | float | None, total: int) -> int:
