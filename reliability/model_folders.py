@@ -39,6 +39,12 @@ def _translated(folder: Path) -> Any:
     return Translator(folder)(["the river is long"])
 
 
+def _written(folder: Path) -> Any:
+    from unmask.serve.written import WrittenPredictor
+
+    return WrittenPredictor(folder)(["the river is long"])
+
+
 def _write_page(page: str, outputs: dict[str, int], /, **fields: Any) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         from unmask import huggingface
@@ -126,6 +132,22 @@ def _write_pegasus(folder: Path) -> None:
     (folder / "manifest.json").unlink()
 
 
+def _write_tagger(folder: Path) -> None:
+    """A T5 that was fine-tuned to write tags."""
+    from unmask import huggingface
+    from unmask.data.subwords import Subwords
+    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.tokenizer_splitter import with_sentinels
+    from unmask.tasks.text_to_text import REMEMBERED
+    from unmask.tasks.written_tags import WrittenTags
+
+    tokenizer = Subwords.of(with_sentinels(Tokenizer.train(TEXTS, 60)))
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
+    settings = {"search": {"limits": {"max_length": 8}}, REMEMBERED: WrittenTags("tagging", ("O", "B-X")).settings()}
+    huggingface.save_writer(folder, _config("t5:T5", **T5_SIZES).replace(**ids).build(), tokenizer, settings=settings)
+    (folder / "manifest.json").unlink()
+
+
 def _write_adapter(folder: Path) -> None:
     from unmask.transfer import Transfer, prepare
     from unmask.transfer.adapter import save_adapter
@@ -178,6 +200,7 @@ MODELS: dict[str, Subject] = {
     "writer: Transformer": Subject(_write_writer("transformer:Transformer", **LAYERS), _writer),
     "writer: Seq2Seq": Subject(_write_writer("seq2seq:Seq2Seq", dim=16, hidden=16), _writer),
     "writer: T5": Subject(_write_writer("t5:T5", **T5_SIZES), _writer),
+    "writer: T5, tags": Subject(_write_tagger, _written),
     "writer: ConvS2S": Subject(_write_translator("convs2s:ConvS2S", "word", **CONVOLUTIONS), _translated),
     "writer: vectors": Subject(_write_writer("vector_decoder:VectorDecoder", features=4, **RECURRENT), _writer),
     "writer: LSTM, words": Subject(_write_translator("seq2seq:Seq2Seq", "word", dim=8, hidden=8), _translated),
