@@ -121,6 +121,8 @@ def evaluate_written(
     `metrics` has the share of texts that are answers to what was asked as "answered". Raises UnmaskError for a folder
     that was not fine-tuned on a task, and for rows that do not fit it.
     """
+    if rows is not None and rows.length is not None:
+        raise UnmaskError("A T5 reads up to 512 tokens of a text, whatever length is asked for: leave it out.")
     predictor = WrittenPredictor(folder, device=device, precision=precision)
     if not Path(data).exists():
         raise UnmaskError(f"There is no file {data}.")
@@ -128,9 +130,11 @@ def evaluate_written(
     said = run.get("task")
     read_as = _as_the_run(rows or Rows(), run, Path(data))
     found = _read(Path(data), said if said in FAMILIES else task.family, read_as)
-    if task.family in ("classification", "tagging"):
+    if task.family == "regression":
+        dataset.scores(found)
+    elif task.family in ("classification", "tagging"):
         found = replace(found, rows=tuple(replace(row, label=task.word(row.label)) for row in found))
-        dataset.check_labels(found, task.labels, f"the outputs of {folder}")
+        found = name_labels(found, task.labels, str(folder))
     answers = [part.text for parts in predictor.written(list(found)) for part in parts]
     plain = _PLAIN[task.family](task.labels)
     return {

@@ -57,6 +57,8 @@ def test_a_published_folder_has_its_sentinels_behind_the_pieces(folder: Path) ->
     assert subwords.end not in subwords.encode("you</s>")
     assert subwords.decode([subwords.end, *subwords.encode("you <extra_id_0> me ")]) == "you <extra_id_0> me"
     assert subwords.unknowns(["you <extra_id_0>"]) == {}
+    for text in (CUT[0], "the film <extra_id_3>  was"):
+        assert subwords.decode(subwords.encode(text)) == subwords.normalize(text)
 
 
 def test_transformers_reads_what_is_written_and_the_other_way_round(folder: Path, tmp_path: Path) -> None:

@@ -296,8 +296,14 @@ def test_an_old_checkpoint_that_could_not_be_removed_goes_with_the_next_start(ou
     train(out, config)
     folder = out / "checkpoints"
     shutil.copytree(checkpoint.folder_of(folder, 8), checkpoint.folder_of(folder, 4))
-    train(out, config, resume=True)
-    assert checkpoint.steps(folder) == [8, 12]
+    found = []
+
+    class Looking(Notes):
+        def note(self, text: str) -> None:
+            found.append((text, checkpoint.steps(folder)))
+
+    train(out, config, resume=True, display=Looking())
+    assert ("Resuming from step 12.", [8, 12]) in found  # at once, and not only when the run ends
 
 
 def test_a_damaged_checkpoint_falls_back_and_says_so(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from unmask.data import byte_pairs, corpus
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate_written
 from unmask.families import Rows
@@ -41,7 +43,7 @@ from unmask.serve.http import verbs
 from unmask.serve.http.pool import Pool
 from unmask.serve.http.settings import Settings
 from unmask.serve.translator import Answer, Translated, Translator
-from unmask.tasks.text_to_text import check_sentinels, written_task
+from unmask.tasks.text_to_text import check_sentinels, check_written, written_task
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Result, Trainer
@@ -261,11 +263,18 @@ def test_the_folder_is_asked_as_that_of_an_encoder_is(
     assert found["baseline"] == pytest.approx(results["baseline"]["dev"])
     assert found["classes"] == results["classes"]
     (tmp_path / "odd.tsv").write_text("text\tlabel\n" + "the film\twonderful\n" * 3)
+    lines = (tuned / "dev.tsv").read_text().replace("\tgood", "\tGOOD").replace("\tbad", "\tBad")
+    (tmp_path / "named.tsv").write_text(lines)  # read as for an encoder
+    assert evaluate_written(run, tmp_path / "named.tsv")["metrics"] == found["metrics"]
+    (tmp_path / "squad.json").write_text(json.dumps([{"id": "0", "question": "how?", "context": "the film was good"}]))
+    written = ["--out", str(tmp_path / "a.json"), "--na-prob-file", str(tmp_path / "b.json")]
     for asked, said in (
         (["evaluate", "--model", run, "--data", str(tmp_path / "odd.tsv")], "wonderful"),
         (["evaluate", "--model", run, "--data", str(tmp_path / "none.tsv")], "There is no file"),
         (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--no-answer", "1"], "leave --no-answer out"),
         (["predict", "--model", run, "--no-answer", "1", "a"], "leave --no-answer out"),
+        (["predict", "--model", run, "--file", str(tmp_path / "squad.json"), *written], "leave --na-prob-file out"),
+        (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--length", "64"], "leave it out"),
         (["predict", "--model", str(tuned / "base"), "a"], "use `unmask translate`"),
         (["evaluate", "--model", str(tuned / "base"), "--data", str(tuned / "dev.tsv")], "use `unmask translate`"),
     ):
@@ -278,10 +287,13 @@ def test_the_service_answers_as_the_command_does(tuned: Path) -> None:
     pool = Pool([tuned / "run", tuned / "base"])
     served = pool.get("run")
     assert served.kind == "translation"
+    assert pool.tasks == {"run": "classification"}
+    assert Pool([tuned / "base", tuned / "run"]).name(None, "classification") == "run"
     ask = verbs.predict(served, {"texts": ["the film was good", "the plot was bad"]}, Settings())
     assert ask.work(ask.items) == predictor_of(tuned / "run")(["the film was good", "the plot was bad"])
     sources = [f"classification sentence: the {text}" for text in ("film was good", "plot was bad")]
-    assert ask.read == sum(map(len, served.tokenizer.encode_all(sources)))
+    assert ask.read == 2 + sum(map(len, served.tokenizer.encode_all(sources)))  # with the token that ends each
+    assert ask.cost == ask.read + 2 * served.translator.search.limits.max_length
     with pytest.raises(UnmaskError, match="base"):
         verbs.predict(pool.get("base"), {"texts": ["the film was good"]}, Settings())
 
@@ -469,6 +481,31 @@ def test_rows_as_texts() -> None:
     )
 
 
+def test_what_a_vocabulary_of_word_pieces_makes_of_a_label_is_understood() -> None:
+    """not_equivalent comes back as not _ equivalent, B-PER as b - per."""
+    texts = ["not_equivalent and equivalent b-per i-per new york newyork 0.2 4.8 no answer"] * 5
+    tokenizer = Subwords.of(with_sentinels(Tokenizer.train(texts, 200)))
+    rows = [Row(text="a", pair="b", label="1"), Row(text="a", pair="b", label="0")]
+    task = written_task("classification", "mrpc", rows)
+    written = [tokenizer.decode(tokenizer.encode(task.target(row))) for row in rows]
+    assert written[1] == "not _ equivalent"
+    assert task.scores(written, rows)["accuracy"] == 1.0
+    assert task.label(written[1]) == "not_equivalent"
+    check_written(task.fixed(rows), tokenizer, "folder")
+    scores = written_task("regression", "stsb", [Row(text="a", pair="b", label="4.8"), Row(label="0.2")])
+    check_written(scores.fixed([Row(label="4.8"), Row(label="0.2")]), tokenizer, "folder")
+    with pytest.raises(UnmaskError, match=r"cannot write the label '3\.6'"):
+        check_written(scores.fixed([Row(label="3.6")]), tokenizer, "folder")
+    for first, second in (("New York", "newyork"), ("B-PER", "b-per")):
+        with pytest.raises(UnmaskError, match="apart"):
+            check_written([first, second], tokenizer, "folder")
+    cased = Subwords.train(["May I or may I not, in New York, newyork"] * 20, 40, "character")
+    check_written(["May", "may", "New York", "newyork"], cased, "folder")
+    answers = written_task("question-answering", "squad", [])
+    assert answers.fixed([Question(possible=False)]) == ("no answer",)
+    assert not answers.fixed([Question(answers=((0, "a"),))])
+
+
 def test_questions_as_texts() -> None:
     place, none = {"answers": ((4, "film"),), "unplaced": ("movie",)}, {"possible": False}
     rows = [Question(text="what?", pair="the film was long", **place), Question(text="who?", pair="the film", **none)]
@@ -490,6 +527,10 @@ def test_choices_as_texts() -> None:
     assert task.source(rows[1]) == "swag choice1: dry choice2: wet choice3: cold context: sun"
     assert [task.target(row) for row in rows] == ["choice2", "choice1"]
     assert task.scores(["Choice2", "dry"], rows) == {"accuracy": 0.5, "answered": 0.5}
+    more = [Choices(text="it rained", choices=("a", "b", "c", "d"), label="3")]  # than any training row has
+    assert task.scores(["nothing"], more) == {"accuracy": 0.0, "answered": 0.0}
+    assert task.scores(["choice 4"], more) == {"accuracy": 1.0, "answered": 1.0}
+    assert task.scores(["choice5"], more) == {"accuracy": 0.0, "answered": 0.0}
 
 
 def test_what_is_written_becomes_an_answer(tuned: Path) -> None:
@@ -564,6 +605,7 @@ def test_tags_as_texts() -> None:
     assert found["answered"] == 0.4
     assert task.report(odd, rows)["LOC"]["f1"] == 1.0
     role = replace(rows[0], predicate=1)
+    assert written_task("roles", "roles", [role]).parts(role)[0][0].startswith("roles predicate: <extra_id_1> sings")
     assert task.source(role).startswith("conll predicate: <extra_id_1> sings sentence: <extra_id_0> Ada <extra_id_1>")
     speech = written_task("tagging", "pos", [Row(words=("a", "b", "c"), tags=("DET", "NOUN", "VERB"))])
     assert speech.metric == "accuracy"
@@ -611,6 +653,10 @@ def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
     (found,) = predictor_of(tmp_path / "run")(["the plot was good"])
     assert [word["word"] for word in found["words"]] == ["the", "plot", "was", "good"]
     assert [word["tag"] for word in found["words"]] == ["O", "what", "O", "good"]
+    assert "legal sequences" not in " ".join(results["notes"])  # nothing restricts what is written
+    limits = predictor_of(tmp_path / "run").translator.search.limits
+    pieces = huggingface.load_writer(tmp_path / "run").tokenizer
+    assert limits.max_length == 100 * (1 + max(len(pieces.encode(tag)) for tag in ("O", "what", "good", "bad"))) + 1
     again = evaluate_written(tmp_path / "run", tmp_path / "dev.conll")
     assert again["metrics"] == dev
     assert again["baseline"] == pytest.approx(results["baseline"]["dev"])
@@ -624,7 +670,7 @@ def judged(rng: np.random.Generator) -> list[tuple[str, str]]:
 
 def test_labels_that_cannot_be_written_are_refused(tuned: Path, tmp_path: Path) -> None:
     for first, second, said in (
-        ("good", "Good", "'Good' and 'good' alike"),
+        ("good", "Good", "'Good' and 'good' apart"),
         ("good", "Ω", "cannot write the label 'Ω'"),
     ):
         lines = [f"the film was {i}\t{first if i % 2 else second}" for i in range(40)]

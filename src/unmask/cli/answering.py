@@ -127,11 +127,12 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
     from unmask.evaluation import evaluate, evaluate_written
     from unmask.huggingface import holds_writer
+    from unmask.serve.written import NO_THRESHOLD
 
     if not holds_writer(options.model):
         return evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     if options.no_answer is not None:
-        raise UnmaskError("A T5 writes that there is no answer, or one: leave --no-answer out.")
+        raise UnmaskError(NO_THRESHOLD)
     return evaluate_written(options.model, options.data, rows, device=options.device, precision=options.precision)
 
 
@@ -191,12 +192,14 @@ def _ready(options: argparse.Namespace) -> Ready:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve import answers_to, predictor_of, render_answer, rows_in, write_predictions
+    from unmask.serve import WrittenPredictor, answers_to, predictor_of, render_answer, rows_in, write_predictions
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
     where = {"device": options.device, "precision": options.precision}
     predictor = predictor_of(options.model, top=options.top, no_answer=options.no_answer, **where)
+    if options.na_prob_file and isinstance(predictor, WrittenPredictor):
+        raise UnmaskError("A T5 writes one answer, or that there is none, with no doubt: leave --na-prob-file out.")
     rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:

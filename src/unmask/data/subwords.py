@@ -55,6 +55,7 @@ class Subwords:
         self._pieces = {i: piece for piece, i in self.vocabulary.items()}
         self._tags = frozenset(p for p in self._ordinary if p.startswith(">>") and p.endswith("<<"))
         self._marks = {self._pieces[i]: i for i in self.sentinels if i in self.specials}
+        self._known = self._ordinary | self._marks
         self._target = None if target is None or target is side else type(self)(target)
 
     @classmethod
@@ -168,7 +169,11 @@ class Subwords:
 
     def normalize(self, text: str) -> str:
         """The text as `decode(encode(text))` gives it where the vocabulary can write all of it."""
-        return self.splitter.normalize(text)
+        parts = SENTINEL.split(text) if self._marks else [text]
+        if len(parts) == 1:
+            return self.splitter.normalize(text)
+        shown = [part if part in self._marks else self.splitter.normalize(part).strip() for part in parts]
+        return " ".join(part for part in shown if part)
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text, [T] int32, without `end` after them."""
@@ -176,8 +181,8 @@ class Subwords:
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, [T] int32, without `end` after them: faster than one by one."""
-        known = self._ordinary | self._marks
-        return [np.array([known.get(piece, self.unknown) for piece in row], np.int32) for row in self._split(texts)]
+        known, unknown = self._known, self.unknown
+        return [np.array([known.get(piece, unknown) for piece in row], np.int32) for row in self._split(texts)]
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, special: bool = False) -> str:
         """Text of the ids; special pieces, <unk> among them but no sentinels, are left out unless `special`."""
@@ -204,7 +209,7 @@ class Subwords:
         found: Counter[str] = Counter()
         for row in self._split(list(texts)):
             for piece in row:
-                if piece not in self._ordinary and piece not in self._marks:
+                if piece not in self._known:
                     found.update(self.splitter.units(piece))
         return found
 

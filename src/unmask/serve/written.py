@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.data.rows import Choices, Row
 from unmask.errors import UnmaskError
+from unmask.huggingface.writer import SETTINGS
 from unmask.nn.packed import Precision
 from unmask.serve import answers, translator
 from unmask.serve.answering import Answering
@@ -22,13 +24,16 @@ from unmask.tasks.text_to_text import remembered
 from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, Wrote
 from unmask.tasks.written_tags import WrittenTags
 
+NO_THRESHOLD = "A T5 writes that there is no answer, or one: leave --no-answer out."
+
 
 class WrittenPredictor(Answering):
     """A T5 that `unmask finetune` wrote, as a function from texts, pairs, words, questions and choices to answers.
 
     They have the form of those of `Predictor`, of what the model wrote alone: the probability is that of all its
     tokens, and there is none of what it did not write. A text that is no answer to what was asked has "answered":
-    False, and stands where the answer would: as the label, as "text" beside the mean score or the choice None.
+    False, and stands where the answer would: as the label, as "text" beside the mean score or the choice None. A word
+    that got no tag is outside of all spans, or has an empty one, with the probability 0.
 
     model      a folder, or a translator that has opened one
     device     where the model of a folder runs
@@ -56,6 +61,13 @@ class WrittenPredictor(Answering):
         found = zip(rows, self.written(rows), strict=True)
         return [self._answered(row, written) for row, written in found]
 
+    def lengths(self, rows: Sequence[Row]) -> tuple[int, int]:
+        """How many tokens are read of some rows, and how many may be written."""
+        sources = [source for row in rows for source in self.task.sources(row)]
+        sizes = torch.tensor([len(ids) + 1 for ids in self.translator.tokenizer.encode_all(sources)])
+        _, most = self.translator.search.limits.of(sizes)
+        return int(sizes.sum()), int(most.sum())
+
     def written(self, rows: Sequence[Row]) -> list[list[translator.Answer]]:
         """What the model wrote for each part of each row."""
         blank = [replace(row, label="", labels=(), tags=()) for row in rows]
@@ -80,13 +92,20 @@ class WrittenPredictor(Answering):
         if isinstance(task, WrittenScores):
             number = task.number(text)
             return {"score": task.mean, **_odd(text)} if number is None else {"score": number, **likely}
-        label = task.label(text)
         if isinstance(task, WrittenChoices) and isinstance(row, Choices):
-            choice = None if label is None else task.labels.index(label)
-            if choice is None or choice >= len(row.choices):
+            choice = task.choice(text, row)
+            if choice is None:
                 return {"choice": None, **likely, **_odd(text)}
             return {"choice": choice, "text": row.choices[choice], **likely}
+        label = task.label(text)
         return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
+
+
+def kind_written(folder: Path | str) -> str | None:
+    """The kind of task that the model of a folder writes the answers to, by its config.json alone; None: of none."""
+    settings = read_json(Path(folder) / "config.json").get(SETTINGS)
+    task = remembered(settings) if isinstance(settings, Mapping) else None
+    return None if task is None else task.kind
 
 
 def predictor_of(
@@ -104,7 +123,7 @@ def predictor_of(
     if not huggingface.holds_writer(folder):
         return Predictor(folder, top=top, no_answer=no_answer, device=device, precision=precision)
     if no_answer is not None:
-        raise UnmaskError("A T5 writes that there is no answer, or one: leave --no-answer out.")
+        raise UnmaskError(NO_THRESHOLD)
     return WrittenPredictor(folder, device=device, precision=precision)
 
 

@@ -21,6 +21,7 @@ REMEMBERED = "written"
 KINDS: dict[str, type[Written]] = {
     kind.family: kind for kind in (Written, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
 }
+KINDS["roles"] = WrittenTags  # of a predicate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +66,21 @@ def remembered(settings: Mapping[str, Any]) -> Written | None:
 
 def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str) -> None:
     """Raises UnmaskError where a vocabulary cannot write a label, or writes two alike: no answer could be right."""
-    written: dict[str, str] = {}
-    for label in labels:
-        text = tokenizer.target.decode(tokenizer.target.encode(label))
+    written = {label: tokenizer.target.decode(tokenizer.target.encode(label)) for label in labels}
+    for label, text in written.items():
         if squeezed(text) != squeezed(label):
             raise UnmaskError(
                 f"The vocabulary of {folder} cannot write the label '{label}', of which '{text}' is left: call it "
                 "otherwise in the files, or take a model whose vocabulary has its characters."
             )
-        if (other := written.setdefault(text, label)) != label:
+    groups: dict[str, list[str]] = {}
+    for label in written:
+        groups.setdefault(squeezed(label), []).append(label)
+    for alike in groups.values():  # but for capitals and spaces
+        if len(alike) > 1 and any(written[label] != label for label in alike):
             raise UnmaskError(
-                f"The vocabulary of {folder} writes the labels '{other}' and '{label}' alike, as '{text}': call one "
-                "of them otherwise in the files."
+                f"The vocabulary of {folder} does not tell the labels '{alike[0]}' and '{alike[1]}' apart: call one of "
+                "them otherwise in the files."
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -14,6 +15,7 @@ from unmask.data import dataset
 from unmask.data.bitext import Bitext, Report
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Question, Row
+from unmask.data.subwords import Subwords
 
 STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
 FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
@@ -24,6 +26,7 @@ WORDS = {
     "qqp": {"0": "not_duplicate", "1": "duplicate"},
 }
 """Labels that are numbers in the files, as words (appendix D)."""
+CHOICE = re.compile(r"choice([0-9]{1,6})")
 NOTHING = "no answer"
 """What is written where the context does not answer the question (SQuAD 2.0), which the paper's tasks do not have."""
 
@@ -87,6 +90,15 @@ class Written:
         """A label as it is written."""
         return WORDS.get(self.name, {}).get(label, label)
 
+    def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
+        """Texts that are asked for whatever is read: a vocabulary that cannot write them learns nothing."""
+        return self.labels
+
+    def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
+        """How many tokens may be written, and how many times those that are read, if that limits them; `lengths` are
+        those of the targets of the training rows, with their end."""
+        return max(lengths) + 1, None
+
     def sources(self, row: Row) -> list[str]:
         """What is read of a row, which may have no label."""
         return [self.source(row)]
@@ -116,10 +128,10 @@ class Written:
         return self.labels[number] if number < len(self.labels) else None
 
     def _ids(self, answers: Sequence[str]) -> np.ndarray:
-        """[N] numbers of labels, whatever their case; that of a text which is none of them lies behind the others."""
+        """[N] numbers of labels, whatever their case and spaces; of a text that is none of them, the one behind all."""
         ids: dict[str, int] = {label: i for i, label in enumerate(self.labels)}
-        folded = {label.casefold(): i for label, i in ids.items()}
-        return np.array([ids.get(answer, folded.get(answer.casefold(), len(ids))) for answer in answers])
+        folded = {squeezed(label): i for label, i in ids.items()}
+        return np.array([ids.get(answer, folded.get(squeezed(answer), len(ids))) for answer in answers])
 
 
 class WrittenScores(Written):
@@ -134,6 +146,9 @@ class WrittenScores(Written):
 
     def target(self, row: Row) -> str:
         return f"{round(float(row.label) / STEP) * STEP:.1f}"
+
+    def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
+        return sorted({self.target(row) for row in rows})
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         numbers = [self.number(answer) for answer in answers]
@@ -170,6 +185,9 @@ class WrittenAnswers(Written):
     def target(self, row: Row) -> str:
         assert isinstance(row, Question)
         return next(iter(row.golds), NOTHING)
+
+    def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
+        return (NOTHING,) if any(isinstance(row, Question) and not row.possible for row in rows) else ()
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         questions = [replace(row, id=str(i)) for i, row in enumerate(rows) if isinstance(row, Question)]
@@ -216,8 +234,19 @@ class WrittenChoices(Written):
         return f"choice{int(label) + 1}"
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-        found = super().scores(answers, rows)
-        return {name: found[name] for name in ("accuracy", "answered")}
+        pairs = [(self.choice(answer, row), row) for answer, row in zip(answers, rows, strict=True)]
+        right = [number is not None and number == int(row.label) for number, row in pairs]
+        return {"accuracy": float(np.mean(right)), "answered": float(np.mean([n is not None for n, _ in pairs]))}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        return {}
+
+    def choice(self, answer: str, row: Row) -> int | None:
+        """The number, from 0, of the choice that a text names; None for another text, and where there is none such."""
+        assert isinstance(row, Choices)
+        found = CHOICE.fullmatch(squeezed(answer))
+        number = int(found[1]) - 1 if found else -1
+        return number if 0 <= number < len(row.choices) else None
 
 
 def squeezed(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from unmask import metrics
 from unmask.data import dataset
 from unmask.data.rows import Row
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
 from unmask.tasks.written import Written, Wrote, squeezed
 
@@ -24,6 +25,12 @@ class WrittenTags(Written):
 
     family = kind = "tagging"
     length = 512
+
+    def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
+        """What the longest sentence that is read at once may ask for, and no more than its own length does: a word is
+        read in two tokens or more, of which its sentinel is one."""
+        tag = 1 + max(len(tokenizer.target.encode(label)) for label in self.labels)
+        return SENTINELS * tag + 1, float(tag)
 
     @classmethod
     def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:

@@ -23,6 +23,7 @@ from unmask.finetune import FineTuning, Result, Speaker, summary, write_config
 from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
+from unmask.models.sequence import EncoderDecoder
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import REMEMBERED, check_family, check_sentinels, check_written, written_task
 from unmask.tasks.written import Written
@@ -65,6 +66,10 @@ class FinetuneText(TrainTranslation):
         task, sets = self.prepared.task, self.prepared.sets
         return task.pairs(sets["train"]), task.pairs(sets["dev"])
 
+    def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
+        """As the folder will give them, with its limits."""
+        return super().translations(model, count, search or self.config.search)
+
     def _scores(self, translations: Sequence[str]) -> dict[str, float]:
         return self.prepared.task.scores(translations, list(self.prepared.sets["dev"]))
 
@@ -99,14 +104,17 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
     check_family(config.task)
     config.fit.check()
     tokenizer = origin.vocabulary(str(config.model))
-    if config.task == "tagging":
+    tags = config.task in ("tagging", "roles")
+    if tags:
         check_sentinels(tokenizer, config.model)
     sets = families.read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
-    plain = families.build(config.task, sets, config.options, say, held_out=held_out)
-    name = "".join(c for c in (config.rows.benchmark or config.task).lower() if c.isalnum())
+    options = config.options.replace(scheme="any") if tags else config.options  # nothing restricts what is written
+    plain = families.build(config.task, sets, options, say, held_out=held_out)
+    name = config.task if config.rows.benchmark is None else glue.find(config.rows.benchmark).name
+    name = "".join(c for c in name.lower() if c.isalnum())
     task = written_task(config.task, name, list(sets["train"]), plain.labels)
-    check_written(task.labels, tokenizer, config.model)
+    check_written(task.fixed(list(sets["train"])), tokenizer, config.model)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
     say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
     benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
@@ -257,6 +265,7 @@ def _translation(prepared: Prepared, seed: int) -> Translation:
     usual = prepared.task.length or families.LENGTHS.get(config.task, 128)
     longest = max(config.rows.length or usual, *sizes)
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
+    most, factor = prepared.task.longest(sizes, tokenizer)
     evaluate_every = max(1, min(round(per_epoch / fit.evaluations), steps))
     run = Translation(
         texts=Texts(tokens=tokens, longest=longest, scored=len(prepared.task.pairs(prepared.sets["dev"]))),
@@ -272,6 +281,6 @@ def _translation(prepared: Prepared, seed: int) -> Translation:
             save_every=evaluate_every,
             keep=2,
         ),
-        search=Search(limits=Limits(max_length=max(sizes) + 1)),
+        search=Search(limits=Limits(max_length=most, max_factor=factor)),
     )
     return origin.starting_from(run, config.model)

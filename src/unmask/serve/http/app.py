@@ -153,7 +153,11 @@ class Api:
 
     async def models(self, request: Request) -> Response:
         pool, loaded = self.service.pool, self.service.pool.loaded()
-        found = [{"name": name, "kind": pool.kinds[name], "loaded": name in loaded} for name in pool.names()]
+        found = [
+            {"name": name, "kind": pool.kinds[name], "loaded": name in loaded}
+            | ({"task": pool.tasks[name]} if name in pool.tasks else {})
+            for name in pool.names()
+        ]
         return reply({"models": found})
 
     async def v1_models(self, request: Request) -> Response:

@@ -20,9 +20,8 @@ from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor
 from unmask.serve.translator import Translator
-from unmask.serve.written import WrittenPredictor
+from unmask.serve.written import WrittenPredictor, kind_written
 from unmask.tasks import ANSWERING
-from unmask.tasks.text_to_text import REMEMBERED
 from unmask.visualize.words import Vectors
 
 SHOWN = {"rtd": "replaced-tokens", "words": "contextual-words"}
@@ -74,6 +73,8 @@ class Pool:
     precision  "bf16": products in bfloat16; language models stay in float32
     vectors    reads a folder or a file of word vectors; None: such are refused
 
+    `kinds` has the kind of each, and `tasks` of those that translate and were fine-tuned on a task, what that is.
+
     Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
     """
 
@@ -99,6 +100,8 @@ class Pool:
             name: "word-vectors" if vectors is not None and holds_vectors(folder) else kind_of(folder)
             for name, folder in named
         }
+        writers = [(name, folder) for name, folder in named if self.kinds[name] == "translation"]
+        self.tasks = {name: kind for name, folder in writers if (kind := kind_written(folder)) is not None}
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
         self.ready = False  # whether any model was read so far
         self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
@@ -115,7 +118,8 @@ class Pool:
         Raises UnmaskError for a name that no model has.
         """
         if name is None:
-            return next((one for one, kind in self.kinds.items() if kind in kinds), self.names()[0])
+            fitting = (one for one, kind in self.kinds.items() if {kind, self.tasks.get(one)} & {*kinds})
+            return next(fitting, self.names()[0])
         if name not in self.folders:
             raise unknown("model", name, self.folders)
         return name
@@ -159,7 +163,7 @@ class Pool:
             return Served(name, folder, kind, vectors=self.vectors(folder))
         if holds_writer(folder):
             translator = Translator(folder, device=self.device, precision=self.precision)
-            written = WrittenPredictor(translator) if REMEMBERED in translator.settings else None
+            written = WrittenPredictor(translator) if name in self.tasks else None
             return Served(name, folder, "translation", translator=translator, written=written)
         loaded = huggingface.load(folder)
         placed(loaded.model, self.device)

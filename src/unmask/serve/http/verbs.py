@@ -34,9 +34,8 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
     texts = body["texts"]
     rows = _rows(texts if isinstance(texts, list) else [texts], predictor.kind, settings)
     if served.written is not None:
-        sources = [source for row in rows for source in served.written.task.sources(row)]
-        read = sum(map(len, served.written.translator.tokenizer.encode_all(sources)))
-        return Ask(rows, predictor.answer, "predict", read, _within(2 * read, settings))
+        read, written = served.written.lengths(rows)
+        return Ask(rows, predictor.answer, "predict", read, _within(read + written, settings))
     assert isinstance(served.tokenizer, Tokenizer)
     read = sum(map(len, served.tokenizer.ids([text for row in rows for text in _texts_of(row)])))
     return Ask(rows, predictor.answer, "predict", read, _within(read, settings))
