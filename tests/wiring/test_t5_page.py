@@ -12,7 +12,7 @@ from unmask.finetune import FineTuning
 from unmask.translation.run import Translation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "t5.md"
-FLAGS = {"corpus", "out", "minutes", "model", "from", "pairs", "dev", "resume", "tokenizer"}
+FLAGS = {"corpus", "out", "minutes", "model", "from", "pairs", "dev", "data", "resume", "tokenizer"}
 
 
 def test_the_page_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

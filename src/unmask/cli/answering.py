@@ -125,7 +125,8 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
-    from unmask.evaluation import evaluate, evaluate_written
+    from unmask.evaluation import evaluate_written
+    from unmask.finetune import evaluate
     from unmask.huggingface import holds_writer
     from unmask.serve.written import NO_THRESHOLD
 

@@ -92,7 +92,7 @@ class Translator:
                 f"{folder} has no tokenizer: put its source.spm, target.spm and vocab.json into the folder."
             )
         self.model, self.tokenizer = placed(loaded.model, device), loaded.tokenizer
-        self.folder, self.settings = folder, loaded.settings
+        self.folder = folder
         self.writer = quickened(self.model, precision)
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device

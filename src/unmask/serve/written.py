@@ -45,17 +45,18 @@ class WrittenPredictor(Answering):
     def __init__(
         self, model: Path | str | Translator, *, device: torch.device | str = "cpu", precision: Precision = "fp32"
     ) -> None:
-        if not isinstance(model, Translator):
-            model = Translator(model, device=device, precision=precision)
-        self.translator = model
-        task = remembered(self.translator.settings)
+        folder = model.folder if isinstance(model, Translator) else model
+        task = task_of_writer(folder)
         if task is None:
             raise UnmaskError(
-                f"{model.folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate "
+                f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate "
                 "--pairs` or `unmask train --from`, or fine-tune it with `unmask finetune`."
             )
         self.task: Written = task
         self.kind = task.kind
+        if not isinstance(model, Translator):
+            model = Translator(model, device=device, precision=precision)
+        self.translator = model
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         found = zip(rows, self.written(rows), strict=True)
@@ -88,7 +89,7 @@ class WrittenPredictor(Answering):
             return answers.tagged(row, task.labels, [tag for tag, _ in tags], [p for _, p in tags])
         text, likely = wrote[0].text, {"probability": wrote[0].probability}
         if isinstance(task, WrittenAnswers):
-            return {**_span(task, row, text, likely["probability"])}
+            return _span(task, row, text, likely["probability"])
         if isinstance(task, WrittenScores):
             number = task.number(text)
             return {"score": task.mean, **_odd(text)} if number is None else {"score": number, **likely}
@@ -101,11 +102,10 @@ class WrittenPredictor(Answering):
         return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
 
 
-def kind_written(folder: Path | str) -> str | None:
-    """The kind of task that the model of a folder writes the answers to, by its config.json alone; None: of none."""
+def task_of_writer(folder: Path | str) -> Written | None:
+    """The task that the model of a folder writes the answers to, by its config.json alone; None: none."""
     settings = read_json(Path(folder) / "config.json").get(SETTINGS)
-    task = remembered(settings) if isinstance(settings, Mapping) else None
-    return None if task is None else task.kind
+    return remembered(settings) if isinstance(settings, Mapping) else None
 
 
 def predictor_of(

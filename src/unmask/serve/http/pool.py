@@ -20,7 +20,7 @@ from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor
 from unmask.serve.translator import Translator
-from unmask.serve.written import WrittenPredictor, kind_written
+from unmask.serve.written import WrittenPredictor, task_of_writer
 from unmask.tasks import ANSWERING
 from unmask.visualize.words import Vectors
 
@@ -101,7 +101,7 @@ class Pool:
             for name, folder in named
         }
         writers = [(name, folder) for name, folder in named if self.kinds[name] == "translation"]
-        self.tasks = {name: kind for name, folder in writers if (kind := kind_written(folder)) is not None}
+        self.tasks = {name: task.kind for name, folder in writers if (task := task_of_writer(folder)) is not None}
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
         self.ready = False  # whether any model was read so far
         self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
