@@ -67,8 +67,6 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["generate", "--top-p", "2", "a text"], "unmask: top_p (--top-p) must be above 0 and at most 1 (all tokens)"),
         (["pretrain", "bert-tiny", "--sentences", "previous"], "one of next, order, none"),
         (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
-        (["pretrain", "bert-tiny", "--out", "out"], "--corpus FOLDER"),
-        (["pretrain", "bert-tiny", "--corpus", "missing"], "--out FOLDER"),
         (PRETRAIN, "missing"),
         ([*PRETRAIN, "--dry-run"], "missing"),
         ([*PRETRAIN, "--resume"], "missing"),

@@ -137,6 +137,8 @@ def evaluate_written(
         found = name_labels(found, task.labels, str(folder))
     answers = [part.text for parts in predictor.written(list(found)) for part in parts]
     plain = _PLAIN[task.family](task.labels)
+    if isinstance(plain, QuestionAnswering) and _some_impossible(found):
+        plain = plain.doubting(math.inf)  # of which the plain answer is none
     return {
         "task": task.kind,
         "rows": len(found),

@@ -16,9 +16,11 @@ from unmask.data.corpus import Corpus, Split
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
+from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import WORDS, Elmo
+from unmask.models.mobilebert import MobileBert
 from unmask.models.model import ModelConfig
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
@@ -187,6 +189,11 @@ class Pretraining(Config):
         return config.replace(**run["config"])
 
 
+def reads_both_ways(model: ModelConfig) -> bool:
+    """Whether a model sees the whole text at once, and so guesses hidden words and not next ones."""
+    return isinstance(model, (Bert, Albert, Electra, MobileBert)) or getattr(model, "bidirectional", False)
+
+
 def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
     """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
     sentences = config.objectives.sentences
@@ -209,6 +216,11 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         config = config.replace(model={"continues": spelling.continues(corpora[0].tokenizer)})
     if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
         raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")
+    if (config.objectives.written == "none") != reads_both_ways(config.model):
+        raise UnmaskError(
+            "Hidden words are guessed by models that read both ways, such as bert-tiny, and next ones by those that "
+            "write, such as gpt-tiny: leave --written as the recipe has it, or take another recipe."
+        )
     tokens = tokens_of(config)
     if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(

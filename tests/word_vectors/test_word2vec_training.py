@@ -283,7 +283,6 @@ def test_recipes_and_fields_are_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pretrain", "word2vec"], "Say where to"),
         (["pretrain", "word2vec", "--out", "x", "--resume"], "--resume means nothing to word2vec"),
         (["pretrain", "word2vec", "--out", "x", "--windw", "3"], "did you mean 'window'"),
         (["pretrain", "word2vec", "--out", "x", "--threads", "many"], "--threads must be a whole number"),

@@ -77,6 +77,11 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
+    _build(options)
+    print(f"Next: unmask pretrain {_next_run(options)} --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def _build(options: argparse.Namespace) -> None:
     from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text
     from unmask.data.tokenizer import Tokenizer
     from unmask.train.display import progress
@@ -102,7 +107,17 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
             progress=show,
         )
     print(built.summary())
-    print(f"Next: unmask pretrain {_next_run(options)} --corpus {options.out} --out runs/mine --minutes 30")
+
+
+def embedded_corpus(recipe: str, *, build: bool = True) -> str:
+    """The folder of the embedded corpus in the tokens of a recipe, built where it is not there yet."""
+    kind = "spelled" if recipe.startswith("elmo") else "bpe" if recipe.startswith(("gpt2", "roberta")) else "wordpiece"
+    folder = Path("corpora") / f"embedded-{kind}"
+    if build and not (folder / "manifest.json").is_file():
+        print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")
+        usual = {"tokenizer": None, "cased": False, "strip_accents": False, "vocabulary_size": 8192, "heldout": 0.02}
+        _build(argparse.Namespace(data=[], out=str(folder), kind=kind, **usual))
+    return str(folder)
 
 
 def _next_run(options: argparse.Namespace) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli import words
+from unmask.cli import data, words
 from unmask.cli.parser import add_verb, carried_out, check_run, print_fields
 from unmask.errors import UnmaskError
 
@@ -42,10 +42,11 @@ def add_verbs(verbs: Any) -> None:
         nargs="+",
         default=[],
         metavar="FOLDER",
-        help="folders that `unmask corpus build` wrote; several are mixed",
+        help="folders that `unmask corpus build` wrote; several are mixed (default: the documentation installed with "
+        "Python, built once in corpora/)",
     )
     sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
-    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -128,16 +129,20 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.fields:
         print_fields(config)
         return
-    if not options.corpus:
+    if not options.corpus and (start or not options.recipe):
         raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
-    if not options.out:
+    if not options.out and not options.recipe:
         raise UnmaskError("Say where to: --out FOLDER.")
+    options.out = options.out or f"runs/{options.recipe}"
     from unmask.pretrain import Pretrain
     from unmask.report import write_pretraining
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
     distributed.init(config.training.device)
+    if not options.corpus:
+        options.corpus = [data.embedded_corpus(options.recipe, build=distributed.is_main())]
+        distributed.barrier()
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )

@@ -30,8 +30,7 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print_fields(config)
         print(f"--{'threads':32} None")
         return
-    if not options.out:
-        raise UnmaskError("Say where to: --out FOLDER.")
+    options.out = options.out or f"runs/{options.recipe}"
     if threads is not None and not threads.isdecimal():
         raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
     sentences = reading.read(options.data, config.reading) if options.data else None

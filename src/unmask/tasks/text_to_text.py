@@ -70,8 +70,8 @@ def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str
     for label, text in written.items():
         if squeezed(text) != squeezed(label):
             raise UnmaskError(
-                f"The vocabulary of {folder} cannot write the label '{label}', of which '{text}' is left: call it "
-                "otherwise in the files, or take a model whose vocabulary has its characters."
+                f"The vocabulary of {folder} cannot write '{label}', of which '{text}' is left: take a model whose "
+                "vocabulary has its characters, or call the label otherwise in the files, if it is one of yours."
             )
     groups: dict[str, list[str]] = {}
     for label in written:
