@@ -131,7 +131,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if not options.corpus and (start or not options.recipe):
         raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
-    if not options.out and not options.recipe:
+    if not options.out and (start or not options.recipe):
         raise UnmaskError("Say where to: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
     from unmask.pretrain import Pretrain
