@@ -259,17 +259,24 @@ PARTS = ("train_part.tsv", "dev_part.tsv")
 KLUE, XNLI = "klue-ner-v1.1_dev.tsv", "xnli.test.ko.tsv"
 
 TASKS = {
-    "sst2": Task("sst2", "classification", "accuracy", table(*TSV, "sentence", label="label"), rows=4_000, first=True),
-    "cola": Task("cola", "classification", "matthews", cola),
-    "mrpc": Task("mrpc", "classification", "f1", table(*TSV, "#1 String", "#2 String", label="Quality")),
-    "stsb": Task("stsb", "regression", "spearman", table(*TSV, "sentence1", "sentence2", label="score"), rows=3_000),
-    "rte": Task("rte", "classification", "accuracy", table(*TSV, "sentence1", "sentence2", label="label")),
+    "sst2": Task("sst2", "classification", "accuracy", table(*TSV, "sentence", label="label"), rows=2_500, first=True),
+    "cola": Task("cola", "classification", "matthews", cola, rows=5_000),
+    "mrpc": Task("mrpc", "classification", "f1", table(*TSV, "#1 String", "#2 String", label="Quality"), rows=2_000),
+    "stsb": Task(
+        "stsb",
+        "regression",
+        "spearman",
+        table(*TSV, "sentence1", "sentence2", label="score"),
+        rows=1_500,
+        dev=1_000,
+    ),
+    "rte": Task("rte", "classification", "accuracy", table(*TSV, "sentence1", "sentence2", label="label"), rows=1_000),
     "qqp": Task(
         "qqp",
         "classification",
         "f1",
         table("train_10k.tsv", "dev_5k.tsv", "question1", "question2", label="is_duplicate"),
-        rows=3_000,
+        rows=2_000,
         dev=1_000,
         note="a balanced part: 9,917 training rows in all",
     ),
@@ -278,7 +285,7 @@ TASKS = {
         "classification",
         "accuracy",
         table(*PARTS, "question", "sentence", label="label"),
-        rows=2_000,
+        rows=1_000,
         note="a part: 3,821 training rows in all",
     ),
     "mnli": Task(
@@ -286,7 +293,7 @@ TASKS = {
         "classification",
         "accuracy",
         table(*PARTS, "premise", "hypothesis", label="gold_label"),
-        rows=2_500,
+        rows=1_200,
         note="a part: 6,865 training rows in all",
     ),
     "squadshifts": Task(
@@ -294,8 +301,8 @@ TASKS = {
         "question-answering",
         "f1",
         squad(*SHIFTS),
-        rows=600,
-        dev=300,
+        rows=400,
+        dev=150,
         length=384,
         note="three domains merged",
     ),
@@ -304,23 +311,23 @@ TASKS = {
         "question-answering",
         "f1",
         squad("{split}_part.json", "train_part2.json"),
-        rows=600,
-        dev=300,
+        rows=300,
+        dev=150,
         length=384,
         note="a part: 4,807 training questions in all; half of them have no answer",
     ),
     "conll2003": Task(
-        "conll2003", "tagging", "f1", words("eng.train", "eng.testa", word=0, tag=3), rows=4_000, dev=1_000
+        "conll2003", "tagging", "f1", words("eng.train", "eng.testa", word=0, tag=3), rows=2_000, dev=1_000
     ),
     "conll2000": Task(
-        "conll2000", "tagging", "f1", words("train.txt", "test.txt", word=0, tag=2), rows=3_000, dev=1_000
+        "conll2000", "tagging", "f1", words("train.txt", "test.txt", word=0, tag=2), rows=2_000, dev=1_000
     ),
     "ewt": Task(
         "ud-english-ewt",
         "tagging",
         "accuracy",
         words("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", word=1, tag=3),
-        rows=3_000,
+        rows=2_000,
         dev=1_000,
     ),
     "arc": Task(
@@ -328,17 +335,17 @@ TASKS = {
         "multiple-choice",
         "accuracy",
         arc,
-        rows=1_000,
+        rows=600,
         note="easy and challenge, dev of easy; without 133 + 22 rows that have not four choices and a sound key",
     ),
-    "dream": Task("dream", "multiple-choice", "accuracy", dream, rows=250, dev=300, length=256),
+    "dream": Task("dream", "multiple-choice", "accuracy", dream, rows=200, dev=150, length=256),
     "kornli": Task(
         "kornli",
         "classification",
         "accuracy",
         table(XNLI, XNLI, "sentence1", "sentence2", label="gold_label", halves=3_999),
-        rows=1_500,
-        dev=1_000,
+        rows=1_000,
+        dev=600,
         note=ENGLISH,
     ),
     "korsts": Task(
@@ -346,8 +353,8 @@ TASKS = {
         "regression",
         "spearman",
         table("sts-train.tsv", "sts-dev.tsv", "sentence1", "sentence2", label="score"),
-        rows=1_500,
-        dev=1_000,
+        rows=1_000,
+        dev=600,
         note=ENGLISH,
     ),
     "klue-ner": Task(
@@ -355,7 +362,8 @@ TASKS = {
         "tagging",
         "f1",
         words(KLUE, KLUE, word=0, tag=1, halves=4_000),
-        rows=1_500,
+        rows=1_000,
         note=f"a tag for every character; {ENGLISH}",
+        dev=600,
     ),
 }
