@@ -15,8 +15,11 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
-from unmask.models.elmo import SIZES, CharacterCNN, Elmo, ElmoModel, Highway, TwoWayLayer, Words, flip
+from unmask.models.elmo import SIZES, Elmo, ElmoModel
 from unmask.models.model import POOLED
+from unmask.nn import CharacterCNN, Highway, TwoWayLayer
+from unmask.nn.sequences import Words
+from unmask.nn.two_way import flip
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -92,7 +95,7 @@ def test_a_word_is_what_its_filters_find(words: list[list[int]]) -> None:
 def test_words_are_found_in_packed_rows(counts: list[int], seed: int) -> None:
     examples = [Example(text(n, seed + i)) for i, n in enumerate(counts)]
     batch = collate.pack(examples, max(len(e.tokens) for e in examples) + 3, 0)
-    words = Words.of(batch, FIRST)
+    words = Words.of(batch.tokens, batch.documents, FIRST)
     found = {}
     for place, row, n in zip(words.places.tolist(), words.characters.tolist(), words.lengths.tolist(), strict=True):
         found[place] = row[:n]

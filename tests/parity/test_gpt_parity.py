@@ -17,7 +17,8 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.huggingface.layout import fold, unfold
-from unmask.models.gpt import GPT2, SIZES, Gpt, Gpt2
+from unmask.huggingface.tables.gpt import GPT2
+from unmask.models.gpt import SIZES, Gpt, Gpt2
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -18,7 +18,7 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
 from unmask.generate import Limits, Search
-from unmask.models.transformer_xl import TransformerXlModel
+from unmask.models.segment_model import SegmentModel
 from unmask.objectives import CausalLM, SegmentLM
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
@@ -235,5 +235,5 @@ def test_a_run_goes_on_from_the_folder(trained: Pretrain, folder: Path, tmp_path
 def test_the_folder_is_fine_tuned(trained: Pretrain, tmp_path: Path, strategy: str) -> None:
     values = {**fields(trained.out, write_sets(tmp_path)), "seeds": 1, "epochs": 2, "strategy": strategy}
     result = finetune(FineTuning().override(values), tmp_path / "out")
-    assert isinstance(huggingface.load(tmp_path / "out").model, TransformerXlModel)
+    assert isinstance(huggingface.load(tmp_path / "out").model, SegmentModel)
     assert 0 <= result.seeds[0]["dev"]["accuracy"] <= 1

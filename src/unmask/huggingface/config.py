@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
+from unmask.huggingface.table import Page, Table
+from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
-from unmask.models.table import Page, Table
 
 LABELLED = ("classification", "multilabel", "tagging")
 """Heads whose outputs have names."""
@@ -24,16 +24,16 @@ PROBLEMS = {
 TABLES: dict[str, Table[ModelConfig]] = {
     table.model_type: table
     for table in (
-        bert.HUGGINGFACE,
+        bert.BERT,
         bert.ROBERTA,
-        albert.HUGGINGFACE,
-        electra.HUGGINGFACE,
-        mobilebert.HUGGINGFACE,
-        elmo.HUGGINGFACE,
+        albert.ALBERT,
+        electra.ELECTRA,
+        mobilebert.MOBILEBERT,
+        elmo.ELMO,
         gpt.GPT,
         gpt.GPT2,
-        recurrent.HUGGINGFACE,
-        transformer_xl.HUGGINGFACE,
+        recurrent.RECURRENT,
+        transformer_xl.TRANSFORMER_XL,
     )
 }
 

@@ -29,9 +29,9 @@ from unmask.huggingface.config import (
     table_of,
 )
 from unmask.huggingface.layout import fold
+from unmask.huggingface.table import Table
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model, ModelConfig
-from unmask.models.table import Table
 from unmask.nn.lora import adapters
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -111,7 +111,7 @@ def save(
     for name, content in sentences.items():
         write_text(folder / name, content)
     if tokenizer is not None:
-        tokenizer.save(folder, length=model.positions, segments=getattr(model.config, "segments", 2) > 1)
+        tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names + list(sentences))
     for name, other in model.beside.items():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.table import Table
+from unmask.huggingface.table import Table
 
 
 def unfold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

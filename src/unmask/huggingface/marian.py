@@ -18,9 +18,9 @@ from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import read_config
 from unmask.huggingface.searching import POSITIONS
+from unmask.huggingface.table import Table
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
-from unmask.models.table import Table
 from unmask.models.transformer import Transformer
 from unmask.nn import SinusoidalHalves
 

@@ -12,12 +12,14 @@ from torch import Tensor
 from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import read_config
+from unmask.huggingface.table import Table
+from unmask.huggingface.tables.t5 import T5_GATED, T5_PLAIN
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
-from unmask.models.t5 import FEEDFORWARDS, HUGGINGFACE, HUGGINGFACE_GATED, T5
-from unmask.models.table import Table
+from unmask.models.t5 import T5
+from unmask.nn import FEEDFORWARDS
 
-MODEL_TYPES = (HUGGINGFACE.model_type,)
+MODEL_TYPES = (T5_PLAIN.model_type,)
 OUTPUT, SHARED = "lm_head.weight", "shared.weight"
 REQUIRED = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "feed_forward_proj")
 OWN = ("length",)
@@ -51,9 +53,9 @@ def write_fields(config: Config) -> dict[str, Any]:
     ours = config.to_dict()
     return {
         "architectures": ["T5ForConditionalGeneration"],
-        "model_type": HUGGINGFACE.model_type,
-        **{theirs: ours[name] for theirs, name in HUGGINGFACE.fields.items()},
-        **HUGGINGFACE.fixed,
+        "model_type": T5_PLAIN.model_type,
+        **{theirs: ours[name] for theirs, name in T5_PLAIN.fields.items()},
+        **T5_PLAIN.fixed,
         "tie_word_embeddings": config.output == "scaled",
         "scale_decoder_outputs": config.output == "scaled",
         "use_cache": True,
@@ -81,7 +83,7 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
         raise unknown(f"feed_forward_proj of {place}:", str(values["feed_forward_proj"]), FEEDFORWARDS)
     values = DEFAULTS | {name: value for name, value in values.items() if value is not None}
     values.setdefault("num_decoder_layers", values["num_layers"])
-    config = read_config(HUGGINGFACE, values, folder)
+    config = read_config(T5_PLAIN, values, folder)
     assert isinstance(config, T5)
     if not isinstance(own, Mapping):
         raise UnmaskError(f"{place}: unmask_config must hold fields, not {own!r}.")
@@ -105,7 +107,7 @@ def _own_output(tensors: Mapping[str, Tensor], tied: bool) -> bool:
 
 def _table(config: Config) -> Table[T5]:
     assert isinstance(config, T5)
-    return HUGGINGFACE_GATED if config.feedforward.startswith("gated") else HUGGINGFACE
+    return T5_GATED if config.feedforward.startswith("gated") else T5_PLAIN
 
 
 def names(model: EncoderDecoder) -> dict[str, str]:
@@ -126,7 +128,7 @@ def restore(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> dict
     assert isinstance(config, T5)
     unread = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # of the first conversions
     out = {key: tensor for key, tensor in tensors.items() if key != unread}
-    copies = dict(HUGGINGFACE.copies) | ({} if config.output == "untied" else {OUTPUT: SHARED})
+    copies = dict(T5_PLAIN.copies) | ({} if config.output == "untied" else {OUTPUT: SHARED})
     for copy, original in copies.items():
         if copy in out:
             found = out.pop(copy)

@@ -14,8 +14,8 @@ from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import PROBLEMS
 from unmask.huggingface.layout import unfold
+from unmask.huggingface.table import Names, Table
 from unmask.models.model import Model
-from unmask.models.table import Names, Table
 
 
 def files_of(folder: Path) -> list[str]:

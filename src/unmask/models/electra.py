@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.models.bert import ACTIVATIONS, CRF, FIELDS, FIXED, Bert, architectures, trunk
+from unmask.models.bert import Bert
 from unmask.models.model import POOLED, Model
-from unmask.models.table import Table
-from unmask.nn import Dropout, Embedding, LanguageModelHead, Pooler, Projection, Segment, Stack, Token
+from unmask.nn import ACTIVATIONS, Dropout, Embedding, LanguageModelHead, Pooler, Projection, Segment, Stack, Token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,42 +140,3 @@ SIZES: dict[str, dict[str, int | float]] = {
     "large": {"layers": 24, "dim": 1_024, "heads": 16, "hidden": 4_096, "factor": 1_024, "generator": 0.25},
 }
 """Published sizes (Clark et al. 2020, appendix A, table 6), and one of BERT's for a CPU."""
-
-
-def _dense(head: str, dense: str, output: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (f"heads.{head}.dense", dense), (f"heads.{head}.output", output)
-
-
-HUGGINGFACE = Table(
-    model_type="electra",
-    config=Electra,
-    prefix="electra.",
-    fields={
-        **FIELDS,
-        "embedding_size": "factor",
-        "summary_last_dropout": "choice_dropout",
-        "generator_size": "generator",  # ours alone; a run that goes on needs it
-    },
-    fixed={**FIXED, "summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
-    trunk=(*trunk("electra."), ("embedding.project", "electra.embeddings_project")),
-    pooler=(),
-    heads={
-        "rtd": _dense("rtd", "discriminator_predictions.dense", "discriminator_predictions.dense_prediction"),
-        "mlm": (
-            ("heads.mlm.dense", "generator_predictions.dense"),
-            ("heads.mlm.norm", "generator_predictions.LayerNorm"),
-            ("heads.mlm.bias", "generator_lm_head.bias"),
-        ),
-        **{
-            h: _dense(h, "classifier.dense", "classifier.out_proj")
-            for h in ("classification", "multilabel", "regression")
-        },
-        "choice": _dense("choice", "sequence_summary.summary", "classifier"),
-        "tagging": (("heads.tagging.output", "classifier"),),
-        "crf": CRF,
-        "span": (("heads.span.output", "qa_outputs"),),
-        "pairs": (("heads.pairs.output", "pairs.output"),),
-    },
-    architectures=architectures("Electra", ("ForPreTraining", frozenset({"rtd"}))),
-    copies={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
-)

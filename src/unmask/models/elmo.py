@@ -7,20 +7,24 @@ R width of a task's own network in one direction, M places.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import POOLED, Model, ModelConfig
-from unmask.models.table import Table
-from unmask.nn import Classifier, Dropout, LinearChainCRF, ScalarMix
-from unmask.nn.sequences import Sequences
+from unmask.nn import (
+    CharacterCNN,
+    Classifier,
+    Highway,
+    LinearChainCRF,
+    TaskReader,
+    TwoWayLayer,
+    TwoWayStack,
+)
+from unmask.nn.sequences import Words
 from unmask.types import Batch
 
 WORDS = "words"
@@ -60,11 +64,6 @@ class Elmo(ModelConfig):
     length: int | None = 1_024
     dropout: float = 0.1
     padding: int = 0
-
-    @property
-    def segments(self) -> int:
-        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
-        return 1
 
     @property
     def spelling(self) -> int:
@@ -146,167 +145,6 @@ SIZES: dict[str, dict[str, object]] = {
 """Sizes: small, medium and original as they were released."""
 
 
-class Highway(nn.Module):
-    """y = t * relu(W x + b) + (1 - t) * x, where t = sigmoid(W_t x + b_t) (Srivastava et al. 2015)."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.transform, self.gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
-        t = self.gate(x).sigmoid()
-        y: Tensor = t * self.transform(x).relu() + (1 - t) * x
-        return y
-
-
-class CharacterCNN(nn.Module):
-    """project(highways(relu(max over places of each filter))): a word from its characters (Kim et al. 2016).
-
-    A filter that sees k characters stands at each character of the word and sees zeros behind its end.
-
-    filters   characters that a filter sees -> number of such filters
-    outputs   width of a word; None: the filters as they are
-    """
-
-    def __init__(
-        self, vocabulary: int, dim: int, filters: Mapping[int, int], *, highways: int = 0, outputs: int | None = None
-    ):
-        super().__init__()
-        self.token, width = nn.Embedding(vocabulary, dim), sum(filters.values())
-        self.filters = nn.ModuleList(nn.Conv1d(dim, number, k) for k, number in filters.items())
-        self.highways = nn.ModuleList(Highway(width) for _ in range(highways))
-        self.project = nn.Identity() if outputs is None else nn.Linear(width, outputs)
-        self.width = width if outputs is None else outputs
-
-    def forward(self, characters_WC: Tensor, lengths_W: Tensor) -> Tensor:
-        """[W, C] ids, of which the first `lengths_W` are read -> [W, D]. Words that are the same are read once."""
-        characters_WC, lengths_W, back_W = _distinct(characters_WC, lengths_W)
-        read_WC = torch.arange(characters_WC.shape[1], device=characters_WC.device) < lengths_W[:, None]
-        x_WEC = (self.token(characters_WC) * read_WC[..., None]).transpose(1, 2)
-        found = []
-        for filters in self.filters:
-            assert isinstance(filters, nn.Conv1d)
-            said_WFC = filters(F.pad(x_WEC, (0, filters.kernel_size[0] - 1)))
-            found.append(said_WFC.masked_fill(~read_WC[:, None], float("-inf")).amax(-1).relu())
-        x_WD = torch.cat(found, -1)
-        for highway in self.highways:
-            x_WD = highway(x_WD)
-        words_WD: Tensor = self.project(x_WD)[back_W]
-        return words_WD
-
-
-def _distinct(characters_WC: Tensor, lengths_W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The different words, their lengths, and for each word which of them it is."""
-    rows, back_W = torch.cat([characters_WC, lengths_W[:, None]], 1).unique(dim=0, return_inverse=True)
-    return rows[:, :-1], rows[:, -1], back_W
-
-
-class TwoWayLayer(nn.Module):
-    """An LSTM that reads from the left and one that reads from the right; each knows nothing of the other.
-
-    The state of `hidden` cells is projected to D numbers, which go on upwards and to the next word (Sak et al. 2014).
-    """
-
-    def __init__(self, dim: int, hidden: int):
-        super().__init__()
-        self.forwards, self.backwards = (nn.LSTM(dim, hidden, proj_size=dim, batch_first=True) for _ in range(2))
-
-    def forward(self, left_NSD: Tensor, right_NSD: Tensor, lengths_N: Tensor) -> tuple[Tensor, Tensor]:
-        """What comes from the left, and what from the right, [N, S, D] each. Padding is read last from either side,
-        and so changes nothing."""
-        dtype = next(self.forwards.parameters()).dtype  # which layers before this one need not have kept
-        left_NSD, right_NSD = left_NSD.to(dtype), right_NSD.to(dtype)
-        with warnings.catch_warnings():  # torch says that a CPU has no faster kernel for projections
-            warnings.filterwarnings("ignore", message="LSTM with projections")
-            return self.forwards(left_NSD)[0], flip(self.backwards(flip(right_NSD, lengths_N))[0], lengths_N)
-
-
-class TwoWayStack(nn.Module):
-    """h_0 = x and h_j = LSTM_j(h_j-1), from the second layer on + h_j-1 (section 3.4), in each direction for itself."""
-
-    def __init__(self, blocks: Sequence[TwoWayLayer], dropout: float = 0.0):
-        super().__init__()
-        self.blocks, self.dropout = nn.ModuleList(blocks), Dropout(dropout)
-
-    def forward(self, x_NSD: Tensor, lengths_N: Tensor) -> list[Tensor]:
-        """The L + 1 layers, [N, S, 2 D] each: [x ; x], then what comes from the left beside what comes from the right
-        (section 3.2, the set R_k)."""
-        left = right = x_NSD
-        layers = [torch.cat([left, right], -1)]
-        for j, block in enumerate(self.blocks):
-            more_left, more_right = block(self.dropout(left), self.dropout(right), lengths_N)
-            left, right = (more_left + left, more_right + right) if j else (more_left, more_right)
-            layers.append(torch.cat([left, right], -1))
-        return layers
-
-
-def flip(x_NSD: Tensor, lengths_N: Tensor) -> Tensor:
-    """Each sequence from its end to its beginning; what lies behind it stays."""
-    places_S = torch.arange(x_NSD.shape[1], device=x_NSD.device)
-    from_NS = torch.where(places_S < lengths_N[:, None], lengths_N[:, None] - 1 - places_S, places_S)
-    return x_NSD.gather(1, from_NS[..., None].expand_as(x_NSD))
-
-
-class TaskReader(nn.Module):
-    """What a task's head reads: a two-way LSTM over [w ; ELMo], own word vectors beside the mix (section 3.3).
-
-    ELMo = scale * sum of softmax(s)_j h_j (equation 1) is `mix`, None where there is no language model.
-    """
-
-    def __init__(self, own: CharacterCNN, mixed: int, hidden: int, *, layers: int, dropout: float = 0.0):
-        super().__init__()
-        self.own, self.dropout = own, Dropout(dropout)
-        self.mix = ScalarMix(layers + 1) if layers else None
-        self.lstm = nn.LSTM(own.width + (mixed if layers else 0), hidden, batch_first=True, bidirectional=True)
-
-    def forward(self, own_NSD: Tensor, layers: Sequence[Tensor], lengths_N: Tensor) -> Tensor:
-        """[N, S, 4 R]: of each word, and behind it a summary of its sequence: the state from the left after its last
-        word, and that from the right after its first."""
-        x_NSD = own_NSD if self.mix is None else torch.cat([own_NSD, self.mix(layers)], -1)
-        packed = nn.utils.rnn.pack_padded_sequence(self.dropout(x_NSD), lengths_N.cpu(), batch_first=True)
-        said, (last_2NR, _) = self.lstm(packed)
-        said_NSR = nn.utils.rnn.pad_packed_sequence(said, batch_first=True, total_length=x_NSD.shape[1])[0]
-        summary_NR = torch.cat([last_2NR[0], last_2NR[1]], -1)
-        return torch.cat([said_NSR, summary_NR[:, None].expand_as(said_NSR)], -1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Words:
-    """Where the words of some rows lie, and how they are spelled.
-
-    places      [W] of their first characters, in the flattened rows
-    characters  [W, C] ids            lengths  [W] of which so many are theirs
-    sequences   which words belong together
-    """
-
-    places: Tensor
-    characters: Tensor
-    lengths: Tensor
-    sequences: Sequences
-
-    @classmethod
-    def of(cls, batch: Batch, continues: int) -> Self:
-        """A word begins at a token below `continues`, and where a sequence does."""
-        tokens_BT = batch.tokens
-        documents_BT = torch.ones_like(tokens_BT) if batch.documents is None else batch.documents
-        first_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
-        first_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
-        real_BT = documents_BT > 0
-        begins = (real_BT & (first_BT | (tokens_BT < continues))).flatten()
-        places_W = begins.nonzero().squeeze(1)
-        real = real_BT.flatten().nonzero().squeeze(1)
-        owners = begins.long().cumsum(0)[real] - 1
-        inside = real - places_W[owners]
-        lengths_W = torch.bincount(owners, minlength=len(places_W))
-        longest = int(lengths_W.max()) if len(lengths_W) else 0
-        characters_WC = tokens_BT.new_zeros(len(places_W), longest)
-        characters_WC[owners, inside] = tokens_BT.flatten()[real]
-        row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
-        numbers_BT = row_B1 * (documents_BT.max() + 1) + documents_BT
-        return cls(places_W, characters_WC, lengths_W, Sequences.of(numbers_BT.flatten()[places_W][None]))
-
-
 class ElmoModel(Model):
     """Characters in, states of words out, each at the place of its first character; elsewhere they are zero.
 
@@ -331,7 +169,7 @@ class ElmoModel(Model):
 
     def forward(self, batch: Batch) -> Tensor:
         """All layers of the language model side by side [B, T, E], or what the network of a task says, [B, T, 4 R]."""
-        words = Words.of(batch, self.config.continues)
+        words = Words.of(batch.tokens, batch.documents, self.config.continues)
         sequences, lengths_N = words.sequences, words.sequences.lengths
         layers = self.stack(sequences.unpack(self.embedding(words.characters, words.lengths)[None]), lengths_N)
         if self.pooler is None:
@@ -356,24 +194,3 @@ class ElmoModel(Model):
         D = self.config.dim
         begin = (2 * self.config.layers + number) * D
         return hidden_BTE[..., begin : begin + D]
-
-
-HUGGINGFACE = Table(
-    model_type="unmask-elmo",
-    config=Elmo,
-    prefix="",
-    fields={name: name for name in Elmo().to_dict()},
-    fixed={},
-    trunk=(
-        ("embedding", "characters"),
-        ("stack.blocks.{}.forwards", "layers.{}.forward"),
-        ("stack.blocks.{}.backwards", "layers.{}.backward"),
-    ),
-    pooler=(("pooler", "task"),),
-    heads={
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", WORDS)},
-        "crf": tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end")),
-    },
-    architectures={},
-)
-"""A folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""

@@ -11,11 +11,10 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.bert import ACTIVATIONS
 from unmask.models.causal import CausalModel
 from unmask.models.model import POOLED, ModelConfig
-from unmask.models.table import Table
 from unmask.nn import (
+    ACTIVATIONS,
     Attention,
     Block,
     Classifier,
@@ -29,6 +28,9 @@ from unmask.nn import (
     TiedHead,
     Token,
 )
+
+HEADS = ("next", "classification", "multilabel", "regression", "choice", "tagging", "crf", "span")
+"""What a model can answer that sees the tokens before a place alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +58,6 @@ class Gpt(ModelConfig):
     eps: float = 1e-5
     std: float = 0.02
     padding: int = 0
-
-    @property
-    def segments(self) -> int:
-        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
-        return 1
 
     @property
     def width(self) -> int:
@@ -97,9 +94,9 @@ class Gpt(ModelConfig):
 
         Raises UnmaskError for what takes a model that sees the tokens after a place, too, such as hidden words.
         """
-        if name not in _HEADS:
+        if name not in HEADS:
             raise UnmaskError(
-                f"A GPT reads from left to right and has no head '{name}', only {', '.join(_HEADS)}. In pre-training "
+                f"A GPT reads from left to right and has no head '{name}', only {', '.join(HEADS)}. In pre-training "
                 "it learns the next token, --written next."
             )
         if name == "next":
@@ -193,100 +190,3 @@ SIZES: dict[str, dict[str, int]] = {
     "xl": {"layers": 48, "dim": 1_600, "heads": 25},
 }
 """Sizes: base is GPT and the smallest GPT-2, with medium, large and xl as published; below it, those of small BERTs."""
-
-
-_DROPOUTS = {"resid_pdrop": "dropout", "embd_pdrop": "embedding_dropout", "attn_pdrop": "attention_dropout"}
-_FIELDS = {
-    "vocab_size": "vocabulary",
-    "n_embd": "dim",
-    "n_layer": "layers",
-    "n_head": "heads",
-    "n_positions": "length",
-    **_DROPOUTS,
-    "classifier_dropout": "head_dropout",
-    "layer_norm_epsilon": "eps",
-    "initializer_range": "std",
-    "pad_token_id": "padding",
-}
-
-
-def _trunk(token: str, position: str) -> tuple[tuple[str, str], ...]:
-    layer, ours = "transformer.h.{}.", "stack.blocks.{}."
-    return (
-        ("embedding.token", f"transformer.{token}"),
-        ("embedding.position.table", f"transformer.{position}"),
-        *((f"{ours}attention.f.{part}", f"{layer}attn.c_attn.{part}") for part in ("query", "key", "value")),
-        (f"{ours}attention.f.output", f"{layer}attn.c_proj"),
-        (f"{ours}feedforward.f.up", f"{layer}mlp.c_fc"),
-        (f"{ours}feedforward.f.down", f"{layer}mlp.c_proj"),
-    )
-
-
-_LAYER = "transformer.h.{}."
-_PACKED = {_LAYER + "attn.c_attn": ("query", "key", "value")}
-_TRANSPOSED = tuple(_LAYER + name for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"))
-_BUFFERS = (_LAYER + "attn.bias", _LAYER + "attn.masked_bias")  # the causal mask, which older folders store
-_NORMS = {"attention": "ln_1", "feedforward": "ln_2"}
-_HEADS = {
-    "next": (),
-    **{h: ((f"heads.{h}.output", "score"),) for h in ("classification", "multilabel", "regression")},
-    "choice": (("heads.choice.output", "choice.output"),),
-    "tagging": (("heads.tagging.output", "classifier"),),
-    "crf": tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end")),
-    "span": (("heads.span.output", "qa_outputs"),),
-}
-
-GPT = Table(
-    model_type="openai-gpt",
-    config=Gpt,
-    prefix="transformer.",
-    fields=_FIELDS,
-    fixed={"afn": "gelu", "tie_word_embeddings": True},  # by which they mean gelu_new
-    trunk=(
-        *_trunk("tokens_embed", "positions_embed"),
-        *(("stack.blocks.{}." + f"{ours}.after", _LAYER + theirs) for ours, theirs in _NORMS.items()),
-    ),
-    pooler=(),
-    heads=_HEADS,
-    architectures={
-        "OpenAIGPTLMHeadModel": frozenset({"next"}),
-        "OpenAIGPTForSequenceClassification": frozenset({"classification"}),
-        "OpenAIGPTModel": frozenset(),
-    },
-    copies={"lm_head.weight": "transformer.tokens_embed.weight"},
-    packed=_PACKED,
-    transposed=_TRANSPOSED,
-    buffers=_BUFFERS,
-)
-
-GPT2 = Table(
-    model_type="gpt2",
-    config=Gpt2,
-    prefix="transformer.",
-    fields={**_FIELDS, "n_inner": "hidden", "activation_function": "activation"},
-    fixed={
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "reorder_and_upcast_attn": False,
-        "add_cross_attention": False,
-        "tie_word_embeddings": True,
-    },
-    trunk=(
-        *_trunk("wte", "wpe"),
-        *(("stack.blocks.{}." + f"{ours}.before", _LAYER + theirs) for ours, theirs in _NORMS.items()),
-        ("stack.norm", "transformer.ln_f"),
-    ),
-    pooler=(),
-    heads=_HEADS,
-    architectures={
-        "GPT2LMHeadModel": frozenset({"next"}),
-        "GPT2ForSequenceClassification": frozenset({"classification"}),
-        "GPT2ForTokenClassification": frozenset({"tagging"}),
-        "GPT2ForQuestionAnswering": frozenset({"span"}),
-        "GPT2Model": frozenset(),
-    },
-    copies={"lm_head.weight": "transformer.wte.weight"},
-    packed=_PACKED,
-    transposed=_TRANSPOSED,
-    buffers=_BUFFERS,
-)

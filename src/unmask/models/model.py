@@ -33,6 +33,11 @@ class ModelConfig(Config, ABC):
     padding: int = 0
 
     @property
+    def segments(self) -> int:
+        """How many texts of a sequence are told apart; 1: of a pair, nothing marks which is which."""
+        return 1
+
+    @property
     @abstractmethod
     def width(self) -> int:
         """Numbers of a hidden state, as heads see it."""

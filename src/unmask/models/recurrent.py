@@ -20,7 +20,6 @@ from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.seq2seq import xavier
 from unmask.models.sequence import State
-from unmask.models.table import Table
 from unmask.nn import Classifier, Embedding, LinearChainCRF, Recurrent, RecurrentState, Span, TiedHead, Token
 from unmask.nn.sequences import Sequences
 from unmask.types import Batch
@@ -55,11 +54,6 @@ class RecurrentNetwork(ModelConfig):
     tbptt: int | None = None
     dropout: float = 0.1
     padding: int = 0
-
-    @property
-    def segments(self) -> int:
-        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
-        return 1
 
     @property
     def width(self) -> int:
@@ -356,24 +350,3 @@ class RecurrentModel(Model):
                 f"A sequence of {tokens} tokens is longer than the {self.positions} that this model was made for. "
                 f"Shorten it, or set --length {tokens} or more."
             )
-
-
-HUGGINGFACE = Table(
-    model_type="unmask-recurrent",
-    config=RecurrentNetwork,
-    prefix="",
-    fields={name: name for name in RecurrentNetwork().to_dict()},
-    fixed={},
-    trunk=(("embedding.token", "embedding"), ("stack.blocks.{}.network.kernel", "layers.{}")),
-    pooler=(),
-    heads={
-        **{
-            name: ((f"heads.{name}.project", f"{name}.project"), (f"heads.{name}.tied.bias", f"{name}.bias"))
-            for name in WRITING
-        },
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
-        "crf": tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end")),
-    },
-    architectures={},
-)
-"""A folder of our own form: `transformers` has no such model. A layer's weights are named as those of torch.nn.LSTM."""

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models.bert import ACTIVATIONS
 from unmask.models.model import ModelConfig
-from unmask.models.table import Names, Table
 from unmask.models.transformer import TransformerModel
 from unmask.nn import (
+    FEEDFORWARDS,
     Attention,
     Block,
     Classifier,
     Dropout,
     Embedding,
-    FeedForward,
-    GatedFeedForward,
     Residual,
+    ScaledTiedHead,
     Stack,
     T5Bias,
     TiedHead,
     Token,
 )
-
-FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
-    "relu": partial(FeedForward, activation=F.relu, bias=False),
-    "gelu": partial(FeedForward, activation=F.gelu, bias=False),
-    **{
-        f"gated-{name}": partial(GatedFeedForward, activation=ACTIVATIONS[activation], bias=False)
-        for name, activation in {"relu": "relu", "silu": "silu", "gelu": "gelu_new"}.items()
-    },
-}
-"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,104 +158,36 @@ class T5Model(TransformerModel):
     config: T5  # type: ignore[assignment]  # as in `build`
 
 
-class ScaledTiedHead(TiedHead):
-    """x D^-0.5 against every token vector: vectors of variance 1 would make logits of variance D."""
-
-    def forward(self, x_MD: Tensor) -> Tensor:
-        """[..., D] -> logits [..., V]."""
-        return super().forward(x_MD * x_MD.shape[-1] ** -0.5)
-
-
-_PUBLISHED = {
-    "small": (512, 8, 64, 2_048, 6),
-    "base": (768, 12, 64, 3_072, 12),
-    "large": (1_024, 16, 64, 4_096, 24),
-    "3b": (1_024, 32, 128, 16_384, 24),
-    "11b": (1_024, 128, 128, 65_536, 24),
-}
-_PUBLISHED_V11 = {
-    "small": (512, 6, 64, 1_024, 8),
-    "base": (768, 12, 64, 2_048, 12),
-    "large": (1_024, 16, 64, 2_816, 24),
-    "xl": (2_048, 32, 64, 5_120, 24),
-    "xxl": (4_096, 64, 64, 10_240, 24),
-}
-_OWN = {"tiny": (128, 2, 64, 512, 2), "mini": (256, 4, 64, 1_024, 4)}
-
-
 def _sizes(table: Mapping[str, tuple[int, int, int, int, int]], **fields: object) -> dict[str, dict[str, object]]:
     names = ("dim", "heads", "head_dim", "hidden", "encoder_layers", "decoder_layers")
     return {size: {**dict(zip(names, (*row, row[-1]), strict=True)), **fields} for size, row in table.items()}
 
 
-SIZES = _sizes(_OWN | _PUBLISHED)
+SIZES = _sizes(
+    {
+        "tiny": (128, 2, 64, 512, 2),
+        "mini": (256, 4, 64, 1_024, 4),
+        "small": (512, 8, 64, 2_048, 6),
+        "base": (768, 12, 64, 3_072, 12),
+        "large": (1_024, 16, 64, 4_096, 24),
+        "3b": (1_024, 32, 128, 16_384, 24),
+        "11b": (1_024, 128, 128, 65_536, 24),
+    }
+)
 """Version 1.0: as published (section 3.7), but for tiny and mini, which are of a CPU's size."""
 
 SIZES_V11 = _sizes(
-    {"tiny": (128, 2, 64, 344, 2), "mini": (256, 4, 64, 688, 4)} | _PUBLISHED_V11,
+    {
+        "tiny": (128, 2, 64, 344, 2),
+        "mini": (256, 4, 64, 688, 4),
+        "small": (512, 6, 64, 1_024, 8),
+        "base": (768, 12, 64, 2_048, 12),
+        "large": (1_024, 16, 64, 2_816, 24),
+        "xl": (2_048, 32, 64, 5_120, 24),
+        "xxl": (4_096, 64, 64, 10_240, 24),
+    },
     feedforward="gated-gelu",
     output="untied",
     dropout=0.0,
 )
 """Version 1.1, with gated feed-forwards and an output of its own, pre-trained without dropout."""
-
-
-_ATTENTION = {"query": "q", "key": "k", "value": "v", "output": "o"}
-_PLAIN = {"up": "wi", "down": "wo"}
-_GATED = {"gate": "wi_0", "up": "wi_1", "down": "wo"}
-
-
-def _blocks(side: str, feedforward: Mapping[str, str]) -> Names:
-    """Names of one side, of whose blocks the sub-layers are there layer 0, 1 … of each."""
-    cross = (("cross", "EncDecAttention", _ATTENTION),) * (side == "decoder")
-    parts = (
-        ("attention", "SelfAttention", _ATTENTION),
-        *cross,
-        ("feedforward", "DenseReluDense", feedforward),
-    )
-    names: list[tuple[str, str]] = []
-    for number, (ours, theirs, inner) in enumerate(parts):
-        part, layer = side + ".blocks.{}." + ours, side + ".block.{}.layer." + str(number)
-        names += [(f"{part}.f.{a}", f"{layer}.{theirs}.{b}") for a, b in inner.items()]
-        names.append((f"{part}.before", f"{layer}.layer_norm"))
-    bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
-    return (*names, (f"{side}.position.table", bias), (f"{side}.norm.0", f"{side}.final_layer_norm"))
-
-
-def _trunk(feedforward: Mapping[str, str]) -> Names:
-    return (("source.token", "shared"), *_blocks("encoder", feedforward), *_blocks("decoder", feedforward))
-
-
-HUGGINGFACE = Table(
-    model_type="t5",
-    config=T5,
-    prefix="",
-    fields={
-        "vocab_size": "vocabulary",
-        "d_model": "dim",
-        "d_kv": "head_dim",
-        "d_ff": "hidden",
-        "num_layers": "encoder_layers",
-        "num_decoder_layers": "decoder_layers",
-        "num_heads": "heads",
-        "relative_attention_num_buckets": "buckets",
-        "relative_attention_max_distance": "furthest",
-        "feed_forward_proj": "feedforward",
-        "dropout_rate": "dropout",
-        "layer_norm_epsilon": "eps",
-        "initializer_factor": "factor",
-        "pad_token_id": "padding",
-        "decoder_start_token_id": "start",
-        "eos_token_id": "end",
-    },
-    fixed={"is_encoder_decoder": True, "is_decoder": False},
-    trunk=_trunk(_PLAIN),
-    pooler=(),
-    heads={"next": (("heads.next.output", "lm_head"),)},
-    architectures={"T5ForConditionalGeneration": frozenset({"next"})},
-    copies=dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight"),
-)
-"""Version 1.0 and others whose feed-forward has no gate."""
-
-HUGGINGFACE_GATED = replace(HUGGINGFACE, trunk=_trunk(_GATED))
-"""Version 1.1."""

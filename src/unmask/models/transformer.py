@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
-from unmask.models.bert import ACTIVATIONS
 from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import (
+    ACTIVATIONS,
     Attention,
     Block,
     Cache,

@@ -6,7 +6,7 @@ W hypotheses of each row, N = B * W of all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,11 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UnmaskError, unknown
-from unmask.models.causal import CausalModel, left_aligned
+from unmask.errors import UnmaskError
 from unmask.models.model import POOLED, ModelConfig
-from unmask.models.sequence import State
-from unmask.models.table import Table
+from unmask.models.segment_model import SegmentModel, SegmentStack
 from unmask.models.transformer import ScaledToken
 from unmask.nn import (
     Attention,
@@ -26,7 +24,6 @@ from unmask.nn import (
     Embedding,
     FeedForward,
     LinearChainCRF,
-    Mask,
     Residual,
     Span,
     TiedHead,
@@ -34,9 +31,6 @@ from unmask.nn import (
     TransformerXL,
 )
 from unmask.nn.attention import Bias
-from unmask.nn.dropout import Dropout
-from unmask.nn.position import distances
-from unmask.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +62,6 @@ class TransformerXl(ModelConfig):
     eps: float = 1e-5
     std: float = 0.02
     padding: int = 0
-
-    @property
-    def segments(self) -> int:
-        """Of a pair, both texts are read as they come: nothing marks which one a token belongs to."""
-        return 1
 
     @property
     def width(self) -> int:
@@ -109,7 +98,7 @@ class TransformerXl(ModelConfig):
 
     def build(
         self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> TransformerXlModel:
+    ) -> SegmentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
         heads   name -> outputs; default: the next token
@@ -120,7 +109,7 @@ class TransformerXl(ModelConfig):
         token = ScaledToken(self.vocabulary, self.dim)
         built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
         embedding = Embedding(token, dropout=self.dropout)
-        model = TransformerXlModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        model = SegmentModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
         if seed is not None:
             self.initialise(model, seed)
         return model
@@ -169,165 +158,3 @@ class SegmentBlock(nn.Module):
         keys_BSD = torch.cat([memory_BMD.detach(), h_BTD], 1)
         out_BTD: Tensor = self.feedforward(self.attention(h_BTD, keys_BSD, bias=bias))
         return out_BTD
-
-
-class SegmentStack(nn.Module):
-    """Blocks run one after the other, each with a memory of its own.
-
-    memory   M, tokens that a block remembers, and that are read at once
-    dropout  on what the last block says
-    """
-
-    def __init__(self, blocks: Sequence[SegmentBlock], memory: int, dropout: float = 0.0):
-        super().__init__()
-        self.blocks, self.memory = nn.ModuleList(blocks), memory
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None) -> Tensor:
-        """[B, T, D] -> [B, T, D], M tokens after M tokens, from an empty memory.
-
-        mask  of no effect: what a token sees follows from its place
-        """
-        hidden, memory = [], None
-        for x_BtD, positions_Bt in zip(
-            x_BTD.split(self.memory, 1), _places(x_BTD, positions_BT).split(self.memory, 1), strict=True
-        ):
-            h_BtD, memory = self.read(x_BtD, positions_Bt, memory)
-            hidden.append(h_BtD)
-        return torch.cat(hidden, 1)
-
-    def read(self, h_BTD: Tensor, positions_BT: Tensor, memory_LBMD: Tensor | None) -> tuple[Tensor, Tensor]:
-        """A segment: what the last block says of it [B, T, D], and the memory after it.
-
-        memory_LBMD  what each block has read, the last tokens of it; None or empty before the first segment
-
-        A token at place p of its sequence sees the p tokens before it, and no further back than the memory goes. So a
-        memory is never wrong: where a sequence begins, or a row is filled up before it, nothing of it is seen.
-        """
-        B, T, D = h_BTD.shape
-        if memory_LBMD is None:
-            memory_LBMD = h_BTD.new_empty(len(self.blocks), B, 0, D)
-        S = memory_LBMD.shape[2] + T
-        back_TS = -distances(T, S, h_BTD.device)
-        visible_BTS = (back_TS >= 0) & (back_TS <= positions_BT[..., None])
-        bias, read = Bias(visible_BTS[:, None]), []
-        for block, memory_BMD in zip(self.blocks, memory_LBMD, strict=True):
-            read.append(h_BTD.detach())
-            h_BTD = block(h_BTD, memory_BMD, bias)
-        after_LBMD = torch.cat([memory_LBMD, torch.stack(read).to(memory_LBMD.dtype)], 2)[:, :, -self.memory :]
-        return self.dropout(h_BTD), after_LBMD
-
-
-def _places(x_BTD: Tensor, positions_BT: Tensor | None) -> Tensor:
-    """[B, T] place of each token in its sequence: those given, or 0 … T-1."""
-    if positions_BT is not None:
-        return positions_BT
-    return torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(x_BTD.shape[:2])
-
-
-@dataclass(eq=False)
-class TransformerXlState(State):
-    """What a Transformer-XL keeps while it writes, the same number of tokens for all hypotheses.
-
-    memory_LNMD  of each hypothesis; a short beginning is filled up on the left
-    places_N     where the next token of each hypothesis stands
-    """
-
-    width: int
-    first: Tensor
-    memory_LNMD: Tensor | None
-    places_N: Tensor
-
-    def select(self, rows_N: Tensor) -> None:
-        self.first, self.places_N = self.first[rows_N], self.places_N[rows_N]
-        if self.memory_LNMD is not None:
-            self.memory_LNMD = self.memory_LNMD[:, rows_N]
-
-
-class TransformerXlModel(CausalModel):
-    """Tokens in, hidden states out; `read` goes on where a call before it ended.
-
-    `forward` begins with an empty memory and reads a row M tokens at a time: what it costs grows with the length of a
-    row, not with its square, and a token sees at least the M before it in every layer.
-    """
-
-    config: TransformerXl
-    stack: SegmentStack  # type: ignore[assignment]  # of blocks with a memory
-
-    def __init__(
-        self,
-        config: TransformerXl,
-        embedding: Embedding,
-        stack: SegmentStack,
-        heads: Mapping[str, nn.Module],
-        *,
-        pools: bool,
-    ) -> None:
-        super().__init__(config, embedding, stack, heads, pools=pools)  # type: ignore[arg-type]  # as above
-
-    def read(self, batch: Batch, memory_LBMD: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Hidden states [B, T, D] of a segment, and the memory [L, B, M, D] after it, which has no gradient.
-
-        memory_LBMD  what the call before gave; None at the beginning. `batch.positions` then say how many tokens of its
-                     sequence, this segment's and the memory's, stand before each token
-        """
-        x_BTD = self.embedding(batch.tokens)
-        return self.stack.read(x_BTD, _places(x_BTD, batch.positions), memory_LBMD)
-
-    # -- writing: see `models.sequence.Writer`
-
-    @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> TransformerXlState:  # type: ignore[override]  # no cache
-        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
-
-        Short ones are filled up on either side. Raises UnmaskError for one without a token.
-        """
-        if "next" not in self.heads:
-            raise unknown("head of this model", "next", self.heads)
-        tokens_BT, lengths_B = left_aligned(batch)
-        T = tokens_BT.shape[1]
-        places_BT = torch.arange(T, device=tokens_BT.device) - (T - lengths_B)[:, None]  # of rows that end together
-        tokens_BT, places_BT = tokens_BT.gather(1, places_BT % T), places_BT.clamp(min=0)
-        memory: Tensor | None = None
-        for begin in range(0, T - 1, self.stack.memory):
-            here = slice(begin, min(begin + self.stack.memory, T - 1))
-            _, memory = self.read(Batch(tokens_BT[:, here], positions=places_BT[:, here]), memory)
-        repeated = None if memory is None else memory.repeat_interleave(width, 1)
-        first_N, places_N = (x[:, -1].repeat_interleave(width) for x in (tokens_BT, places_BT))
-        return TransformerXlState(width, first_N, repeated, places_N)
-
-    @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
-        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
-        assert isinstance(state, TransformerXlState)
-        batch = Batch(tokens_N[:, None], positions=state.places_N[:, None])
-        hidden_N1D, state.memory_LNMD = self.read(batch, state.memory_LNMD)
-        state.places_N = state.places_N + 1
-        logits_NV: Tensor = self.heads["next"](hidden_N1D.squeeze(1))
-        return logits_NV
-
-
-HUGGINGFACE = Table(
-    model_type="unmask-transformer-xl",
-    config=TransformerXl,
-    prefix="",
-    fields={name: name for name in TransformerXl().to_dict()},
-    fixed={},
-    trunk=(
-        ("embedding.token", "embedding"),
-        ("stack.blocks.{}.attention.f.position.project", "layers.{}.relative"),
-        ("stack.blocks.0.attention.f.position", "content"),  # u and v, which all layers share
-        *((f"stack.blocks.{{}}.attention.f.{part}", f"layers.{{}}.{part}") for part in ("query", "key", "value")),
-        ("stack.blocks.{}.attention.f.output", "layers.{}.output"),
-        *((f"stack.blocks.{{}}.feedforward.f.{part}", f"layers.{{}}.{part}") for part in ("up", "down")),
-        *((f"stack.blocks.{{}}.{part}.after", f"layers.{{}}.{part}_norm") for part in ("attention", "feedforward")),
-    ),
-    pooler=(),
-    heads={
-        "next": (("heads.next.bias", "next.bias"),),
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
-        "crf": tuple((f"heads.crf.{part}", f"crf.{part}") for part in ("transitions", "begin", "end")),
-    },
-    architectures={},
-)
-"""A folder of our own form: `transformers` has let its model of this name go."""

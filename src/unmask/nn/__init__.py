@@ -1,8 +1,9 @@
 """Parts: tensors in, tensors out; no text, no task, no name of a model."""
 
 from unmask.nn.attention import Attention, AttentionMap, Bias, CrossMask, Mask, record_attention
-from unmask.nn.block import Block, FeedForward, GatedFeedForward, Residual, Stack
+from unmask.nn.block import ACTIVATIONS, FEEDFORWARDS, Block, FeedForward, GatedFeedForward, Residual, Stack
 from unmask.nn.cache import BlockCache, Cache, KeyValues
+from unmask.nn.character_cnn import CharacterCNN, Highway
 from unmask.nn.convolution import (
     CausalConvolution,
     CentredConvolution,
@@ -19,14 +20,23 @@ from unmask.nn.convolution import (
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.dropout import Dropout
 from unmask.nn.embedding import Embedding, Segment, Token
-from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span, TiedHead
+from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, ScaledTiedHead, Span, TiedHead
 from unmask.nn.lora import LoRALinear
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
 from unmask.nn.recurrent import Recurrent, RecurrentState
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
+from unmask.nn.two_way import TaskReader, TwoWayLayer, TwoWayStack
 
 __all__ = [
+    "ACTIVATIONS",
+    "FEEDFORWARDS",
+    "CharacterCNN",
+    "Highway",
+    "ScaledTiedHead",
+    "TaskReader",
+    "TwoWayLayer",
+    "TwoWayStack",
     "ALiBi",
     "AdditiveAttention",
     "Attention",

@@ -6,6 +6,7 @@ Shapes: B rows, T tokens, S tokens of the memory, D width.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,14 @@ from unmask.nn.linear import side_by_side
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+"""Activations by the names that folders have for them; "gelu_new" is GELU by a tanh."""
 
 
 class FeedForward(nn.Module):
@@ -60,6 +69,17 @@ class GatedFeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         gate, up = side_by_side(x_BTD, self.gate, self.up)
         return self.down(self.dropout(self.activation(gate) * up))
+
+
+FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
+    "relu": partial(FeedForward, activation=F.relu, bias=False),
+    "gelu": partial(FeedForward, activation=F.gelu, bias=False),
+    **{
+        f"gated-{name}": partial(GatedFeedForward, activation=ACTIVATIONS[activation], bias=False)
+        for name, activation in {"relu": "relu", "silu": "silu", "gelu": "gelu_new"}.items()
+    },
+}
+"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020)."""
 
 
 class Residual(nn.Module):

@@ -72,6 +72,14 @@ class TiedHead(nn.Module):
         return F.linear(x_MD, self.token.weight, self.bias)
 
 
+class ScaledTiedHead(TiedHead):
+    """x D^-0.5 against every token vector: vectors of variance 1 would make logits of variance D (T5)."""
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return super().forward(x_MD * x_MD.shape[-1] ** -0.5)
+
+
 class Pooler(nn.Module):
     """tanh(dense(x)) of the first token of a sequence (BERT's sentence vector)."""
 

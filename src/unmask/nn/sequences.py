@@ -60,3 +60,38 @@ class Sequences:
         B, T = self.shape
         x_KD = x_NSD[self.owners, self.steps]
         return x_NSD.new_zeros(B * T, x_NSD.shape[-1]).index_put((self.places,), x_KD).unflatten(0, (B, T))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """Where the words of some rows lie, and how they are spelled.
+
+    places      [W] of their first characters, in the flattened rows
+    characters  [W, C] ids            lengths  [W] of which so many are theirs
+    sequences   which words belong together
+    """
+
+    places: Tensor
+    characters: Tensor
+    lengths: Tensor
+    sequences: Sequences
+
+    @classmethod
+    def of(cls, tokens_BT: Tensor, documents_BT: Tensor | None, continues: int) -> Self:
+        """A word begins at a token below `continues`, and where a sequence does; None: each row is one."""
+        documents_BT = torch.ones_like(tokens_BT) if documents_BT is None else documents_BT
+        first_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
+        first_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
+        real_BT = documents_BT > 0
+        begins = (real_BT & (first_BT | (tokens_BT < continues))).flatten()
+        places_W = begins.nonzero().squeeze(1)
+        real = real_BT.flatten().nonzero().squeeze(1)
+        owners = begins.long().cumsum(0)[real] - 1
+        inside = real - places_W[owners]
+        lengths_W = torch.bincount(owners, minlength=len(places_W))
+        longest = int(lengths_W.max()) if len(lengths_W) else 0
+        characters_WC = tokens_BT.new_zeros(len(places_W), longest)
+        characters_WC[owners, inside] = tokens_BT.flatten()[real]
+        row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
+        numbers_BT = row_B1 * (documents_BT.max() + 1) + documents_BT
+        return cls(places_W, characters_WC, lengths_W, Sequences.of(numbers_BT.flatten()[places_W][None]))

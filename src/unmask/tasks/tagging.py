@@ -239,7 +239,7 @@ def needs_segments(rows: Sequence[Row]) -> bool:
 
 def check_segments(model: Model, rows: Sequence[Row]) -> None:
     """Raises UnmaskError where rows have predicates but the model has no second segment, as RoBERTa has none."""
-    if needs_segments(rows) and getattr(model.config, "segments", 2) < 2:
+    if needs_segments(rows) and model.config.segments < 2:
         raise UnmaskError(
             "The rows mark a predicate, which takes a model with two segments, but this one has a single segment, as "
             "RoBERTa has: start from a BERT."

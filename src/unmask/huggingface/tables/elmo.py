@@ -1,0 +1,28 @@
+"""Names of ELMo, in a folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""
+
+from __future__ import annotations
+
+from unmask.huggingface.table import Table
+from unmask.huggingface.tables.bert import CRF
+from unmask.models.elmo import WORDS, Elmo
+from unmask.models.model import POOLED
+
+ELMO = Table(
+    model_type="unmask-elmo",
+    config=Elmo,
+    prefix="",
+    fields={name: name for name in Elmo().to_dict()},
+    fixed={},
+    trunk=(
+        ("embedding", "characters"),
+        ("stack.blocks.{}.forwards", "layers.{}.forward"),
+        ("stack.blocks.{}.backwards", "layers.{}.backward"),
+    ),
+    pooler=(("pooler", "task"),),
+    heads={
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", WORDS)},
+        "crf": CRF,
+    },
+    architectures={},
+)
+"""A folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""

@@ -1,0 +1,28 @@
+"""Names of recurrent networks, in a folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""
+
+from __future__ import annotations
+
+from unmask.huggingface.table import Table
+from unmask.huggingface.tables.bert import CRF
+from unmask.models.model import POOLED
+from unmask.models.recurrent import WRITING, RecurrentNetwork
+
+RECURRENT = Table(
+    model_type="unmask-recurrent",
+    config=RecurrentNetwork,
+    prefix="",
+    fields={name: name for name in RecurrentNetwork().to_dict()},
+    fixed={},
+    trunk=(("embedding.token", "embedding"), ("stack.blocks.{}.network.kernel", "layers.{}")),
+    pooler=(),
+    heads={
+        **{
+            name: ((f"heads.{name}.project", f"{name}.project"), (f"heads.{name}.tied.bias", f"{name}.bias"))
+            for name in WRITING
+        },
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
+        "crf": CRF,
+    },
+    architectures={},
+)
+"""A folder of our own form: `transformers` has no such model. A layer's weights are named as those of torch.nn.LSTM."""

@@ -1,0 +1,33 @@
+"""Names of Transformer-XL, in a folder of our own form: `transformers` has let its model of this name go."""
+
+from __future__ import annotations
+
+from unmask.huggingface.table import Table
+from unmask.huggingface.tables.bert import CRF
+from unmask.models.model import POOLED
+from unmask.models.transformer_xl import TransformerXl
+
+TRANSFORMER_XL = Table(
+    model_type="unmask-transformer-xl",
+    config=TransformerXl,
+    prefix="",
+    fields={name: name for name in TransformerXl().to_dict()},
+    fixed={},
+    trunk=(
+        ("embedding.token", "embedding"),
+        ("stack.blocks.{}.attention.f.position.project", "layers.{}.relative"),
+        ("stack.blocks.0.attention.f.position", "content"),  # u and v, which all layers share
+        *((f"stack.blocks.{{}}.attention.f.{part}", f"layers.{{}}.{part}") for part in ("query", "key", "value")),
+        ("stack.blocks.{}.attention.f.output", "layers.{}.output"),
+        *((f"stack.blocks.{{}}.feedforward.f.{part}", f"layers.{{}}.{part}") for part in ("up", "down")),
+        *((f"stack.blocks.{{}}.{part}.after", f"layers.{{}}.{part}_norm") for part in ("attention", "feedforward")),
+    ),
+    pooler=(),
+    heads={
+        "next": (("heads.next.bias", "next.bias"),),
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
+        "crf": CRF,
+    },
+    architectures={},
+)
+"""A folder of our own form: `transformers` has let its model of this name go."""

@@ -1,0 +1,85 @@
+"""Recurrent layers that read from the left and from the right, and what a task reads of them (Peters et al. 2018).
+
+Shapes: N sequences, S words of the longest, D width in one direction, R width of a task's network in one direction.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unmask.nn.character_cnn import CharacterCNN
+from unmask.nn.dropout import Dropout
+from unmask.nn.head import ScalarMix
+
+
+class TwoWayLayer(nn.Module):
+    """An LSTM that reads from the left and one that reads from the right; each knows nothing of the other.
+
+    The state of `hidden` cells is projected to D numbers, which go on upwards and to the next word (Sak et al. 2014).
+    """
+
+    def __init__(self, dim: int, hidden: int):
+        super().__init__()
+        self.forwards, self.backwards = (nn.LSTM(dim, hidden, proj_size=dim, batch_first=True) for _ in range(2))
+
+    def forward(self, left_NSD: Tensor, right_NSD: Tensor, lengths_N: Tensor) -> tuple[Tensor, Tensor]:
+        """What comes from the left, and what from the right, [N, S, D] each. Padding is read last from either side,
+        and so changes nothing."""
+        dtype = next(self.forwards.parameters()).dtype  # which layers before this one need not have kept
+        left_NSD, right_NSD = left_NSD.to(dtype), right_NSD.to(dtype)
+        with warnings.catch_warnings():  # torch says that a CPU has no faster kernel for projections
+            warnings.filterwarnings("ignore", message="LSTM with projections")
+            return self.forwards(left_NSD)[0], flip(self.backwards(flip(right_NSD, lengths_N))[0], lengths_N)
+
+
+class TwoWayStack(nn.Module):
+    """h_0 = x and h_j = LSTM_j(h_j-1), from the second layer on + h_j-1 (section 3.4), in each direction for itself."""
+
+    def __init__(self, blocks: Sequence[TwoWayLayer], dropout: float = 0.0):
+        super().__init__()
+        self.blocks, self.dropout = nn.ModuleList(blocks), Dropout(dropout)
+
+    def forward(self, x_NSD: Tensor, lengths_N: Tensor) -> list[Tensor]:
+        """The L + 1 layers, [N, S, 2 D] each: [x ; x], then what comes from the left beside what comes from the right
+        (section 3.2, the set R_k)."""
+        left = right = x_NSD
+        layers = [torch.cat([left, right], -1)]
+        for j, block in enumerate(self.blocks):
+            more_left, more_right = block(self.dropout(left), self.dropout(right), lengths_N)
+            left, right = (more_left + left, more_right + right) if j else (more_left, more_right)
+            layers.append(torch.cat([left, right], -1))
+        return layers
+
+
+def flip(x_NSD: Tensor, lengths_N: Tensor) -> Tensor:
+    """Each sequence from its end to its beginning; what lies behind it stays."""
+    places_S = torch.arange(x_NSD.shape[1], device=x_NSD.device)
+    from_NS = torch.where(places_S < lengths_N[:, None], lengths_N[:, None] - 1 - places_S, places_S)
+    return x_NSD.gather(1, from_NS[..., None].expand_as(x_NSD))
+
+
+class TaskReader(nn.Module):
+    """What a task's head reads: a two-way LSTM over [w ; ELMo], own word vectors beside the mix (section 3.3).
+
+    ELMo = scale * sum of softmax(s)_j h_j (equation 1) is `mix`, None where there is no language model.
+    """
+
+    def __init__(self, own: CharacterCNN, mixed: int, hidden: int, *, layers: int, dropout: float = 0.0):
+        super().__init__()
+        self.own, self.dropout = own, Dropout(dropout)
+        self.mix = ScalarMix(layers + 1) if layers else None
+        self.lstm = nn.LSTM(own.width + (mixed if layers else 0), hidden, batch_first=True, bidirectional=True)
+
+    def forward(self, own_NSD: Tensor, layers: Sequence[Tensor], lengths_N: Tensor) -> Tensor:
+        """[N, S, 4 R]: of each word, and behind it a summary of its sequence: the state from the left after its last
+        word, and that from the right after its first."""
+        x_NSD = own_NSD if self.mix is None else torch.cat([own_NSD, self.mix(layers)], -1)
+        packed = nn.utils.rnn.pack_padded_sequence(self.dropout(x_NSD), lengths_N.cpu(), batch_first=True)
+        said, (last_2NR, _) = self.lstm(packed)
+        said_NSR = nn.utils.rnn.pad_packed_sequence(said, batch_first=True, total_length=x_NSD.shape[1])[0]
+        summary_NR = torch.cat([last_2NR[0], last_2NR[1]], -1)
+        return torch.cat([said_NSR, summary_NR[:, None].expand_as(said_NSR)], -1)
