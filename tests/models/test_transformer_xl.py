@@ -16,7 +16,8 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
-from unmask.models.transformer_xl import SIZES, TransformerXl, TransformerXlModel
+from unmask.models.segment_model import SegmentModel
+from unmask.models.transformer_xl import SIZES, TransformerXl
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -24,7 +25,7 @@ V, D, H, L, M = 40, 16, 2, 2, 4
 NUMBERS = {"vocabulary": V, "dim": D, "heads": H, "layers": L, "hidden": 24, "memory": M, "dropout": 0.0, "std": 0.4}
 
 
-def model(heads: dict[str, int] | None = None, **changes: object) -> TransformerXlModel:
+def model(heads: dict[str, int] | None = None, **changes: object) -> SegmentModel:
     return TransformerXl().replace(**{**NUMBERS, **changes}).build(heads, seed=1).double().eval()
 
 
@@ -38,7 +39,7 @@ def wave(distance: int) -> Tensor:
     return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
 
 
-def by_the_paper(net: TransformerXlModel, row_T: Tensor, segment: int) -> Tensor:
+def by_the_paper(net: SegmentModel, row_T: Tensor, segment: int) -> Tensor:
     """The hidden states [T, D] of one row, read in segments: section 3.3, one i and one j at a time."""
     weights = dict(net.named_parameters())
     u, v = (weights[f"stack.blocks.0.attention.f.position.{name}"] for name in "uv")
@@ -78,7 +79,7 @@ def by_the_paper(net: TransformerXlModel, row_T: Tensor, segment: int) -> Tensor
     return torch.cat(out)
 
 
-def in_segments(net: TransformerXlModel, rows_BT: Tensor, segment: int) -> Tensor:
+def in_segments(net: SegmentModel, rows_BT: Tensor, segment: int) -> Tensor:
     hidden, memory = [], None
     for begin in range(0, rows_BT.shape[1], segment):
         piece = rows_BT[:, begin : begin + segment]
