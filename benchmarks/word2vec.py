@@ -24,11 +24,12 @@ SIDES = ("unmask", "gensim", "gensim-file")
 
 def of_unmask(settings: Settings) -> Result:
     """Text file to vectors with `train`; compiled before the clock starts, as gensim was when it was built."""
-    from unmask.word_vectors import Reading, Word2Vec, kernel, read, reading, train, write
+    from unmask.word_vectors import Reading, Word2Vec, read, reading, train, write
+    from unmask.word_vectors.compiled import compiled
 
     config = Word2Vec().replace(**settings["config"])
     warm = config.replace(epochs=1, words={"min_count": 1})
-    kernel.compiled(config.network)
+    compiled(config.network)
     train([["warm", "up"]] * 10, warm, threads=1)
     began = time.perf_counter()
     lines = reading.read([settings["text"]], Reading(tokens="spaces", lower=False))

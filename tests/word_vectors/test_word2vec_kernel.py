@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
 from unmask.word_vectors import kernel, sampling
+from unmask.word_vectors.compiled import compiled
 
 ALPHA = 0.1
 COUNTS = np.array([40, 25, 25, 10, 6, 5, 3, 1])
@@ -101,7 +102,7 @@ def test_machine_code_does_what_the_python_does(network, make):
     words, ends = sentences()
     output, keep = make(), np.round(sampling.keep_probabilities(COUNTS, 0.05) * sampling.FULL).astype(np.int64)
     found = []
-    for run in (kernel.NETWORKS[network], kernel.compiled(network)):
+    for run in (kernel.NETWORKS[network], compiled(network)):
         inputs, outputs = vectors(8, 2), vectors(sampling.output_rows(output), 3)
         left = run(words, ends, keep, inputs, outputs, output, sampling.longest(output), 4, ALPHA, 99)
         found.append((left, inputs, outputs))
@@ -210,6 +211,6 @@ def test_frequent_words_are_skipped_by_the_formula():
 
 def test_without_numba_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
-    kernel.compiled.cache_clear()
+    compiled.cache_clear()
     with pytest.raises(UnmaskError, match=r"pip install 'unmask\[words\]'"):
-        kernel.compiled("cbow")
+        compiled("cbow")

@@ -1,41 +1,22 @@
 """The two networks of word2vec and the one update that both make: skip-gram and CBOW as loops that numba compiles.
 
 Shapes: V words, D numbers of a vector, R rows of the output layer (V with negative sampling, V - 1 with a Huffman
-tree), N words of a job. The functions are plain Python and run as such; `compiled` gives the same ones as machine code.
+tree), N words of a job. The functions are plain Python and run as such; `compiled.py` makes machine code of
+them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from unmask.errors import UnmaskError
+from unmask.word_vectors.sampling import Output
 
 MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
 """The linear congruential generator of POSIX `drand48`: 48 bits of state, of which the upper 32 are used."""
-
-
-class Output(NamedTuple):
-    """Which yes-or-no questions the output layer asks about a word: some that stand fixed, and some drawn as noise.
-
-    offsets    [V + 1] int64: the fixed rows of word w are `rows[offsets[w]:offsets[w + 1]]`
-    rows       [.] int32 into the output vectors: the word itself, or the inner nodes above it in a Huffman tree
-    labels     [.] float32: the right answer, 1 or 0
-    threshold  [V] int64, of 2**32: column i of the alias table keeps i below it, and gives `alias[i]` from it on
-    alias      [V] int32
-    negative   rows drawn from the alias table for every prediction, whose answer is 0
-    """
-
-    offsets: np.ndarray
-    rows: np.ndarray
-    labels: np.ndarray
-    threshold: np.ndarray
-    alias: np.ndarray
-    negative: int
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
@@ -201,23 +182,3 @@ def cbow(
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
-
-
-@cache
-def compiled(network: str) -> Callable[..., int]:
-    """`skip_gram` or `cbow` as machine code, which lets other threads run beside it; made once, and kept on disk.
-
-    Raises UnmaskError where numba is not installed.
-    """
-    try:
-        import numba
-        from numba.extending import register_jitable
-    except ImportError:
-        raise UnmaskError("Training word vectors needs numba: run pip install 'unmask[words]'.") from None
-    for part in (update, sigmoid, random, questions, subsample):
-        register_jitable(fastmath=True, error_model="numpy")(part)
-    function = NETWORKS[network]
-    try:
-        return numba.njit(function, nogil=True, fastmath=True, error_model="numpy", cache=True)
-    except RuntimeError:  # there is no place to keep it that may be written
-        return numba.njit(function, nogil=True, fastmath=True, error_model="numpy")

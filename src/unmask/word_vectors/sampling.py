@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from typing import NamedTuple
 
 import numpy as np
 
-from unmask.word_vectors.kernel import Output
-
 FULL = 1 << 32  # a probability of 1, as the kernel compares 32 random bits with it
+
+
+class Output(NamedTuple):
+    """Which yes-or-no questions the output layer asks about a word: some that stand fixed, and some drawn as noise.
+
+    offsets    [V + 1] int64: the fixed rows of word w are `rows[offsets[w]:offsets[w + 1]]`
+    rows       [.] int32 into the output vectors: the word itself, or the inner nodes above it in a Huffman tree
+    labels     [.] float32: the right answer, 1 or 0
+    threshold  [V] int64, of 2**32: column i of the alias table keeps i below it, and gives `alias[i]` from it on
+    alias      [V] int32
+    negative   rows drawn from the alias table for every prediction, whose answer is 0
+    """
+
+    offsets: np.ndarray
+    rows: np.ndarray
+    labels: np.ndarray
+    threshold: np.ndarray
+    alias: np.ndarray
+    negative: int
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.word_vectors import kernel, sampling
+from unmask.word_vectors import sampling
 from unmask.word_vectors.reading import Reading
 
 
@@ -69,7 +69,7 @@ class Word2Vec(Config):
         if self.words.subsample < 0 or not math.isfinite(self.noise) or self.words.phrases < 0 or self.seed < 0:
             raise UnmaskError("subsample, phrases and seed must not be negative, and noise must be finite.")
 
-    def questions(self, counts: np.ndarray) -> kernel.Output:
+    def questions(self, counts: np.ndarray) -> sampling.Output:
         """What the output layer asks about words that occur so often."""
         if self.output == "hierarchical":
             return sampling.hierarchical_softmax(counts)

@@ -21,7 +21,8 @@ from unmask.data.building import partial_of, remove_stale
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 from unmask.train.interrupt import Interrupt
-from unmask.word_vectors import kernel, reading, sampling
+from unmask.word_vectors import reading, sampling
+from unmask.word_vectors.compiled import compiled
 from unmask.word_vectors.corpus import Corpus, join_phrases, number
 from unmask.word_vectors.settings import Word2Vec, Words
 from unmask.word_vectors.vectors import WordVectors
@@ -69,7 +70,7 @@ def train(
     threads = _cores() if threads is None else threads
     if threads < 1:
         raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
-    run = kernel.compiled(config.network)
+    run = compiled(config.network)
     target = None if out is None else _free(Path(out))
     source = reading.documentation(config.reading) if sentences is None else sentences
     with Interrupt() as interrupt, _workplace(target) as folder:
