@@ -1,6 +1,9 @@
 """word2vec: words a second and scores of `unmask` and of gensim, with the same settings on the same text, in turns.
 
 python benchmarks/word2vec.py --data TEXTS --analogies questions-words.txt --pairs SCORED/*.txt --threads 4
+python benchmarks/word2vec.py --ten-million DATA --analogies questions-words.txt --pairs SCORED/*.txt --threads 4
+
+With --ten-million, the text is that of `lineage.py`: half of it books, half reviews of films.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import ten_million_text
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 
@@ -81,13 +86,22 @@ TRIALS = {"unmask": of_unmask, "gensim": of_gensim, "gensim-file": of_gensim}
 # ------------------------------------------------------------------------------------------------ the comparison
 
 
-def prepared(data: list[str], path: Path, limit: int | None) -> int:
-    """Write the text that both sides read, one sentence a line, and return its words."""
+def sentences(options: argparse.Namespace) -> Iterator[list[str]]:
+    """The text that was asked for, in words."""
+    from unmask.data.text import TextDocument
     from unmask.word_vectors import reading
 
+    if options.ten_million:
+        texts = ten_million_text.documents(Path(options.ten_million), 10_000_000)
+        return reading.cut(TextDocument(text, source) for text, source in texts)
+    return reading.read(options.data) if options.data else reading.documentation()
+
+
+def prepared(text: Iterator[list[str]], path: Path, limit: int | None) -> int:
+    """Write the text that both sides read, one sentence a line, and return its words."""
     count = 0
     with open(path, "w", encoding="utf-8") as file:
-        for sentence in reading.read(data) if data else reading.documentation():
+        for sentence in text:
             file.write(" ".join(sentence) + "\n")
             count += len(sentence)
             if limit is not None and count >= limit:
@@ -168,6 +182,9 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=[], help="text; default: the documentation installed with Python")
+    parser.add_argument(
+        "--ten-million", metavar="DATA", help="folder with books/ and imdb/: that text, in place of --data"
+    )
     parser.add_argument("--words", type=int, help="stop reading after so many words")
     parser.add_argument("--analogies", help="questions-words.txt, or .gz of it")
     parser.add_argument("--pairs", nargs="+", default=[], help="files of pairs with scores")
@@ -190,7 +207,7 @@ def main() -> None:
     common.introduce(facts)
     with tempfile.TemporaryDirectory(prefix="unmask-word2vec-") as room:
         folder = Path(room)
-        words = prepared(options.data, folder / "text.txt", options.words)
+        words = prepared(sentences(options), folder / "text.txt", options.words)
         print(f"{words:,} words, {options.epochs} epochs, {options.dim} numbers a vector")
         found: dict[str, Any] = {}
         for network in options.networks:
