@@ -182,9 +182,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=[], help="text; default: the documentation installed with Python")
-    parser.add_argument(
-        "--ten-million", metavar="DATA", help="folder with books/ and imdb/: that text, in place of --data"
-    )
+    parser.add_argument("--ten-million", metavar="DATA", help="its books/ and imdb/ in place of --data")
     parser.add_argument("--words", type=int, help="stop reading after so many words")
     parser.add_argument("--analogies", help="questions-words.txt, or .gz of it")
     parser.add_argument("--pairs", nargs="+", default=[], help="files of pairs with scores")
