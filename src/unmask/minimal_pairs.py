@@ -18,6 +18,7 @@ from unmask.serve.gap_likelihood import GapScorer
 from unmask.serve.likelihood import Scorer
 from unmask.serve.original_likelihood import OriginalScorer
 from unmask.serve.pseudo_likelihood import PseudoScorer
+from unmask.serve.word_likelihood import WordScorer
 
 RIGHT, WRONG = ("sentence_good", "good"), ("sentence_bad", "bad")
 KIND, FIELD = ("UID", "paradigm", "kind"), ("field",)
@@ -65,8 +66,9 @@ def evaluate_minimal_pairs(
     """The share of pairs whose right sentence is the more likely one (Warstadt et al. 2020, section 4).
 
     Likely is the log-probability to a language model, the end included, and the pseudo-log-likelihood to a model of
-    hidden words; to an ELECTRA, the log-probability that no token was replaced, and to a T5 that of what stands in each
-    gap, summed over all tokens. A tie counts as wrong. The accuracy is the mean over kinds, which count alike.
+    hidden words; to an ELECTRA, the log-probability that no token was replaced, to a T5 that of what stands in each
+    gap, summed over all tokens, and to an ELMo the mean of those from either side. A tie counts as wrong. The accuracy
+    is the mean over kinds, which count alike.
 
     Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
     Raises UnmaskError for a model that has none of these heads, and for files that hold no pairs.
@@ -107,6 +109,8 @@ def _likely(loaded: Loaded | LoadedWriter, texts: Sequence[str]) -> tuple[str, n
         return "log-probability", np.array([one.sum(dtype=np.float64) for one in found])
     if "rtd" in loaded.model.heads:
         return "log-probability that nothing was replaced", OriginalScorer(loaded).scores(texts)
+    if "words" in loaded.model.heads:
+        return "log-probability from either side", WordScorer(loaded).scores(texts)
     return "pseudo-log-likelihood", PseudoScorer(loaded).scores(texts)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from unmask import heldout, huggingface, samples
 from unmask.adapt import Origin
-from unmask.data import segments
+from unmask.data import segments, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
@@ -22,7 +22,7 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
-from unmask.objectives import SpanCorruption
+from unmask.objectives import SpanCorruption, TwoWayLM
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.teaching import begin, taught
 from unmask.train import checkpoint, distributed
@@ -66,7 +66,8 @@ class Pretrain:
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
-        objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora])
+        words = () if self.origin is None else self.origin.stored.words
+        objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
         self.objective = taught(config, objective, self.tokenizer)
         self.config = config
         self.model, notice = self._build()
@@ -127,7 +128,8 @@ class Pretrain:
         if isinstance(self.model, EncoderDecoder):
             huggingface.save_writer(folder, self.model, Subwords.of(self.tokenizer))
         else:
-            huggingface.save(folder, self.model, self.tokenizer)
+            words = self.objective.words if isinstance(self.objective, TwoWayLM) else ()
+            huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
         facts = {
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],

@@ -60,7 +60,7 @@ class Objectives(Config):
     whole_words  hide all pieces of a word together
     span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
     short        share of the sequences, or pairs, that aim at a random shorter length
-    words        of "both": how many words can be guessed, the commonest
+    words        of "both": how many words can be guessed, the commonest; a folder that it goes on from has its own
     """
 
     masked: bool = True
@@ -77,8 +77,9 @@ class Objectives(Config):
         """That of a corpus with what this objective needs besides: sentinels, behind its vocabulary."""
         return with_sentinels(own) if self.written == "spans" else own
 
-    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = ()) -> Objective:
-        """The objective, of these ids and the words of `splits`. Raises UnmaskError where nothing would be learned."""
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        """The objective, of these ids and the words of `splits`, or those of a folder (`Loaded.words`). Raises
+        UnmaskError where nothing would be learned."""
         if self.written == "next":
             return CausalLM(tokenizer.cls, tokenizer.sep)
         if self.written == "segments":
@@ -86,7 +87,8 @@ class Objectives(Config):
         if self.written == "both":
             first = spelling.continues(tokenizer)
             ends = {"start": tokenizer.cls, "end": tokenizer.sep}
-            return TwoWayLM(spelling.commonest(splits, first, self.words), spelling.words, first, **ends)
+            guessed = spelling.unspelled(words, tokenizer) or spelling.commonest(splits, first, self.words)
+            return TwoWayLM(guessed, spelling.words, first, **ends)
         if self.written == "again":
             return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
         if self.written == "spans":
@@ -211,8 +213,8 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     if (config.objectives.written == "both") != isinstance(config.model, Elmo):
         raise UnmaskError("Words are guessed from both sides by an ELMo, which learns nothing else: take elmo-tiny.")
     if isinstance(config.model, Elmo):
-        if origin is not None and WORDS in origin.stored.model.heads:
-            raise UnmaskError("An ELMo cannot go on in pre-training: which words it guesses is not kept. Start afresh.")
+        if origin is not None and WORDS in origin.stored.model.heads and not origin.stored.words:
+            raise UnmaskError(f"{origin.folder} has no words.txt, which says which words it guesses. Start afresh.")
         config = config.replace(model={"continues": spelling.continues(corpora[0].tokenizer)})
     if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
         raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")

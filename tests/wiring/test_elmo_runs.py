@@ -18,12 +18,14 @@ from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
+from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.elmo import Elmo
 from unmask.objectives import TwoWayLM
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.report import write_report
 from unmask.serve import Predictor
+from unmask.serve.word_likelihood import WordScorer
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Document
 
@@ -166,7 +168,9 @@ def test_a_run_resumes_to_the_same_weights(folder: Path, tmp_path: Path) -> None
         assert torch.equal(a, b), name
 
 
-def test_what_cannot_be_learned_is_said(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_learned_is_said(
+    trained: Pretrain, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pieces = tmp_path / "pieces"
     corpus.build(
         [TextDocument("the film was good. " * 9 + str(i), str(i)) for i in range(20)], pieces, vocabulary_size=60
@@ -177,11 +181,63 @@ def test_what_cannot_be_learned_is_said(trained: Pretrain, folder: Path, tmp_pat
         Pretrain(config().replace(objectives={"written": "none"}), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="elmo-tiny"):
         Pretrain(recipes.find("gpt-tiny").replace(objectives={"written": "both"}), [folder], tmp_path / "run")
-    with pytest.raises(UnmaskError, match="Start afresh"):
-        Pretrain(config().starting_from(trained.out), [folder], tmp_path / "run")
+    wordless = tmp_path / "wordless"
+    huggingface.save(wordless, trained.model, trained.tokenizer)
+    with pytest.raises(UnmaskError, match=r"no words.txt.*Start afresh"):
+        Pretrain(config().starting_from(wordless), [folder], tmp_path / "run")
+    with pytest.raises(UnmaskError, match="which words it guesses"):
+        WordScorer(wordless)
+    (wordless / "words.txt").write_text("##\u2603\n")
+    with pytest.raises(UnmaskError, match=r"Line 1 of words.txt"):
+        WordScorer(wordless)
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--model", str(trained.out), "--text", __file__, "--window", "8"])
+    assert "--window means nothing to an ELMo" in capsys.readouterr().err
     model = recipes.find("lstm-lm").model.replace(vocabulary=50, dim=8, hidden=8).build()
     with pytest.raises(UnmaskError, match="elmo-tiny"):
         objective().loss(model, Batch(torch.zeros(1, 4, dtype=torch.long)))
+
+
+def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
+    more = Pretrain(config(steps=4, words=7).starting_from(trained.out), [folder], tmp_path / "more")
+    assert isinstance(more.objective, TwoWayLM)
+    assert isinstance(trained.objective, TwoWayLM)
+    assert more.objective.words == trained.objective.words
+    with torch.no_grad():
+        before = more.evaluate(more.model.eval(), 0)
+    assert before["loss/forward"] == pytest.approx(trained.trainer.heldout["loss/forward"], abs=1e-5)
+    more.run()
+    assert (more.out / "words.txt").read_bytes() == (trained.out / "words.txt").read_bytes()
+    again = Pretrain(more.config, [folder], tmp_path / "more", resume=True)
+    assert again.objective.words == more.objective.words
+
+
+def test_texts_are_as_likely_as_their_words(trained: Pretrain, tmp_path: Path) -> None:
+    texts = ["the film was good", "the plot was bad, and the film", "zzz \u2603", ""]
+    scorer, model = WordScorer(trained.out), trained.model.eval()
+    first, sums = spelling.continues(trained.tokenizer), []
+    names = {word: i for i, word in enumerate(trained.objective.words, 2)}
+    for text in texts:  # word by word, from the layers of the model
+        (ids,) = trained.tokenizer.ids([text])
+        row = torch.tensor([[trained.tokenizer.cls, *ids.tolist(), trained.tokenizer.sep]])
+        begins = [0, *(i + 1 for i, token in enumerate(ids.tolist()) if token < first), len(ids) + 1]
+        said = [1, *(names.get(word, 0) for word in spelling.words(ids, first)), 1]
+        with torch.no_grad():
+            last_TE = model(Batch(row))[0].unflatten(-1, (-1, 2, SMALL["dim"]))[:, -1]
+            left, right = (model.heads["words"](last_TE[:, side]).log_softmax(-1) for side in (0, 1))
+        forward = sum(float(left[begins[k], said[k + 1]]) for k in range(len(said) - 1))
+        backward = sum(float(right[begins[k + 1], said[k]]) for k in range(len(said) - 1))
+        sums.append((forward + backward) / 2)
+    assert scorer.scores(texts) == pytest.approx(sums, abs=1e-4)
+    found = scorer.perplexity(texts)
+    assert found.nll == pytest.approx(-sum(sums), abs=1e-3)
+    assert found.documents == 4
+    assert found.unknown >= 2
+    good, bad = sorted(texts[:2], key=lambda text: -scorer.scores([text])[0])
+    pairs = tmp_path / "pairs.tsv"
+    for first, second, accuracy in ((good, bad, 1.0), (bad, good, 0.0)):
+        pairs.write_text(f"sentence_good\tsentence_bad\n{first}\t{second}\n")
+        assert evaluate_minimal_pairs(trained.out, [pairs])["accuracy"] == accuracy
 
 
 def test_the_command_line_spells_and_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +249,8 @@ def test_the_command_line_spells_and_trains(tmp_path: Path, capsys: pytest.Captu
     run = ["pretrain", "elmo-tiny", "--corpus", str(tmp_path / "c"), "--out", str(tmp_path / "r"), *small]
     main(run)
     assert "Held-out words: perplexity" in capsys.readouterr().out
+    main(["evaluate", "--model", str(tmp_path / "r"), "--text", str(texts)])
+    assert "bits per character" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------ tasks

@@ -90,7 +90,7 @@ def run_unmask(settings: Settings) -> Result:
             return super().sample(alone, length, rng)
 
     class Lines(Objectives):
-        def build(self, tokenizer: Tokenizer, splits: Any = ()) -> Objective:
+        def build(self, tokenizer: Tokenizer, splits: Any = (), words: Any = ()) -> Objective:
             mask, specials, size = tokenizer.mask, tokenizer.specials, tokenizer.size
             return OneSentence(mask=mask, specials=specials, vocabulary=size, rate=self.rate, join=tokenizer.join)
 

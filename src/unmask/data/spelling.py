@@ -72,9 +72,27 @@ def words(tokens: np.ndarray, continues: int) -> list[bytes]:
     begins = np.flatnonzero(tokens < continues)
     if len(tokens) and (not len(begins) or begins[0]):
         begins = np.concatenate([[0], begins])
-    ends = np.append(begins[1:], len(tokens)).tolist()
+    ends = np.append(begins[1:], len(tokens))[: len(begins)].tolist()
     ids = tokens.astype(np.int32)
     return [ids[begin:end].tobytes() for begin, end in zip(begins.tolist(), ends, strict=True)]
+
+
+def spelled(words: Iterable[bytes], tokenizer: Tokenizer) -> list[str]:
+    """Words as text: their tokens with spaces between, such as `t ##h ##e`."""
+    return [" ".join(tokenizer.pieces(np.frombuffer(word, np.int32))) for word in words]
+
+
+def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
+    """The words of `spelled` again. Raises UnmaskError for a token that the tokenizer does not have."""
+    vocabulary, found = tokenizer.raw.get_vocab(), []
+    for number, text in enumerate(texts, 1):
+        pieces = text.split(" ")
+        if any(piece not in vocabulary for piece in pieces):
+            raise UnmaskError(
+                f"Line {number} of words.txt, '{text}', is not of the tokenizer beside it: take the files of one run."
+            )
+        found.append(np.array([vocabulary[piece] for piece in pieces], np.int32).tobytes())
+    return found
 
 
 def commonest(splits: Sequence[Split], continues: int, most: int) -> list[bytes]:

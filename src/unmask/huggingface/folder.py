@@ -35,6 +35,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.nn.lora import adapters
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+WORDS_FILE = "words.txt"
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "merges.txt")
 """Files of which one tells that a folder has a tokenizer."""
 
@@ -47,6 +48,7 @@ class Loaded:
     labels            class names, in the order of the outputs, of a classification or tagging head
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
     settings          what the task that made the folder wants remembered (`Task.settings`)
+    words             what a head over words guesses (`objectives.two_way`); nothing in folders without one
     """
 
     model: Model
@@ -55,6 +57,7 @@ class Loaded:
     new: tuple[str, ...]
     dropped: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     def require_tokenizer(self, owner: object) -> Tokenizer:
         """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
@@ -77,12 +80,14 @@ def save(
     *,
     labels: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
+    words: Sequence[str] = (),
 ) -> None:
     """Write a folder that `transformers` opens: config, weights, tokenizer, then a manifest of checksums.
 
     labels    class names of a classification or tagging head, in the order of its outputs
     settings  plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
               of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept
+    words     what a head over words guesses, a line each in words.txt
 
     Raises UnmaskError, before anything is written, for a model that no table describes or another number of labels,
     and where the folder cannot be written.
@@ -108,12 +113,13 @@ def save(
         (folder / MANIFEST).unlink(missing_ok=True)
         (folder / sentence_transformers.MODULES).unlink(missing_ok=True)
     write_text(folder / "config.json", config)
-    for name, content in sentences.items():
+    beside = {**sentences, **({WORDS_FILE: "".join(f"{word}\n" for word in words)} if words else {})}
+    for name, content in beside.items():
         write_text(folder / name, content)
     if tokenizer is not None:
         tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
-    write_manifest(folder, names + list(sentences))
+    write_manifest(folder, names + list(beside))
     for name, other in model.beside.items():
         save(folder / name, other, tokenizer)
 
@@ -176,7 +182,9 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     settings: Mapping[str, Any] = {}
     if heads is None:
         settings = sentence_transformers.read(folder, tokenizer) or values.get("unmask_task") or {}
-    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings)
+    kept = folder / WORDS_FILE
+    words = kept.read_text(encoding="utf-8").split("\n")[:-1] if kept.is_file() and "words" in model.heads else ()
+    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, tuple(words))
 
 
 def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
@@ -48,6 +47,11 @@ class TwoWayLM(Objective):
         self.heads = {WORDS: len(vocabulary) + EDGE + 1}
 
     @property
+    def words(self) -> list[bytes]:
+        """The words that can be guessed, in the order of their numbers."""
+        return list(self.ids)
+
+    @property
     def weights(self) -> dict[str, float]:
         return dict.fromkeys(DIRECTIONS, 1.0)
 
@@ -56,7 +60,7 @@ class TwoWayLM(Objective):
         examples = []
         for document in documents:
             tokens = np.concatenate(document.sentences).astype(np.int64)
-            examples += [self._example(run) for run in self._runs(tokens, length - 2)]
+            examples += [self.example(run) for run in self._runs(tokens, length - 2)]
         return examples
 
     def _runs(self, tokens: np.ndarray, room: int) -> list[np.ndarray]:
@@ -69,11 +73,12 @@ class TwoWayLM(Objective):
             begin = end
         return runs
 
-    def _example(self, run: np.ndarray) -> Example:
+    def example(self, run: np.ndarray) -> Example:
+        """A run of words between the ends of a text, with the words to guess from either side."""
         ids = np.array([self.ids.get(word, UNKNOWN) for word in self.split(run, self.continues)], np.int64)
         framed = np.concatenate([[self.start], run, [self.end]])
         begins = np.append(np.flatnonzero(run < self.continues), len(run)) + 1
-        if run[0] >= self.continues:
+        if len(run) and run[0] >= self.continues:
             begins = np.insert(begins, 0, 1)
         places, values = np.insert(begins, 0, 0), np.concatenate([[EDGE], ids, [EDGE]])
         targets = {"forward": (places[:-1], values[1:]), "backward": (places[1:], values[:-1])}
@@ -83,16 +88,18 @@ class TwoWayLM(Objective):
         """Both directions. Raises UnmaskError for another model than an ELMo."""
         if not isinstance(model, ElmoModel):
             raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
-        hidden_BTE = model(batch)
         return {
-            name: _likelihood(model, model.direction(hidden_BTE, i), batch, name) for i, name in enumerate(DIRECTIONS)
+            name: Loss(-log_p_M.sum(), len(log_p_M), {"correct": correct_M.sum()})
+            for name, (log_p_M, correct_M) in likelihoods(model, batch).items()
         }
 
 
-def _likelihood(model: ElmoModel, hidden_BTD: Tensor, batch: Batch, name: str) -> Loss:
-    target = batch.targets[name]
-    log_p_MV = model.answer(WORDS, hidden_BTD, target.places).float().log_softmax(-1)
-    log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
-    with torch.no_grad():
-        correct = (log_p_M >= log_p_MV.amax(-1)).sum()
-    return Loss(-log_p_M.sum(), target.values.numel(), {"correct": correct})
+def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    """For each direction, log p [M] of every word, and whether it is the likeliest one, [M]."""
+    hidden_BTE, found = model(batch), {}
+    for number, name in enumerate(DIRECTIONS):
+        target = batch.targets[name]
+        log_p_MV = model.answer(WORDS, model.direction(hidden_BTE, number), target.places).float().log_softmax(-1)
+        log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
+        found[name] = log_p_M, log_p_M.detach() >= log_p_MV.detach().amax(-1)
+    return found

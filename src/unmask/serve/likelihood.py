@@ -133,7 +133,7 @@ class Scorer:
     def perplexity(self, texts: Iterable[str]) -> Likelihood:
         """How likely the texts are, each from its beginning to its end. Raises UnmaskError where there is no text."""
         nll, facts = 0.0, np.zeros(5, dtype=np.int64)
-        for some in _together(texts):
+        for some in together(texts):
             ids = self.tokenizer.ids(some)
             framed = [np.concatenate([[self.tokenizer.cls], own, [self.tokenizer.sep]]) for own in ids]
             nll -= sum(float(found.sum(dtype=np.float64)) for found in self.log_probabilities(framed))
@@ -185,7 +185,7 @@ class Scorer:
             found[i][w.first - 1 : w.end] = piece
 
 
-def _together(texts: Iterable[str]) -> Iterator[list[str]]:
+def together(texts: Iterable[str]) -> Iterator[list[str]]:
     """Texts that are scored together."""
     some: list[str] = []
     for text in texts:
