@@ -1,0 +1,82 @@
+"""Regressions of scikit-learn on sparse features: one label, several labels, or a score for each row.
+
+Shapes: N rows, F features, C outputs.
+
+Each takes the features and what is true of the training rows, and returns what answers other rows, [N, C] as the task
+of the same kind does. The strength of the L2 penalty is the best of STRENGTHS in three-fold cross-validation on the
+training rows alone, or 1 where they are too few for that. Nothing is random.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Answer = Callable[[Any], np.ndarray]
+"""Features [N, F] -> answers [N, C]."""
+
+STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # C of scikit-learn, the inverse of the penalty
+STEPS = 300  # at most; one that is not at its end then is a baseline all the same
+PARTS = 3
+
+
+def classes(features_NF: Any, true_N: np.ndarray, count: int) -> Answer:
+    """Probabilities of `count` classes, by a logistic regression; 0 for a class that no training row has."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(max_iter=STEPS)
+    parts = dealt(np.argsort(true_N, kind="stable"))
+    model = chosen(model, {"C": STRENGTHS}, features_NF, true_N, parts, "accuracy")
+    return lambda features: in_columns(model.predict_proba(features), model.classes_, count)
+
+
+def label_sets(features_NF: Any, true_NC: np.ndarray) -> Answer:
+    """The probability of each label, by a logistic regression for each; all have the same strength."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    model = OneVsRestClassifier(LogisticRegression(max_iter=STEPS))
+    grid, parts = {"estimator__C": STRENGTHS}, dealt(np.arange(len(true_NC)))
+    fitted = chosen(model, grid, features_NF, true_NC, parts, "f1_micro")
+    return lambda features: np.asarray(fitted.predict_proba(features))
+
+
+def scores(features_NF: Any, true_N: np.ndarray) -> Answer:
+    """A score [N, 1], by a ridge regression."""
+    from sklearn.linear_model import Ridge
+
+    grid = {"alpha": [1 / strength for strength in STRENGTHS]}
+    parts = dealt(np.argsort(true_N, kind="stable"))
+    model = chosen(Ridge(), grid, features_NF, true_N, parts, "neg_mean_squared_error")
+    return lambda features: np.asarray(model.predict(features))[:, None]
+
+
+def chosen(
+    model: Any, grid: Mapping[str, Any], features_NF: Any, true: np.ndarray, parts: Sequence[Any], scoring: str
+) -> Any:
+    """The model with the settings of the grid that are best on `parts`, (rest, part) each, fitted on all rows; as it
+    is where a rest is all alike, or there are no parts."""
+    from sklearn.model_selection import GridSearchCV
+
+    if parts and all(len(np.unique(true[rest], axis=0)) > 1 for rest, _ in parts):
+        model = GridSearchCV(model, dict(grid), cv=parts, scoring=scoring)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # too few STEPS; a label that a part or its rest lacks
+        return model.fit(features_NF, true)
+
+
+def dealt(order: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rest, part) for three parts, to which rows are dealt like cards, in this order."""
+    part = np.empty(len(order), np.int64)
+    part[order] = np.arange(len(order)) % PARTS
+    return [(np.flatnonzero(part != i), np.flatnonzero(part == i)) for i in range(min(PARTS, len(order)))]
+
+
+def in_columns(answers: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
+    """Answers [N, K] in K of `count` columns, with 0 in the others."""
+    found = np.zeros((len(answers), count))
+    found[:, columns] = answers
+    return found
