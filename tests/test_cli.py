@@ -81,6 +81,9 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["finetune", "--out", "out"], "--model"),
         (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
         (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
+        (["baseline"], "--train FILE"),
+        (["baseline", "--train", "missing.tsv"], "There is no file missing.tsv"),
+        (["baseline", "--train", "missing.tsv", "--model", "missing"], "There is no field 'model'"),
         (["evaluate", "--model", "missing", "--data", "missing.tsv"], "missing"),
         (["evaluate", "--modle", "missing", "--data", "missing.tsv"], "did you mean '--model'?"),
         (["evaluate", "--label", "kind", "--data", "missing.tsv"], "required: --model"),
@@ -173,6 +176,7 @@ def test_a_group_of_verbs_says_what_it_is_for(group, capsys):
         (["pretrain", "bert-tiny", "--fields", "--batch", "7"], "--rows.batch 7"),
         (["finetune", "--fields", "--batch=7"], "--fit.batch_size 7"),
         (["finetune", "--fields", "--batch-size=7"], "--fit.batch_size 7"),
+        (["baseline", "--fields", "--text", "review"], "--rows.text review"),
     ],
 )
 def test_fields_show_what_a_run_would_use(arguments, line, capsys):
@@ -216,12 +220,14 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 def test_the_fields_that_help_names_exist():
     from unmask import recipes
     from unmask.finetune import FineTuning
+    from unmask.lexical.baselines import Baselines
     from unmask.serve.continuation import sampling, searching
     from unmask.translation import systems
 
     known = {
         "unmask pretrain": [recipes.find("bert-tiny")],
         "unmask finetune": [FineTuning()],
+        "unmask baseline": [Baselines()],
         "unmask train": [systems.find("transformer-tiny")],
         "unmask translate": [searching()],
         "unmask generate": [sampling(), searching()],

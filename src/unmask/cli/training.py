@@ -1,8 +1,9 @@
-"""Verbs of runs: quickstart, pretrain, finetune, and the page of a run."""
+"""Verbs of runs: quickstart, pretrain, finetune and what it is held against, and the page of a run."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -79,6 +80,18 @@ def add_verbs(verbs: Any) -> None:
     ways.add_argument(
         "--advise", action="store_true", help="say what the rows are like and which strategy fits them; trains nothing"
     )
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+    sub = add_verb(
+        verbs,
+        "baseline",
+        _baseline,
+        "Score what words alone tell of labelled rows, without a model: unmask baseline --train FILE.",
+        fields=True,
+        often="--task NAME (classification where nothing is said), --dev FILE, --test FILE, --text and --label (names "
+        "of columns)",
+    )
+    sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
 
@@ -192,6 +205,18 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
         finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
+
+
+def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.lexical.baselines import Baselines, baselines, render
+
+    config = Baselines().override(overrides)
+    if options.fields:
+        print_fields(config)
+        return
+    notes: list[str] = []
+    found = baselines(config, say=notes.append if options.json else print)
+    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:
