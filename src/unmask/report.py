@@ -18,6 +18,7 @@ TERMS = {
     "nsp": "next sentence",
     "soft": "the teacher's guesses",
     "hidden": "the teacher's hidden states",
+    "attention": "the teacher's attention",
     "sop": "sentence order",
     "rtd": "replaced tokens",
     "next": "next token",

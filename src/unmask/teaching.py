@@ -45,7 +45,8 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
             f"Rows of {tokens} tokens do not fit the teacher, which has {positions} positions; set --rows.tokens "
             f"{positions} or less."
         )
-    return Taught(learned, teacher.model, temperature=asked.temperature, weight=asked.weight, states=asked.states)
+    weights = {"weight": asked.weight, "states": asked.states, "attention": asked.attention}
+    return Taught(learned, teacher.model, temperature=asked.temperature, **weights)
 
 
 def begin(model: Model, learned: Objective, asked: Teaching) -> str:
@@ -56,23 +57,30 @@ def begin(model: Model, learned: Objective, asked: Teaching) -> str:
     if not isinstance(learned, Taught):
         return ""
     if asked.states > 0:
-        _check_states(model, learned.teacher)
+        _check_layers(model, learned.teacher, "--states")
+        _check_sizes(model.config.width, learned.teacher.config.width, "--states")
+    if asked.attention > 0:
+        _check_layers(model, learned.teacher, "--attention")
+        _check_sizes(*(getattr(one.config, "heads", 0) for one in (model, learned.teacher)), "--attention")
     return inherit(model, learned.teacher) if asked.inherit else ""
 
 
-def _check_states(model: Model, teacher: Model) -> None:
-    own, other = model.config.width, teacher.config.width
-    if own != other:
-        raise UnmaskError(
-            f"The hidden states of the student have {own} numbers and the teacher's {other}: leave --states at 0, or "
-            "take a student of the same width."
-        )
+def _check_layers(model: Model, teacher: Model, flag: str) -> None:
     for one, who in ((model, "student"), (teacher, "teacher")):
         if type(one.stack) is not Stack:  # others run a layer step by step, or segment by segment
             raise UnmaskError(
-                f"Hidden states are compared layer by layer, as a Transformer has them; the {who} is a "
-                f"{type(one.config).__name__}: leave --states at 0."
+                f"{flag} compares layer by layer, as a Transformer has them; the {who} is a "
+                f"{type(one.config).__name__}: leave {flag} at 0."
             )
+
+
+def _check_sizes(own: int, other: int, flag: str) -> None:
+    if own != other:
+        what, alike = ("numbers in a hidden state", "width") if flag == "--states" else ("heads", "number of heads")
+        raise UnmaskError(
+            f"The student has {own} {what} and the teacher {other}: leave {flag} at 0, or take a student of the same "
+            f"{alike}."
+        )
 
 
 def inherit(model: Model, teacher: Model) -> str:

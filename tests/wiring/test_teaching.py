@@ -68,7 +68,7 @@ def trace(out: Path, split: str = "train") -> list[dict[str, float]]:
 
 def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path: Path) -> None:
     """Logits and hidden states of both come from transformers."""
-    asked = {"teacher": teacher, "temperature": 3.0, "weight": 0.25, "states": 0.5, "dropout": 0.0}
+    asked = {"teacher": teacher, "temperature": 3.0, "weight": 0.25, "states": 0.5, "attention": 2.0, "dropout": 0.0}
     run = Pretrain(config(**asked), [text], tmp_path / "run")
     run.save(tmp_path / "student")
     own, other = (
@@ -77,9 +77,9 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
     )
     step, _ = next(run.batches(None))
     batch = step[0]
-    assert run.objective.weights == {"mlm": 0.75, "soft": 0.25, "hidden": 0.5}
+    assert run.objective.weights == {"mlm": 0.75, "soft": 0.25, "hidden": 0.5, "attention": 2.0}
     losses = run.objective.loss(run.model, batch)
-    soft, hidden, mlm, seen = 0.0, 0.0, 0.0, 0
+    soft, hidden, attention, mlm, seen = 0.0, 0.0, 0.0, 0.0, 0
     flat = batch.targets["mlm"].places
     values = dict(zip(flat.tolist(), batch.targets["mlm"].values.tolist(), strict=True))
     T = batch.tokens.shape[1]
@@ -87,7 +87,8 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
         for number in documents[documents > 0].unique():
             places = (documents == number).nonzero().squeeze(1)
             with torch.no_grad():
-                said, taught = (m(tokens[places][None], output_hidden_states=True) for m in (own, other))
+                looked = {"output_hidden_states": True, "output_attentions": True}
+                said, taught = (m(tokens[places][None], **looked) for m in (own, other))
             chosen = [i for i, p in enumerate(places.tolist()) if row * T + p in values]
             true = torch.tensor([values[row * T + places[i].item()] for i in chosen], dtype=torch.long)
             mine, theirs = said.logits[0, chosen], taught.logits[0, chosen]
@@ -95,11 +96,14 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
             soft += 9 * F.kl_div((mine / 3).log_softmax(-1), (theirs / 3).softmax(-1), reduction="sum").item()
             pairs = [(said.hidden_states[1], taught.hidden_states[2]), (said.hidden_states[2], taught.hidden_states[4])]
             hidden += sum((a - b).square().mean(-1).sum().item() for a, b in pairs) / 2
+            for a, b in ((said.attentions[0], taught.attentions[1]), (said.attentions[1], taught.attentions[3])):
+                attention += F.kl_div(a.log(), b, reduction="none").sum(-1).mean(1).sum().item() / 2
             seen += len(places)
     assert losses["mlm"].sum.item() == pytest.approx(mlm, rel=1e-4)
     assert losses["soft"].sum.item() == pytest.approx(soft, rel=1e-4)
     assert losses["hidden"].sum.item() == pytest.approx(hidden, rel=1e-4)
-    assert (losses["soft"].count, losses["hidden"].count) == (len(flat), seen)
+    assert losses["attention"].sum.item() == pytest.approx(attention, rel=1e-4)
+    assert [losses[name].count for name in ("soft", "hidden", "attention")] == [len(flat), seen, seen]
     assert batch.counts == {name: loss.count for name, loss in losses.items()}
 
 
@@ -222,7 +226,9 @@ def test_the_command_takes_a_teacher(text: Path, teacher: Path, tmp_path: Path) 
         ({"temperature": 0.0}, "temperature of distillation must be above 0, not 0.0"),
         ({"weight": 1.5}, "between 0 and 1, not 1.5"),
         ({"states": -1.0}, "must be 0 or more, not -1.0"),
-        ({"states": 1.0, "dim": 16}, "student have 16 numbers and the teacher's 32: leave --states at 0"),
+        ({"states": 1.0, "dim": 16}, "16 numbers in a hidden state and the teacher 32: leave --states at 0"),
+        ({"attention": 1.0, "heads": 1}, "1 heads and the teacher 2: leave --attention at 0"),
+        ({"attention": -1.0}, "teacher's attention must be 0 or more, not -1.0"),
         ({"length": 64}, "Rows of 64 tokens do not fit the teacher, which has 32 positions; set --rows.tokens 32"),
         ({"masked": False, "sentences": "next"}, "guess hidden or next words; nsp guesses none"),
         ({"recipe": "electra-tiny"}, "guess hidden or next words; rtd guesses none"),

@@ -1,13 +1,13 @@
 """Distillation in pre-training: words are guessed from the text, and as a larger model guesses them.
 
-Shapes: B rows, T tokens of a row, M places, V vocabulary, D width.
+Shapes: B rows, T tokens of a row, M places, V vocabulary, D width, H attention heads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.nn import record_attention
 from unmask.objectives.objective import Joint, Objective
 from unmask.types import Batch, Document, Example, Loss, Target
 
-SOFT, HIDDEN = "soft", "hidden"
+SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
 """Loss terms, and the targets that say where they are computed."""
 
 GUESSES = ("mlm", "next")
@@ -38,6 +39,7 @@ class Teaching(Config):
     temperature  that softens the guesses of both models; above 1 it shows what the teacher thinks of wrong words
     weight       of the teacher's guesses, from 0 to 1; the words of the text have the rest
     states       weight of the difference between the hidden states, layer by layer; it asks for equal widths
+    attention    weight of the difference between attention maps, layer by layer; it asks for as many heads
     inherit      begin with the teacher's embedding and heads, and with as many of its layers as there are here, evenly
                  spaced (Sanh et al. 2019, section 3); it asks for a model that differs in depth alone
     """
@@ -46,6 +48,7 @@ class Teaching(Config):
     temperature: float = 2.0
     weight: float = 0.5
     states: float = 0.0
+    attention: float = 0.0
     inherit: bool = False
 
 
@@ -53,11 +56,15 @@ class Taught(Objective):
     """What is learned from a text, and what a teacher makes of the same tokens (Hinton et al. 2015; DistilBERT, Sanh et
     al. 2019; MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
 
-    L = (1 - weight) L_guess + weight L_soft + states L_hidden + whatever else is learned, such as L_NSP
+    L = (1 - weight) L_guess + weight L_soft + states L_hidden + attention L_attention
+        + whatever else is learned, such as L_NSP
 
-    soft    T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
-    hidden  mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
-            has its teacher in layer m N / M of N (MobileBERT's feature map transfer, with TinyBERT's pairs of layers)
+    soft       T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
+    hidden     mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
+               has its teacher in layer m N / M of N (MobileBERT's feature map transfer, equation 1, with TinyBERT's
+               pairs of layers)
+    attention  KL(teacher || student) of where every token looks, in the mean over heads and over the same pairs of
+               layers (MobileBERT's attention transfer, equation 2)
 
     learned  masked words or next tokens, alone or joined with sentences
     teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
@@ -67,9 +74,16 @@ class Taught(Objective):
     """
 
     def __init__(
-        self, learned: Objective, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, states: float = 0.0
+        self,
+        learned: Objective,
+        teacher: Model,
+        *,
+        temperature: float = 2.0,
+        weight: float = 0.5,
+        states: float = 0.0,
+        attention: float = 0.0,
     ) -> None:
-        check(temperature, weight, states)
+        check(temperature, weight, states, attention)
         self.parts = learned.parts if isinstance(learned, Joint) else (learned,)
         guesses = [part for part in self.parts if part.name in GUESSES]
         if len(guesses) != 1:
@@ -84,7 +98,9 @@ class Taught(Objective):
         self.name, self.heads = learned.name, learned.heads
         own = dict(learned.weights)
         own[self.guess.name] *= 1.0 - weight
-        self._weights = own | {name: w for name, w in ((SOFT, weight), (HIDDEN, states)) if w > 0}
+        self._weights = own | {
+            name: w for name, w in ((SOFT, weight), (HIDDEN, states), (ATTENTION, attention)) if w > 0
+        }
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -104,15 +120,15 @@ class Taught(Objective):
         more = {}
         if SOFT in self.weights and self.guess.name in batch.targets:
             more[SOFT] = batch.targets[self.guess.name]
-        if HIDDEN in self.weights:
+        for term in {HIDDEN, ATTENTION} & self.weights.keys():
             real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
             places = real.flatten().nonzero().squeeze(1)
-            more[HIDDEN] = Target(places, torch.zeros_like(places))
+            more[term] = Target(places, torch.zeros_like(places))
         return batch.with_targets(**more)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         """One Loss for each term, after one pass through either model."""
-        if not {SOFT, HIDDEN} & self.weights.keys():
+        if not {SOFT, HIDDEN, ATTENTION} & self.weights.keys():
             return self.learned.loss(model, batch)
         if self.teacher.device != batch.tokens.device:
             self.teacher.to(batch.tokens.device)
@@ -129,34 +145,49 @@ class Taught(Objective):
                 with torch.no_grad():
                     taught_MV = self.teacher.answer(self.guess.name, taught_BTD, target.places)
                 losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
-        if HIDDEN in batch.targets:
-            losses[HIDDEN] = self._hidden(own, taught, batch.targets[HIDDEN].places)
+        for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
+            if term in batch.targets:
+                places_M = batch.targets[term].places
+                pairs = zip(own[term], _of_layers(taught[term], len(own[term])), strict=True)
+                errors = [difference(mine, theirs).flatten()[places_M].sum() for mine, theirs in pairs]
+                losses[term] = Loss(torch.stack(errors).mean(), len(places_M))
         return losses
 
-    def _read(self, model: Model, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        """The last hidden states and, where they count, those of all layers."""
-        if HIDDEN not in self.weights:
-            return model(batch), []
-        with layers(model) as found:
-            return model(batch), found
-
-    def _hidden(self, own: Sequence[Tensor], taught: Sequence[Tensor], places_M: Tensor) -> Loss:
-        errors = []
-        for m, mine_BTD in enumerate(own, 1):
-            theirs_BTD = taught[max(1, m * len(taught) // len(own)) - 1]
-            difference_MD = (mine_BTD.float() - theirs_BTD.float()).flatten(0, 1)[places_M]
-            errors.append(difference_MD.square().mean(-1).sum())
-        return Loss(torch.stack(errors).mean(), len(places_M))
+    def _read(self, model: Model, batch: Batch) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """The last hidden states and, where they count, hidden states and attention maps of all layers."""
+        with ExitStack() as looking:
+            states = looking.enter_context(layers(model)) if HIDDEN in self.weights else []
+            maps = looking.enter_context(record_attention(model)) if ATTENTION in self.weights else []
+            hidden_BTD = model(batch)
+        return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}
 
 
-def check(temperature: float, weight: float, states: float) -> None:
+def squared(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:
+    """[B, T] mean squared difference of the hidden states of each token."""
+    return (mine_BTD.float() - theirs_BTD.float()).square().mean(-1)
+
+
+def divergence(mine_BHTT: Tensor, theirs_BHTT: Tensor) -> Tensor:
+    """[B, T] KL(theirs || mine) of the attention of each token, in the mean over heads."""
+    log_mine = mine_BHTT.float().clamp(min=torch.finfo(torch.float32).tiny).log()
+    theirs = theirs_BHTT.float()
+    return (torch.xlogy(theirs, theirs) - theirs * log_mine).sum(-1).mean(1)
+
+
+def _of_layers(taught: Sequence[Tensor], depth: int) -> list[Tensor]:
+    """Of N layers of a teacher, that of each of M of a student: m N / M for layer m."""
+    return [taught[max(1, m * len(taught) // depth) - 1] for m in range(1, depth + 1)]
+
+
+def check(temperature: float, weight: float, states: float, attention: float = 0.0) -> None:
     """Raises UnmaskError for numbers that make no distillation."""
     if not 0 < temperature < math.inf:
         raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
     if not 0 <= weight <= 1:
         raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
-    if not 0 <= states < math.inf:
-        raise UnmaskError(f"The weight of the teacher's hidden states must be 0 or more, not {states}.")
+    for what, size in (("hidden states", states), ("attention", attention)):
+        if not 0 <= size < math.inf:
+            raise UnmaskError(f"The weight of the teacher's {what} must be 0 or more, not {size}.")
 
 
 def softened(said_MC: Tensor, taught_MC: Tensor, temperature: float) -> Tensor:
