@@ -61,7 +61,8 @@ def begin(model: Model, learned: Objective, asked: Teaching) -> str:
         _check_sizes(model.config.width, learned.teacher.config.width, "--states")
     if asked.attention > 0:
         _check_layers(model, learned.teacher, "--attention")
-        _check_sizes(*(getattr(one.config, "heads", 0) for one in (model, learned.teacher)), "--attention")
+        own, other = (int(getattr(one.config, "heads", 0)) for one in (model, learned.teacher))
+        _check_sizes(own, other, "--attention")
     return inherit(model, learned.teacher) if asked.inherit else ""
 
 

@@ -98,9 +98,8 @@ class Taught(Objective):
         self.name, self.heads = learned.name, learned.heads
         own = dict(learned.weights)
         own[self.guess.name] *= 1.0 - weight
-        self._weights = own | {
-            name: w for name, w in ((SOFT, weight), (HIDDEN, states), (ATTENTION, attention)) if w > 0
-        }
+        terms = {SOFT: weight, HIDDEN: states, ATTENTION: attention}
+        self._weights = own | {name: w for name, w in terms.items() if w > 0}
 
     @property
     def weights(self) -> Mapping[str, float]:
