@@ -1,4 +1,4 @@
-"""T5 folders against transformers: logits, losses, gradients and dropout; both versions, both ways; the same texts."""
+"""T5 folders against transformers: hidden states, logits, losses, gradients and dropout, both ways; the same texts."""
 
 from __future__ import annotations
 
@@ -102,27 +102,54 @@ def forward(model: T5Model, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Ten
     return logits, loss, {names[name]: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def their_forward(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def states_of(model: T5Model, batch: Batch) -> list[Tensor]:
+    """What every layer says, first those of the encoder, then those of the decoder: its embedding, all blocks but the
+    last, and what the norm makes of that."""
+    found: list[Tensor] = []
+    sides = ((model.source, model.encoder), (model.target, model.decoder))
+    parts = [part for embedding, stack in sides for part in (embedding, *stack.blocks[:-1], stack)]
+    hooks = [part.register_forward_hook(lambda _, __, said: found.append(said)) for part in parts]
+    model(batch)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def their_forward(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor], list[Tensor]]:
     model.zero_grad()
     assert batch.source is not None
     labels = batch.targets["next"].values.reshape(batch.tokens.shape)
-    said = model(input_ids=batch.source.tokens, attention_mask=batch.source.documents, labels=labels)
+    inputs = {"input_ids": batch.source.tokens, "attention_mask": batch.source.documents}
+    said = model(**inputs, labels=labels, output_hidden_states=True)
     said.loss.backward()
-    return said.logits, said.loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return said.logits, said.loss, gradients, [*said.encoder_hidden_states, *said.decoder_hidden_states]
 
 
 def assert_equal(ours: T5Model, other: nn.Module) -> None:
-    """Logits in evaluation and training mode, the loss, and every gradient."""
-    batch = pairs()
+    """The states of every layer, logits, the loss, and every gradient, in evaluation and training mode."""
     for training in (False, True):
-        a, b = forward(ours.train(training), batch), their_forward(other.train(training), batch)
-        torch.testing.assert_close(a[0], b[0], rtol=1e-4, atol=2e-5)
-        torch.testing.assert_close(a[1], b[1], rtol=1e-5, atol=1e-6)
-        assert a[2].keys() == b[2].keys()
-        for name, gradient in b[2].items():
-            torch.testing.assert_close(a[2][name], gradient, rtol=1e-4, atol=2e-5, msg=name)
+        assert_same(ours.train(training), other.train(training))
     ours.eval()
     other.eval()
+
+
+def assert_same(ours: T5Model, other: nn.Module) -> None:
+    """The same in the mode that the two are in."""
+    batch = pairs()
+    assert batch.source is not None
+    logits, loss, gradients = forward(ours, batch)
+    their_logits, their_loss, their_gradients, their_states = their_forward(other, batch)
+    torch.testing.assert_close(logits, their_logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(loss, their_loss, rtol=1e-5, atol=1e-5)
+    for state, expected in zip(states_of(ours, batch), their_states, strict=True):
+        real = batch.source.documents.bool() if state.shape[1] == 30 else slice(None)  # padding may become anything
+        torch.testing.assert_close(state[real], expected[real], rtol=1e-5, atol=1e-5)
+        assert state[real].std() > 0.05  # degenerate states would agree too
+    assert gradients.keys() == their_gradients.keys()
+    for name, gradient in their_gradients.items():
+        error = (gradients[name] - gradient).abs().max() / gradient.abs().max()
+        assert error < 1e-5, f"{name}: {error:.1e}"
 
 
 @pytest.mark.parametrize("version", OURS)
@@ -165,7 +192,7 @@ def test_a_tied_output_that_is_not_scaled_stays_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", OURS)
 def test_dropout_stands_where_theirs_does(version: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a dropout that draws nothing but scales, logits are equal only where the sites are the same."""
+    """With a dropout that draws nothing but scales, numbers are equal only where the sites are the same."""
     other = theirs(version, dropout_rate=0.5)
     stored(other, tmp_path, version)
     model = huggingface.load_writer(tmp_path).model.train()
@@ -185,11 +212,9 @@ def test_dropout_stands_where_theirs_does(version: str, monkeypatch: pytest.Monk
     other.train()
     for side in (other.encoder, other.decoder):
         side.config._attn_implementation = "eager"
-    batch = pairs()
-    a, b = forward(model, batch), their_forward(other, batch)
-    torch.testing.assert_close(a[0], b[0], rtol=1e-4, atol=2e-5)
-    assert calls.count("ours") == 2 * calls.count("theirs") > 0  # `forward` computes twice: the logits, the loss
-    assert not torch.allclose(a[0], forward(model.eval(), batch)[0], atol=1e-2)
+    assert_same(model, other)
+    assert calls.count("ours") == 3 * calls.count("theirs") > 0  # of ours logits, loss and states are computed apart
+    assert not torch.allclose(forward(model, pairs())[0], forward(model.eval(), pairs())[0], atol=1e-2)
 
 
 @pytest.mark.parametrize("version", OURS)
