@@ -14,6 +14,7 @@ from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt2
 from unmask.models.t5 import T5
+from unmask.tasks.written import Written
 from unmask.word_vectors import WordVectors
 
 SYSTEMS = ("transformer-tiny", "seq2seq")
@@ -30,6 +31,7 @@ def folders(tmp_path_factory):
     huggingface.save(root / "gpt", Gpt2(**SIZES).build({"next": 0}), tokenizer)
     t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
     huggingface.save_writer(root / "t5", t5.build())
+    huggingface.save_writer(root / "task", t5.build(), settings={"written": Written("sst2", ["good"]).settings()})
     (root / "empty").mkdir()
     (root / "above" / "run").mkdir(parents=True)
     (root / "above" / "run" / "metrics.jsonl").touch()
@@ -116,6 +118,7 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
         ("translate", "gpt", "of type gpt2, but an encoder–decoder is wanted"),
         ("predict", "t5", "unmask translate"),
         ("generate", "t5", "unmask translate"),
+        ("generate", "task", "`unmask predict` gives them, in labels"),
         ("generate", "electra", "unmask pretrain gpt-tiny"),
     ],
 )

@@ -81,6 +81,12 @@ def table_for(values: Mapping[str, Any], folder: Path) -> Table[ModelConfig]:
     if not isinstance(kind, str):
         raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
     if kind in WRITERS:
+        settings = values.get("unmask_task")
+        if isinstance(settings, Mapping) and "written" in settings:
+            raise UnmaskError(
+                f"{folder} holds a model that writes the answers to a task: `unmask predict` gives them, in labels or "
+                "whatever the task asks for, and `unmask translate` the text alone."
+            )
         raise UnmaskError(
             f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate --pairs` "
             "or `unmask train --from`."
