@@ -17,6 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
+from unmask.models.electra import Electra
 from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
 from unmask.serve.inputs import locate
 
@@ -68,6 +69,14 @@ def reader(tmp_path_factory, tokenizer):
 @pytest.fixture(scope="module")
 def chooser(tmp_path_factory, tokenizer):
     return save(tmp_path_factory.mktemp("chooser"), tokenizer, {"choice": 1})
+
+
+@pytest.fixture(scope="module")
+def electra(tmp_path_factory, tokenizer):
+    folder = tmp_path_factory.mktemp("electra")
+    config = Electra(vocabulary=tokenizer.size, length=24, layers=2, dim=32, heads=2, hidden=64, factor=16, std=0.5)
+    huggingface.save(folder, config.build({"rtd": 1}, seed=1), tokenizer)
+    return folder
 
 
 def near(answer):
@@ -126,6 +135,54 @@ def test_pairs_without_a_mask_get_the_next_sentence(pretrained):
     assert set(answers[1]) == {"masks", "text", "pair"}
     assert answers[1]["pair"] == "good"
     assert set(answers[2]) == {"follows"}
+
+
+def test_replaced_words_are_those_of_transformers(electra):
+    """Each token of the texts has the sigmoid of its logit there, however many are asked about at once."""
+    texts = ["The film  filmgood", ("a list of strings", "people who talk"), "talk", "film " * 60, "\xad"]
+    answers = Predictor(electra)(texts)
+    judged = []
+    for text, answer in zip(texts[:3], answers, strict=False):
+        first, second = (text, None) if isinstance(text, str) else text
+        tokenizer, output = theirs("ElectraForPreTraining", electra, text=first, text_pair=second)
+        read = tokenizer(first, second)
+        special = {tokenizer.cls_token_id, tokenizer.sep_token_id}
+        real = [i for i, token in enumerate(read["input_ids"]) if token not in special]
+        tokens = [*answer["tokens"], *answer.get("pair", ())]
+        assert [one["token"] for one in tokens] == [tokenizer.convert_ids_to_tokens(read["input_ids"][i]) for i in real]
+        expected = output.logits[0, real].sigmoid().tolist()
+        assert [one["probability"] for one in tokens] == pytest.approx(expected, abs=1e-5)
+        judged += expected
+        for part, name in ((first, "tokens"), (second, "pair")):
+            for one in answer.get(name, ()):
+                assert part[one["begin"] : one["end"]].lower() == one["token"].removeprefix("##")
+    assert max(judged) - min(judged) > 0.1  # else any place would do
+    assert set(answers[1]) == {"tokens", "pair"}
+    assert set(answers[0]) == {"tokens"}
+    assert (len(answers[3]["tokens"]), answers[3]["cut"]) == (22, True)
+    assert answers[4] == {"tokens": []}
+    assert near(Predictor(electra)(texts[2:3])[0]) == answers[2]
+
+
+def test_of_a_pair_that_is_cut_both_texts_are_judged(electra):
+    first, second = "film " * 30, "talk talk"
+    [answer] = Predictor(electra)([(first, second)])
+    kept = " ".join(["film"] * 19)
+    [whole] = Predictor(electra)([(kept, second)])
+    assert answer == {**near(whole), "cut": True}
+    assert (len(answer["tokens"]), len(answer["pair"])) == (19, 2)
+
+
+def test_replaced_words_are_shown_and_hidden_ones_refused(electra, capsys):
+    [answer] = Predictor(electra)(["the film"])
+    shown = "".join(f"\n  {one['token']}\t{one['probability']:.3f}" for one in answer["tokens"])
+    assert render_answer("the film", answer) == f"the film{shown}"
+    main(["predict", "--model", str(electra), "the film"])
+    assert capsys.readouterr().out == f"the film{shown}\n"
+    main(["predict", "--model", str(electra), "--json", "the film"])
+    assert json.loads(capsys.readouterr().out) == near(answer)
+    with pytest.raises(UnmaskError, match=r"Text 1 has a \[MASK\], and this model .* the folder `generator`"):
+        Predictor(electra)(["the [MASK]"])
 
 
 def test_classes_are_those_of_transformers(classifier):

@@ -110,6 +110,11 @@ def test_what_answers_nothing_is_shown(ask, folders):
     text = "the law was just"
     status, found = ask("/replaced", model="electra", text=text)
     assert (status, [one["word"] for one in found["words"]]) == (200, text.split())
+    _, said = ask("/predict", model="electra", texts=[text])
+    judged = {one["begin"]: one["probability"] for one in said["answers"][0]["tokens"]}
+    for one in found["words"]:
+        inside = [p for begin, p in judged.items() if one["begin"] <= begin < one["end"]]
+        assert one["probability"] == pytest.approx(max(inside), abs=1e-5)
     _, offers = ask("/replaced", model="electra", text=text, begin=4, end=7)
     [expected] = Predictor(folders.place / "electra" / "generator")("the [MASK] was just".splitlines())
     assert offers["guesses"] == expected["masks"][0]
@@ -133,7 +138,8 @@ WRONG = [
     ("/attention", {"model": "elmo", "text": TEXT}, "no attention"),
     ("/embeddings", {"model": "elmo", "plus": ["law"]}, "it spells its words"),
     ("/embeddings", {"model": "vectors", "word": "law", "sentences": ["law", "law"]}, "vectors of words"),
-    ("/predict", {"model": "electra", "texts": "the law"}, "is one for replaced-tokens"),
+    ("/predict", {"model": "electra", "texts": "the [MASK]"}, "the folder `generator` inside it"),
+    ("/predict", {"model": "elmo", "texts": "the law"}, "is one for contextual-words"),
     ("/tokenize", {"model": "vectors", "texts": "the law"}, "not cut into tokens"),
     ("/attention", {"model": "bert", "text": ""}, "nothing to read"),
     ("/attention", {"model": "bert"}, "'text' must be a text"),

@@ -114,7 +114,6 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
     ("verb", "name", "sentence"),
     [
         ("predict", "gpt", "unmask generate"),
-        ("predict", "electra", "the folder `generator` inside it"),
         ("translate", "gpt", "of type gpt2, but an encoder–decoder is wanted"),
         ("predict", "t5", "unmask translate"),
         ("generate", "t5", "unmask translate"),

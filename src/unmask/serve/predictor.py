@@ -15,7 +15,7 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.data import collate
 from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
@@ -26,7 +26,7 @@ from unmask.serve.answers import Answer, answer_of
 from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
 from unmask.types import Example
 
-PRETRAINED = ("mlm", "nsp", "sop")  # heads of pre-training that answer
+PRETRAINED = ("mlm", "nsp", "sop", "rtd")  # heads of pre-training that answer
 
 
 class Predictor(Answering):
@@ -57,6 +57,8 @@ class Predictor(Answering):
     choice          {"choice": its number from 0, "text", "probability", "scores": [probability of each]}
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
     next sentence   {"follows": probability}, for a pair without a mask
+    replaced words  {"tokens": [{"token", "probability" that it was replaced, "begin", "end"}]} without special tokens,
+                    offsets in characters of the text; of a pair also "pair", the same of the second text
 
     A text that was cut has "cut": True. Safe to call from several threads. Raises UnmaskError for a folder without
     one of these heads, an empty text, and a text without a mask where one is needed.
@@ -119,7 +121,7 @@ class Predictor(Answering):
         answers = [answer_of(task, row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
-    # -- masked words, next sentence
+    # -- masked words, next sentence, replaced words
 
     def _pretrained(self, rows: Sequence[Row]) -> list[Answer]:
         asked = [self._asked(row) for row in rows]
@@ -130,9 +132,10 @@ class Predictor(Answering):
         return found
 
     def _asked(self, row: Row) -> _Asked:
-        """A row with its masks, or the place of its [CLS], as the targets."""
+        """A row with its masks, the place of its [CLS], or all tokens of its texts as the targets."""
         texts = tuple(text for text in (row.text, row.pair) if text is not None)
-        first, second = (*(self.tokenizer.encode(text).ids for text in texts), None)[:2]
+        encodings = tuple(self.tokenizer.encode(text) for text in texts)
+        first, second = (*(one.ids for one in encodings), None)[:2]
         assert first is not None
         whole, _ = self.tokenizer.join(first, second)
         tokens, segments = self.tokenizer.join(first, second, self.length)
@@ -148,13 +151,24 @@ class Predictor(Answering):
             targets = {"mlm": (masks, np.zeros(wanted, np.int64))}
         elif len(texts) == 2 and not wanted and self._order is not None:
             targets = {self._order: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
+        elif "rtd" in self.model.heads and wanted:
+            raise UnmaskError(
+                f"{row.place} has a {mask}, and this model tells replaced words: give a whole text, or ask for hidden "
+                "words in the folder `generator` inside it."
+            )
+        elif "rtd" in self.model.heads:
+            # Below all ids stand the numbers of the texts, so that their tokens are told from special ones.
+            numbers = (np.full(len(one), number - len(texts)) for number, one in enumerate(encodings))
+            joined, _ = self.tokenizer.join(*numbers, length=self.length)
+            places = np.flatnonzero(joined < 0)
+            targets = {"rtd": (places, joined[places] + len(texts))}
         elif "mlm" in self.model.heads:
             raise UnmaskError(f"{row.place} has no {mask}: put one where the model is to guess a word.")
         else:
             raise UnmaskError(
                 f"{row.place} must be a pair without {mask}: the model says whether one follows the other."
             )
-        return _Asked(texts, Example(tokens, segments, targets), len(tokens) < len(whole))
+        return _Asked(texts, encodings, Example(tokens, segments, targets), len(tokens) < len(whole))
 
     def _answers(self, asked: list[_Asked]) -> list[Answer]:
         """The answers to some inputs of about one length."""
@@ -169,6 +183,11 @@ class Predictor(Answering):
                 probabilities, ids = self._likeliest(logits)
                 for i in np.unique(rows):
                     found[i] = self._filled(asked[i].texts, ids[rows == i], probabilities[rows == i])
+            elif name == "rtd":
+                judged = logits.squeeze(-1).sigmoid().cpu().numpy()
+                for i, one in enumerate(asked):
+                    if name in one.example.targets:
+                        found[i] = self._judged(one, judged[rows == i])
             else:
                 for i, (follows, _) in zip(rows, logits.softmax(-1).tolist(), strict=True):
                     found[i] = {"follows": follows}
@@ -201,6 +220,23 @@ class Predictor(Answering):
             filled.append(first)
         return {"masks": masks, "text": filled[0], **({"pair": filled[1]} if len(filled) == 2 else {})}
 
+    def _judged(self, asked: _Asked, probabilities_M: np.ndarray) -> Answer:
+        """How likely each token that was read was put there by another model."""
+        _, numbers = asked.example.targets["rtd"]
+        found = [
+            [
+                {"token": piece, "probability": p, "begin": begin, "end": end}
+                for piece, p, (begin, end) in zip(
+                    self.tokenizer.pieces(one.ids),
+                    probabilities_M[numbers == number].tolist(),
+                    one.offsets.tolist(),
+                    strict=False,  # the end of a text that was cut was not read
+                )
+            ]
+            for number, one in enumerate(asked.encodings)
+        ]
+        return dict(zip(("tokens", "pair"), found, strict=False))
+
     def _name(self, token: int) -> str:
         return self.tokenizer.decode([token]).strip() or self.tokenizer.pieces([token])[0]
 
@@ -210,6 +246,7 @@ class _Asked:
     """One input of a pre-trained model."""
 
     texts: tuple[str, ...]
+    encodings: tuple[Encoding, ...]
     example: Example
     cut: bool
 
@@ -218,6 +255,4 @@ def _instead(heads: Collection[str]) -> str:
     """What to do with a model of which no head answers."""
     if "next" in heads:
         return "it goes on with texts, so ask it by `unmask generate`, or fine-tune it first"
-    if "rtd" in heads:
-        return "fine-tune it first, or ask for hidden words in the folder `generator` inside it"
     return "fine-tune it first, or take one with its mlm head"

@@ -34,6 +34,9 @@ def render_answer(text: str, answer: Mapping[str, Any]) -> str:
         return f"follows  {answer['follows']:.3f}  {text}{cut}"
     if "words" in answer:
         return "\n".join(f"{word['word']}\t{word['tag']}\t{word['probability']:.3f}" for word in answer["words"]) + "\n"
+    if "tokens" in answer:
+        tokens = [*answer["tokens"], *answer.get("pair", ())]
+        return "\n".join([text + cut, *(f"  {one['token']}\t{one['probability']:.3f}" for one in tokens)])
     return _masks(text + cut, answer)
 
 

@@ -33,7 +33,10 @@ from unmask.serve.http.wire import Refusal, read_json, reply, too_busy
 
 PAGE = Path(__file__).parents[2] / "page"
 SHOWN = ("", ".html", ".css", ".js", ".json", ".svg", ".png", ".ico", ".woff2", ".txt")  # "": a folder
-ANSWERED = ("fill-mask", "next-sentence", "classification", "multilabel", "regression", "tagging", "span", "choice")
+ANSWERED = (
+    *("fill-mask", "next-sentence", "replaced-tokens"),
+    *("classification", "multilabel", "regression", "tagging", "span", "choice"),
+)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 

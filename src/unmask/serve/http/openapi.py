@@ -90,7 +90,7 @@ OPERATIONS = (
     Operation(
         "/predict",
         "post",
-        "Answer texts: hidden words, labels, scores, tags, spans, choices, vectors, by what the model is for",
+        "Answer texts: hidden and replaced words, labels, scores, tags, spans, choices, vectors, as the model can",
         answers({"type": "object"}),
         forms.PREDICT,
         ASKING,

@@ -24,8 +24,8 @@ from unmask.serve.written import WrittenPredictor, task_of_writer
 from unmask.tasks import ANSWERING
 from unmask.visualize.words import Vectors
 
-SHOWN = {"rtd": "replaced-tokens", "words": "contextual-words"}
-"""Heads of models that answer nothing, but have something to show: ELECTRA's and ELMo's. Head -> kind."""
+SHOWN = {"words": "contextual-words"}
+"""Heads of models that answer nothing, but have something to show: ELMo's. Head -> kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Served:
     """A folder in memory, as what fits it: exactly one of predictor, translator, continuer, inner and vectors is not
     None.
 
-    kind       "translation", "generation", "fill-mask", "next-sentence", or the task: "classification", "embedding", …;
-               of what is looked at and not asked "replaced-tokens", "contextual-words", "word-vectors"
+    kind       "translation", "generation", "fill-mask", "next-sentence", "replaced-tokens", or the task:
+               "classification", "embedding", …; of what is looked at and not asked "contextual-words", "word-vectors"
     written    beside a translator that was fine-tuned to write the answers to a task: what asks it for them
     inner      a model that answers nothing, with its tokenizer
     vectors    word vectors
@@ -171,11 +171,12 @@ class Pool:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
         if kind in SHOWN.values():
             loaded.require_tokenizer(folder)
-            beside = folder / "generator"
-            guesses = Predictor(beside, top=self.top, device=self.device) if beside.is_dir() else None
-            return Served(name, folder, kind, inner=loaded, generator=guesses)
+            return Served(name, folder, kind, inner=loaded)
         predictor = Predictor(loaded, top=self.top, precision=self.precision)
-        return Served(name, folder, predictor.kind or _pretrained(loaded.model.heads), predictor=predictor)
+        kind, guesses = predictor.kind or _pretrained(loaded.model.heads), None
+        if kind == "replaced-tokens" and (beside := folder / "generator").is_dir():
+            guesses = Predictor(beside, top=self.top, device=self.device)
+        return Served(name, folder, kind, predictor=predictor, generator=guesses)
 
 
 def kind_of(folder: Path) -> str:
@@ -213,7 +214,8 @@ def _heads(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _pretrained(heads: Any) -> str:
-    return "next-sentence" if {"nsp", "sop"} & set(heads) and "mlm" not in heads else "fill-mask"
+    kinds = {"mlm": "fill-mask", "nsp": "next-sentence", "sop": "next-sentence", "rtd": "replaced-tokens"}
+    return next((kind for head, kind in kinds.items() if head in heads), "fill-mask")
 
 
 def _named(folder: Path | str) -> tuple[str, Path]:

@@ -104,7 +104,7 @@ def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[s
     texts = _listed(body["texts"], settings)
     tokenizer = served.tokenizer
     if isinstance(tokenizer, Tokenizer):
-        special = served.kind in ("fill-mask", "next-sentence")  # where [MASK] in a text is one
+        special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # where [MASK] in a text is one
         found = [tokenizer.encode(text, special=special) for text in texts]
         _within(sum(len(one.ids) for one in found), settings)
         return [
