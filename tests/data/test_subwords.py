@@ -241,6 +241,25 @@ def test_a_lone_surrogate_is_the_replacement_character(trained, kind):
     assert Subwords.train([broken] * 3, 40, kind).size > 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_hold_the_pieces_of_a_text(trained, kind):
+    subwords = trained[kind]
+    for text in TEXTS:
+        words = subwords.words(text)
+        assert [i for word in words for _, i in word] == subwords.encode(text).tolist()
+        assert [piece for word in words for piece, _ in word] == subwords.splitter.split([text])[0]
+        for word in words:
+            begin = [i == 0 or subwords.splitter.begins(piece) for i, (piece, _) in enumerate(word)]
+            assert begin == [True] + [False] * (len(word) - 1)
+        known = [i for i, (_, number) in enumerate(words[0]) if number != subwords.unknown] if words else []
+        assert all(subwords.continuation[words[0][i][1]] for i in known[1:])
+    if kind != "word":
+        plain = "the encoder reads"
+        joined = ["".join(piece for piece, _ in word).strip(" ▁") for word in subwords.words(plain)]
+        assert joined == plain.split()
+    assert [i for i in range(subwords.size) if not subwords.continuation[i] and i not in subwords.specials]
+
+
 def test_decoding_leaves_special_pieces_out_unless_asked(trained):
     subwords = trained["word"]
     ids = [*subwords.encode("the model"), subwords.unknown, *subwords.encode("the"), subwords.end, subwords.pad]

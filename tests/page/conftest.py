@@ -18,10 +18,12 @@ from unmask.cli.serve import read_vectors
 from unmask.data import spelling
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.word_vectors import WordVectors
 
@@ -62,6 +64,11 @@ def folders(tmp_path_factory):
     sizes = {"dim": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 2, "decoder_heads": 2}
     writer = Transformer(vocabulary=subwords.size, encoder_hidden=32, decoder_hidden=32, **sizes, **ids).build(seed=3)
     huggingface.save_writer(place / "writer", writer, subwords, settings={"search": {"limits": {"max_length": 9}}})
+    pieces = Subwords.of(with_sentinels(tokenizer))
+    ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
+    sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 2, "decoder_layers": 2}
+    endless = {"limits": {"min_length": 599, "max_length": 600}}  # a T5 that learned for seconds ends nothing
+    huggingface.save_writer(place / "t5", T5(**sizes, **ids).build(seed=7), pieces, settings={"search": endless})
     network = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=12, padding=tokenizer.pad)
     huggingface.save(place / "lm", network.build(None, seed=4), tokenizer)
     for name, rate in (("first", 1), ("second", 2)):

@@ -144,6 +144,12 @@ def test_every_tab_draws(open_tab):
     ):
         page.get_by_role("radio", name=topic).click()
         page.get_by_text(text).first.wait_for()
+    page = open_tab("t5", "inside")
+    page.get_by_text("The decoder is to write").first.wait_for()
+    page.get_by_role("radio", name="Pieces of words").click()
+    page.get_by_text("vocabulary of").first.wait_for()
+    page = open_tab("t5", "words")
+    page.locator("canvas.cloud").wait_for()
     page = open_tab("writer", "beam")
     page.get_by_label("Source").fill("the animal")
     page.get_by_role("button", name="Show").click()

@@ -128,12 +128,17 @@ def test_show_writes_pages_of_what_writes_and_of_runs(folders, tmp_path):
         "following": ["beam", "--model", str(folders.place / "lm"), "the", "--beam-size", "2", "--length", "5"],
         "runs": ["run", str(folders.runs / "first"), str(folders.runs / "second")],
         "attention": ["attention", "--model", str(folders.place / "writer"), "the animal", "--kind", "decoder"],
+        "endless": ["attention", "--model", str(folders.place / "t5"), "the animal"],
+        "masking": ["masking", "--model", str(folders.place / "t5"), "the animal was tired"],
+        "wordpiece": ["wordpiece", "--model", str(folders.place / "t5"), "the animal"],
+        "masks": ["masks", "--model", str(folders.place / "t5"), "the animal"],
+        "words": ["embeddings", "--model", str(folders.place / "t5"), "animal", "--count", "9"],
     }
     for name, arguments in asked.items():
         out = tmp_path / f"{name}.html"
         main(["show", *arguments, "--out", str(out)])
         data = json.loads(re.search(r'id="data">(.*?)</script>', out.read_text(encoding="utf-8"), re.S)[1])
-        assert data["view"] == {"following": "beam"}.get(name, name)
+        assert data["view"] == {"following": "beam", "endless": "attention", "masking": "spans"}.get(name, name)
 
 
 def test_show_writes_pictures(folder, tmp_path):

@@ -7,7 +7,8 @@ import pytest
 
 from unmask import huggingface
 from unmask.serve import Predictor
-from unmask.visualize import attention, reading
+from unmask.serve.translator import Translator
+from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
 from unmask.word_vectors import WordVectors
 
@@ -103,6 +104,39 @@ def test_more_of_the_views(ask):
     assert all(one["text"].startswith("the") or one["end"] for one in following["candidates"])
 
 
+@pytest.mark.parametrize("model", ["t5", "writer"])
+def test_a_model_that_writes_shows_how_it_reads(ask, folders, model):
+    loaded = huggingface.load_writer(folders.place / model)
+    ids = loaded.tokenizer.encode(TEXT)
+    _, pieces = ask("/wordpiece", model=model, text=TEXT)
+    assert [piece["id"] for word in pieces["words"] for piece in word["pieces"]] == ids.tolist()
+    status, cloud = ask("/embeddings", model=model, words=["law"], count=8)
+    assert (status, len(cloud["points"])) == (200, 8)
+    _, seen = ask("/masks", model=model, text=TEXT, pair="the law")
+    assert seen["masks"][0]["tokens"] == loaded.tokenizer.pieces(ids)
+    assert ask("/inside", model=model)[1]["spans"] == (model == "t5")
+
+
+def test_spans_of_a_t5_are_shown(ask, folders):
+    loaded = huggingface.load_writer(folders.place / "t5")
+    status, found = ask("/masking", model="t5", text=TEXT, seed=2, draws=3)
+    assert (status, found) == (200, masking.spans(loaded.model, loaded.tokenizer, TEXT, seed=2, draws=3))
+
+
+def test_without_a_translation_attention_is_that_of_what_the_model_writes(ask, folders):
+    """However long that is: this T5 does not end, and its first 511 tokens are looked at."""
+    loaded = huggingface.load_writer(folders.place / "t5")
+    written = next(Translator(folders.place / "t5").stream([TEXT])).translations[0].pieces
+    assert len(written) > 512
+    status, found = ask("/attention", model="t5", text=TEXT, kind="decoder")
+    assert (status, found["rows"]) == (200, ["<s>", *written[:511]])
+    ids = [loaded.tokenizer.vocabulary[piece] for piece in written]
+    read = reading.read_pair(loaded.model, loaded.tokenizer, TEXT, ids)
+    assert read.batch.tokens[0, 1:].tolist() == ids[:511]
+    _, short = ask("/attention", model="writer", text=TEXT)
+    assert short["rows"] == [*next(Translator(folders.place / "writer").stream([TEXT])).translations[0].pieces, "</s>"]
+
+
 def test_what_answers_nothing_is_shown(ask, folders):
     listed = {one["name"]: one["kind"] for one in ask("/models")[1]["models"]}
     kinds = {"electra": "replaced-tokens", "elmo": "contextual-words", "vectors": "word-vectors"}
@@ -159,7 +193,16 @@ WRONG = [
     ("/saliency", {"model": "bert", "text": TEXT, "output": 9}, "no output 9"),
     ("/saliency", {"model": "tagger", "text": TEXT}, "models that answer for a whole text"),
     ("/alignment", {"model": "bert", "text": TEXT, "pair": TEXT}, "models that translate"),
-    ("/wordpiece", {"model": "writer", "text": TEXT}, "this one translates"),
+    ("/replaced", {"model": "writer", "text": TEXT}, "of this one take attention"),
+    (
+        "/embeddings",
+        {"model": "t5", "word": "law", "sentences": ["the law", "its law"]},
+        "embeddings without sentences",
+    ),
+    ("/masking", {"model": "writer", "text": TEXT}, "take the view attention"),
+    ("/masking", {"model": "t5", "text": TEXT, "whole_words": True}, "leave whole words out"),
+    ("/attention", {"model": "t5", "text": TEXT, "pair": "law " * 600}, "The second text has 600 tokens, and 511 can"),
+    ("/wordpiece", {"model": "t5", "text": " "}, "nothing to cut"),
     ("/embeddings", {"model": "bert", "plus": "a"}, "'plus' must be a list"),
     ("/masking", {"model": "bert", "text": TEXT, "rate": True}, "'rate' must be a number"),
     ("/runs", {"names": ["../first"]}, "no run ../first"),

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data import characters
+from unmask.data import byte_pairs, characters
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.generate import Search
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.seq2seq import Seq2Seq
+from unmask.models.t5 import T5
+from unmask.models.transformer import Transformer
 from unmask.types import Batch
 from unmask.visualize import beam, runs, words
 from unmask.visualize.context import in_context
@@ -105,9 +110,35 @@ def test_vectors_of_a_model_are_its_table(bert, tokenizer):
     np.testing.assert_array_equal(found.matrix[found.place("Bank")], bert.embedding.token.weight[i].detach())
 
 
+def subwords_of(kind):
+    if kind in ("pieces", "bytes"):
+        tokenizer = Tokenizer.train([TEXT] * 3, 150) if kind == "pieces" else byte_pairs.train([TEXT] * 3, 400)
+        return Subwords.of(with_sentinels(tokenizer))
+    return Subwords.train([TEXT] * 3, 60, kind)
+
+
+@pytest.mark.parametrize("config", [T5, Transformer, Seq2Seq])
+@pytest.mark.parametrize("kind", ["pieces", "bytes", "bpe", "word"])
+def test_vectors_of_a_model_that_writes_are_those_that_it_reads_by(config, kind):
+    if kind == "bpe":
+        pytest.importorskip("sentencepiece")
+    subwords = subwords_of(kind)
+    ids = {"padding": subwords.pad, "start": subwords.start, "end": subwords.end}
+    model = config().replace(vocabulary=subwords.size + 5, dim=16, **ids).build()
+    found = words.of_model(model, subwords)
+    assert {"the", "bank"} <= set(found.words)
+    [[(_, i)]] = subwords.words("bank") if kind != "bytes" else subwords.words(" bank")
+    np.testing.assert_array_equal(found.matrix[found.place("bank")], model.source.token(torch.tensor(i)).detach())
+    assert not any(word.startswith(("##", "<", "[", "▁", "Ġ")) for word in found.words)
+    assert found.nearest(["bank"], top=2)
+
+
 def test_a_model_of_characters_has_no_vectors_of_words(writer):
     with pytest.raises(UnmaskError, match="single characters"):
         words.of_model(writer, characters.train(["a text"]))
+    for subwords in (Subwords.of(with_sentinels(characters.train([TEXT]))), subwords_of("character")):
+        with pytest.raises(UnmaskError, match="single characters"):
+            words.of_model(T5(vocabulary=subwords.size, dim=16).build(), subwords)
 
 
 def test_a_word_in_context_is_its_hidden_state(bert, tokenizer):

@@ -8,10 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
+from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
+from unmask.objectives import SpanCorruption
+from unmask.types import Batch
 from unmask.visualize import complexity, masking, masks, positions, reading, saliency
 from unmask.visualize.numbers import unpacked
 
@@ -27,6 +32,18 @@ def tokenizer():
 def model(tokenizer):
     config = Bert(vocabulary=tokenizer.size, dim=32, layers=2, heads=4, hidden=64, length=40, std=0.3)
     return config.build({"classification": 3, "mlm": 0}).eval()
+
+
+@pytest.fixture(scope="module")
+def subwords(tokenizer):
+    return Subwords.of(with_sentinels(tokenizer))
+
+
+@pytest.fixture(scope="module")
+def t5(subwords):
+    ids = {"vocabulary": subwords.size + 3, "padding": subwords.pad, "start": subwords.start, "end": subwords.end}
+    sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 1, "decoder_layers": 2}
+    return T5(**sizes, **ids, length=20).build(seed=1).eval()
 
 
 def test_gradient_times_input_is_the_slope_along_the_vector(model, tokenizer):
@@ -92,6 +109,47 @@ def test_masking_needs_a_word(tokenizer):
         masking.masking(tokenizer, "  ")
 
 
+@pytest.mark.parametrize("rate", [0.15, 0.5])
+def test_spans_are_those_of_training(t5, subwords, rate):
+    """The rows of `corrupt`, and for each token of the target what a forward over the row says is likeliest."""
+    found = masking.spans(t5, subwords, TEXT, seed=3, draws=4, rate=rate)
+    ids = subwords.encode(TEXT)
+    ends = {"start": subwords.start, "end": subwords.end, "padding": subwords.pad}
+    objective = SpanCorruption(subwords.sentinels, **ends, rate=rate)
+    row = Batch(torch.from_numpy(np.append(ids, subwords.end).astype(np.int64))[None])
+    for i, draw in enumerate(found["draws"]):
+        pair = objective.corrupt(row, np.random.default_rng(3 + i))
+        real = [token for token in pair.source.tokens[0].tolist() if token != subwords.pad]
+        assert [one["token"] for one in draw["read"]] == subwords.pieces(real)[:-1]
+        target = pair.targets["spans"]
+        assert [one["token"] for one in draw["written"]] == subwords.pieces(target.values)[:-1]
+        with torch.no_grad():
+            likely = t5.answer("next", t5(pair), target.places)[:, : subwords.size].softmax(-1).max(-1)
+        assert [one["guess"] for one in draw["written"]] == subwords.pieces(likely.indices)[:-1]
+        assert [one["probability"] for one in draw["written"]] == pytest.approx(likely.values.tolist()[:-1], abs=1e-5)
+        sentinels = [one["token"] for one in draw["written"] if one["sentinel"]]
+        assert sentinels == [f"<extra_id_{k}>" for k in range(len(sentinels))]
+        assert sentinels[:-1] == [one["token"] for one in draw["read"] if one["sentinel"]]
+    assert found["draws"][0] != found["draws"][1]
+    assert found["tokens"] == subwords.pieces(ids)
+
+
+def test_spans_that_cannot_be_shown(t5, subwords):
+    for text, more, message in (
+        ("  ", {}, "nothing to read"),
+        (TEXT, {"rate": 1}, "rate between 0 and 1"),
+        (TEXT, {"draws": 0}, "Draw 1 to 100"),
+        ("the <extra_id_1> street", {}, "has sentinels in it already"),
+        (f"{TEXT} {TEXT}", {}, r"has \d\d tokens, and 19 can be looked into"),
+    ):
+        with pytest.raises(UnmaskError, match=message):
+            masking.spans(t5, subwords, text, **more)
+    assert len(masking.spans(t5, subwords, "street")["draws"][0]["written"]) == 3  # of one token all is cut out
+    plain = Subwords.train([TEXT] * 3, 60, "word")
+    with pytest.raises(UnmaskError, match="take the view attention"):
+        masking.spans(t5, plain, TEXT)
+
+
 @settings(max_examples=40)
 @given(st.text(min_size=1, max_size=30))
 def test_pieces_cover_their_words(text):
@@ -115,6 +173,20 @@ def test_words_hold_their_pieces(tokenizer):
     assert "".join(p["piece"].removeprefix("##") for p in found["words"][0]["pieces"]) == "the"
     assert found["pieces"] == sum(len(word["pieces"]) for word in found["words"])
     assert found["words"][2]["pieces"][0]["unknown"]
+
+
+def test_pieces_of_a_model_that_writes(subwords):
+    text = "the streets \u00a7 <extra_id_0> animal"
+    found = masking.wordpiece(subwords, text)
+    names = [[piece["piece"] for piece in word["pieces"]] for word in found["words"]]
+    assert [names[0], *names[2:]] == [["the"], ["[UNK]"], ["<extra_id_0>"], ["animal"]]
+    assert "".join(piece.removeprefix("##") for piece in names[1]) == "streets"
+    pieces = [piece for word in found["words"] for piece in word["pieces"]]
+    assert [piece["id"] for piece in pieces] == subwords.encode(text).tolist()
+    assert [piece["piece"] for piece in pieces if piece["unknown"]] == ["[UNK]"]
+    assert (found["pieces"], found["unknown"], found["vocabulary"]) == (len(pieces), 1, subwords.size)
+    with pytest.raises(UnmaskError, match="nothing to cut"):
+        masking.wordpiece(subwords, " ")
 
 
 def test_masks_are_what_their_names_say():

@@ -45,7 +45,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
     sub = _verb(group, "positions", _positions, "The vectors of places: of a model, or sinusoidal without one.")
     _model(sub, required=False)
-    sub = _verb(group, "masking", _masking, "How masked language modelling hides tokens of a text, in several draws.")
+    sub = _verb(group, "masking", _masking, "How tokens of a text are hidden, of a T5 spans of them, in several draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
@@ -98,16 +98,9 @@ def _title(name: str, options: argparse.Namespace) -> str:
 
 def _attention(options: argparse.Namespace) -> Data:
     from unmask.visualize import attention
-    from unmask.visualize.reading import read, read_pair
 
     opened = _opened(options.model)
-    if opened.translator:
-        source = options.text
-        target = opened.translator([source])[0] if options.pair is None else options.pair
-        reading = read_pair(opened.model, opened.translator.tokenizer, source, target)
-    else:
-        reading = read(opened.model, opened.tokenizer, options.text, options.pair)
-    found = attention.whole(opened.model, reading, options.kind)
+    found = attention.whole(opened.model, opened.reading(options.text, options.pair), options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}
@@ -139,7 +132,7 @@ def _vectors(model: str) -> Any:
 
     if (Path(model) / "config.json").is_file():
         opened = _opened(model)
-        return of_model(opened.model, opened.tokenizer)
+        return of_model(opened.model, opened.vocabulary)
     from unmask.word_vectors import read
 
     found = read(model)
@@ -153,32 +146,21 @@ def _positions(options: argparse.Namespace) -> Data:
 
 
 def _masking(options: argparse.Namespace) -> Data:
-    from unmask.visualize.masking import masking
-
-    opened = _opened(options.model)
-    return masking(
-        opened.tokenizer,
-        options.text,
-        seed=options.seed,
-        draws=options.draws,
-        rate=options.rate,
-        whole_words=options.whole_words,
-        model=opened.model,
-    )
+    how = {"seed": options.seed, "draws": options.draws, "rate": options.rate}
+    return _opened(options.model).masking(options.text, whole_words=options.whole_words, **how)
 
 
 def _wordpiece(options: argparse.Namespace) -> Data:
     from unmask.visualize.masking import wordpiece
 
-    return wordpiece(_opened(options.model).tokenizer, options.text)
+    return wordpiece(_opened(options.model).vocabulary, options.text)
 
 
 def _masks(options: argparse.Namespace) -> Data:
     from unmask.visualize.masks import masks
 
-    tokenizer = _opened(options.model).tokenizer
-    own, other = (tokenizer.pieces(tokenizer.encode(text).ids) for text in (options.text, options.pair))
-    return masks(own, other, window=options.window)
+    opened = _opened(options.model)
+    return masks(opened.pieces(options.text), opened.pieces(options.pair), window=options.window)
 
 
 def _complexity(options: argparse.Namespace) -> Data:

@@ -35,6 +35,9 @@ class Splitter(Protocol):
     def join(self, pieces: Sequence[str]) -> str:
         """The text of the pieces."""
 
+    def begins(self, piece: str) -> bool:
+        """Whether a piece begins a word, wherever it stands."""
+
     def units(self, piece: str) -> Sequence[str]:
         """What a person would call the contents of a piece that has no id: its characters, or its word."""
 
@@ -90,6 +93,9 @@ class Words:
             touching = piece.endswith(JOINER)
         return "".join(parts)
 
+    def begins(self, piece: str) -> bool:
+        return True
+
     def units(self, piece: str) -> Sequence[str]:
         return [piece.strip(JOINER)]
 
@@ -118,6 +124,9 @@ class Characters:
 
     def join(self, pieces: Sequence[str]) -> str:
         return "".join(pieces)
+
+    def begins(self, piece: str) -> bool:
+        return piece == " "
 
     def units(self, piece: str) -> Sequence[str]:
         return [piece]
@@ -193,6 +202,9 @@ class SentencePiece:
 
     def join(self, pieces: Sequence[str]) -> str:
         return self._processor.decode_pieces(list(pieces)).replace(SPACE, " ").strip()
+
+    def begins(self, piece: str) -> bool:
+        return piece.startswith(SPACE)
 
     def units(self, piece: str) -> Sequence[str]:
         return piece.replace(SPACE, "")

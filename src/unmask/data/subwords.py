@@ -204,6 +204,23 @@ class Subwords:
         except KeyError as error:
             raise UnmaskError(f"There is no piece {error}: the vocabulary has the ids 0 to {self.size - 1}.") from None
 
+    def words(self, text: str) -> list[list[tuple[str, int]]]:
+        """The pieces of each word of a text with their ids; what has no id stands as it was cut."""
+        found: list[list[tuple[str, int]]] = []
+        for piece in self._split([text])[0]:
+            if not found or piece in self._marks or self.splitter.begins(piece):
+                found.append([])
+            found[-1].append((piece, self._known.get(piece, self.unknown)))
+        return found
+
+    @cached_property
+    def continuation(self) -> np.ndarray:
+        """[V] bool: pieces that continue a word, and ids without a piece."""
+        begin = [i for piece, i in self.vocabulary.items() if i in self.specials or self.splitter.begins(piece)]
+        flags = np.ones(self.size, dtype=bool)
+        flags[begin] = False
+        return flags
+
     def unknowns(self, texts: Iterable[str]) -> Counter[str]:
         """What the vocabulary cannot write, and how often it stands in the texts: characters, or words for "word"."""
         found: Counter[str] = Counter()

@@ -8,8 +8,10 @@ from typing import Any
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as RawTokenizer
+from tokenizers.models import WordPiece
 from tokenizers.processors import TemplateProcessing
 
+from unmask.data.splitters import SPACE
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.vocabulary import clean
 from unmask.errors import UnmaskError
@@ -45,6 +47,12 @@ class TokenizerFile:
     def join(self, pieces: Sequence[str]) -> str:
         ids = [self._plain.token_to_id(piece) for piece in pieces]
         return self._plain.decode([i for i in ids if i is not None], skip_special_tokens=False)
+
+    def begins(self, piece: str) -> bool:
+        model = self.raw.model
+        if isinstance(model, WordPiece):
+            return not piece.startswith(model.continuing_subword_prefix) or piece == model.continuing_subword_prefix
+        return piece.startswith(("Ġ", SPACE, " "))  # byte-level BPE; unigram; characters
 
     def units(self, piece: str) -> Sequence[str]:
         return [piece]

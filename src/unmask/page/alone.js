@@ -3,7 +3,7 @@
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { empty, h } from "./dom.js";
-import { complexityView, maskingView, masksView, positionsView, wordpieceView } from "./inside.js";
+import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
@@ -14,6 +14,7 @@ const VIEWS = {
   context: contextView,
   positions: positionsView,
   masking: maskingView,
+  spans: spansView,
   wordpiece: wordpieceView,
   masks: masksView,
   complexity: complexityView,

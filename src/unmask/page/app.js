@@ -5,7 +5,7 @@ import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { choice, empty, field, h, roving, select } from "./dom.js";
 import { contextForm, into, sumForm, textForm } from "./forms.js";
-import { complexityView, maskingView, masksView, positionsView, wordpieceView } from "./inside.js";
+import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { about, runsView } from "./runs.js";
 import { ask, hasKey, keyForm, onRefusal, useKey } from "./service.js";
 import { wordsView } from "./words.js";
@@ -132,7 +132,6 @@ async function attentionTab(root, model) {
 // ---------------------------------------------------------------------------------------------------- words
 
 function wordsTab(root, model) {
-  if (model.kind === "translation") return nothing(root, "A translator reads pieces of words, whose vectors say little on their own.");
   if (model.kind === "contextual-words") {
     return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it makes the vector of a word from its letters and from the words around it."), contextForm(model));
   }
@@ -151,7 +150,7 @@ function wordsTab(root, model) {
     h("form", { onsubmit: (event) => (event.preventDefault(), cloud()) }, h("div", { class: "row" }, field("Words, with their neighbours (empty: the first of the vocabulary)", search), choice("Projection", methods, method, (value) => ((method = value), cloud())), h("button", { class: "main" }, "Show"))),
     stage,
     sum.section,
-    model.kind === "word-vectors" ? null : contextForm(model),
+    model.kind === "word-vectors" || model.kind === "translation" ? null : contextForm(model),
   );
   cloud();
 }
@@ -175,14 +174,16 @@ function beamTab(root, model) {
 
 // ---------------------------------------------------------------------------------------------------- how it works
 
-function insideTab(root, model) {
+async function insideTab(root, model) {
   const stage = h("div", {}), controls = h("div", {});
-  const reads = model.kind !== "translation" && model.kind !== "word-vectors";
+  const translates = model.kind === "translation", reads = model.kind !== "word-vectors";
+  empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
+  const about = translates ? await ask("inside", { model: model.name }).catch(() => null) : null; // what is wrong is said below
   const placed = reads && model.kind !== "contextual-words";
   const topics = {
-    ...(placed ? { masking: "Masking" } : {}),
+    ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed ? { masking: "Masking" } : {}),
     ...(reads ? { wordpiece: "Pieces of words", masks: "Masks" } : {}),
-    ...(placed || model.kind === "translation" ? { positions: "Positions" } : {}),
+    ...(placed && !about?.spans ? { positions: "Positions" } : {}),
     sinusoidal: "Sinusoids",
     complexity: "Cost of layers",
   };
@@ -190,7 +191,7 @@ function insideTab(root, model) {
   const second = h("input", { type: "text", value: "It was late." });
   const named = (fields) => ({ model: model.name, ...fields });
   const views = {
-    masking: [maskingView, (text) => ask("masking", named({ text, seed: Number(seed.value), whole_words: whole.checked }))],
+    masking: [about?.spans ? spansView : maskingView, (text) => ask("masking", named({ text, seed: Number(seed.value), whole_words: whole.checked }))],
     wordpiece: [wordpieceView, (text) => ask("wordpiece", named({ text }))],
     masks: [masksView, (text) => ask("masks", named({ text, pair: second.value }))],
     positions: [positionsView, () => ask("positions", named({}))],
@@ -198,7 +199,7 @@ function insideTab(root, model) {
     complexity: [complexityView, () => ask("complexity", {})],
   };
   const draw = (name, text) => into(stage, views[name][1](text), (data) => views[name][0](stage, data));
-  const more = { masking: [field("Seed", seed), h("label", { class: "check" }, whole, "whole words")], masks: [field("Second text, packed into the same row", second)] };
+  const more = { masking: [field("Seed", seed), translates ? null : h("label", { class: "check" }, whole, "whole words")], masks: [field("Second text, packed into the same row", second)] };
 
   function topic(name) {
     const { form, input } = textForm("Text", ANIMAL, (text) => draw(name, text), h("div", { class: "row" }, more[name] ?? []));

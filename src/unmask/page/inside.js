@@ -45,18 +45,29 @@ export function maskingView(root, data) {
   );
 }
 
+/** data: what `visualize.masking.spans` says. */
+export function spansView(root, data) {
+  const pieces = (tokens) => h("div", { class: "pieces" }, tokens.map(({ token, sentinel, guess, probability }) => {
+    const style = sentinel ? "piece fate-mask" : "piece";
+    if (guess === undefined) return h("span", { class: style }, token);
+    return tipped(h("span", { class: style, tabindex: 0 }, token, h("small", {}, `→ ${guess}`)), `“${token}”\nthe model says, after all before it: ${guess} (${short(probability)})`);
+  }));
+  const draws = data.draws.map(({ read, written }, number) => [h("h3", {}, `Draw ${number + 1}, seed ${data.seed + number}`), h("p", { class: "note" }, "The encoder reads"), pieces(read), h("p", { class: "note" }, "The decoder is to write"), pieces(written)]);
+  empty(root, h("p", {}, `${short(100 * data.rate)} % of the tokens are cut out, in spans of ${short(data.mean)} on average, anew each time a text is read (Raffel et al. 2020, section 3.1.4): a sentinel stands for each, and what is written says what each stood for.`), draws);
+}
+
 /** data: what `visualize.masking.wordpiece` says. */
 export function wordpieceView(root, data) {
   const words = data.words.map((word) =>
     h("span", { class: "group" }, word.pieces.map((piece) =>
-      tipped(h("span", { class: piece.unknown ? "piece unknown" : "piece", tabindex: 0 }, piece.piece, h("small", {}, String(piece.id))), `${piece.piece}\nid ${piece.id}\ncharacters ${piece.begin} to ${piece.end} of the text: ${JSON.stringify([...data.text].slice(piece.begin, piece.end).join(""))}`),
+      tipped(h("span", { class: piece.unknown ? "piece unknown" : "piece", tabindex: 0 }, piece.piece, h("small", {}, String(piece.id))), `${piece.piece}\nid ${piece.id}${piece.begin === undefined ? "" : `\ncharacters ${piece.begin} to ${piece.end} of the text: ${JSON.stringify([...data.text].slice(piece.begin, piece.end).join(""))}`}`),
     )),
   );
   empty(
     root,
     h("p", {}, `${data.words.length} words, ${data.pieces} pieces (${short(data.pieces / data.words.length)} a word), ${data.unknown} unknown, from a vocabulary of ${short(data.vocabulary)}.`),
     h("div", { class: "pieces" }, words),
-    h("p", { class: "note" }, "A frame holds a word; below each piece stands its id. Where a piece lies in the text is in its tooltip."),
+    h("p", { class: "note" }, `A frame holds a word; below each piece stands its id.${data.words[0].begin === undefined ? "" : " Where a piece lies in the text is in its tooltip."}`),
   );
 }
 

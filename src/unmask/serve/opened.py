@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from unmask import huggingface
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor
 from unmask.serve.translator import Translator
 from unmask.visualize import beam
+from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
-from unmask.visualize.reading import shown
+from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.words import Vectors
 
 
@@ -39,7 +40,7 @@ class Opened:
     vectors: Vectors | None = None
 
     @property
-    def model(self) -> nn.Module:
+    def model(self) -> Model | EncoderDecoder:
         for one in (self.predictor, self.translator, self.continuer, self.inner):
             if one is not None:
                 return one.model
@@ -55,7 +56,48 @@ class Opened:
             return self.inner.require_tokenizer(self.folder)
         if self.vectors is not None:
             raise UnmaskError("This view is for models that read a text, and here are vectors of words.")
-        raise UnmaskError("This view is for models that read a text, and this one translates.")
+        raise UnmaskError(
+            "This view is not for models that write a text for a text: of this one take attention, beam, wordpiece, "
+            "masks, or embeddings without sentences."
+        )
+
+    @property
+    def vocabulary(self) -> Tokenizer | Subwords:
+        """What cuts the texts that the model reads. Raises UnmaskError for vectors of words."""
+        return self.tokenizer if self.translator is None else self.translator.tokenizer
+
+    def pieces(self, text: str) -> list[str]:
+        """Names of the tokens of a text, special ones around it left out."""
+        if self.translator is not None:
+            return shown(self.translator.tokenizer.pieces(self.translator.tokenizer.encode(text)))
+        return self.tokenizer.pieces(self.tokenizer.encode(text).ids)
+
+    def reading(self, text: str, pair: str | None = None) -> Read:
+        """A text, or a pair, as the model reads it; of one that translates with a translation, its own where none is
+        given."""
+        if self.translator is None:
+            return read(self._reader, self.tokenizer, text, pair)
+        model, tokenizer = self.translator.model, self.translator.tokenizer
+        if pair is not None:
+            return read_pair(model, tokenizer, text, pair)
+        [answer] = self.translator.stream([text])
+        pieces = answer.translations[0].pieces if answer.translations else []
+        return read_pair(model, tokenizer, text, [tokenizer.target.vocabulary[piece] for piece in pieces])
+
+    def masking(self, text: str, *, whole_words: bool = False, **how: Any) -> Data:
+        """How tokens of a text are hidden for such a model to learn; see `visualize.masking`, of a T5 its `spans`."""
+        if self.translator is None:
+            self.reading(text)  # it must be as long as the model takes
+            return masking(self.tokenizer, text, whole_words=whole_words, model=self._reader, **how)
+        if whole_words:
+            raise UnmaskError("Spans are cut out of tokens, whatever their words are: leave whole words out.")
+        return spans(self.translator.model, self.translator.tokenizer, text, **how)
+
+    @property
+    def _reader(self) -> Model:
+        model = self.model
+        assert isinstance(model, Model)  # no translator
+        return model
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a search of this width for a text. Raises UnmaskError for a model that does not write."""

@@ -158,8 +158,8 @@ class Predictor(Answering):
             )
         elif "rtd" in self.model.heads:
             # Below all ids stand the numbers of the texts, so that their tokens are told from special ones.
-            numbers = (np.full(len(one), number - len(texts)) for number, one in enumerate(encodings))
-            joined, _ = self.tokenizer.join(*numbers, length=self.length)
+            numbers = [np.full(len(one), number - len(texts)) for number, one in enumerate(encodings)]
+            joined, _ = self.tokenizer.join(numbers[0], numbers[1] if second is not None else None, self.length)
             places = np.flatnonzero(joined < 0)
             targets = {"rtd": (places, joined[places] + len(texts))}
         elif "mlm" in self.model.heads:

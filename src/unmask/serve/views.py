@@ -23,10 +23,10 @@ from unmask.serve.opened import Opened, tree_of
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
-from unmask.visualize.masking import masking, wordpiece
+from unmask.visualize.masking import wordpiece
 from unmask.visualize.masks import masks
 from unmask.visualize.numbers import Data
-from unmask.visualize.reading import Read, read, read_pair, shown
+from unmask.visualize.reading import Read, read, shown
 from unmask.visualize.replaced import replaced
 from unmask.visualize.words import Vectors
 
@@ -93,20 +93,16 @@ class Asked:
 
     @property
     def reader(self) -> tuple[Model, Tokenizer]:
-        """The model and its tokenizer. Raises UnmaskError for one that translates."""
+        """The model and its tokenizer. Raises UnmaskError for one that writes a text for a text."""
         opened = self.opened
         tokenizer, model = opened.tokenizer, opened.model
         assert isinstance(model, Model)
         return model, tokenizer
 
     def reading(self) -> tuple[Any, Read]:
-        """The model, and the text (of a translator with a translation: its own, where none is given) as it reads it."""
+        """The model, and the text as it reads it: see `Opened.reading`."""
         opened = self.opened
-        if opened.translator is None:
-            return opened.model, read(*self.reader, self.text(), self.maybe("pair"))
-        source = self.text()
-        target = self.maybe("pair") or opened.translator([source])[0]
-        return opened.model, read_pair(opened.model, opened.translator.tokenizer, source, target)
+        return opened.model, opened.reading(self.text(), self.maybe("pair"))
 
 
 def _inside(asked: Asked) -> Data:
@@ -118,6 +114,7 @@ def _inside(asked: Asked) -> Data:
             "writes": False,
             "reads": False,
             "labels": [],
+            "spans": False,
             "mask": "",
             "words": len(opened.vectors),
         }
@@ -128,6 +125,7 @@ def _inside(asked: Asked) -> Data:
         "writes": opened.translator is not None or opened.continuer is not None,
         "reads": opened.translator is None,
         "labels": list(getattr(opened.predictor.task, "labels", ())) if opened.predictor else [],
+        "spans": opened.translator is not None and bool(opened.translator.tokenizer.sentinels),
         "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if opened.translator is None else "",
         "parameters": sum(p.numel() for p in model.parameters()),
     }
@@ -220,7 +218,7 @@ def _alignment(asked: Asked) -> Data:
 
 def _vectors(asked: Asked) -> Vectors:
     found = asked.opened.vectors
-    return words.of_model(*asked.reader) if found is None else found
+    return words.of_model(asked.opened.model, asked.opened.vocabulary) if found is None else found
 
 
 def _replaced(asked: Asked) -> Data:
@@ -261,26 +259,21 @@ def _positions(asked: Asked) -> Data:
 
 
 def _masking(asked: Asked) -> Data:
-    model, tokenizer = asked.reader
-    read(model, tokenizer, asked.text())  # it must be as long as the model takes
-    return masking(
-        tokenizer,
+    return asked.opened.masking(
         asked.text(),
         seed=asked.number("seed", 0, 0, 2**31),
         draws=asked.number("draws", 5, 1, 20),
         rate=asked.share("rate", 0.15),
         whole_words=bool(asked.fields.get("whole_words", False)),
-        model=model,
     )
 
 
 def _wordpiece(asked: Asked) -> Data:
-    return wordpiece(asked.reader[1], asked.text())
+    return wordpiece(asked.opened.vocabulary, asked.text())
 
 
 def _masks(asked: Asked) -> Data:
-    tokenizer = asked.reader[1]
-    own, other = (tokenizer.pieces(tokenizer.encode(asked.text(name, "")).ids) for name in ("text", "pair"))
+    own, other = (asked.opened.pieces(asked.text(name, "")) for name in ("text", "pair"))
     return masks(own, other, window=asked.number("window", 3, 1, 100), padding=asked.number("padding", 3, 0, 20))
 
 

@@ -1,4 +1,4 @@
-"""Masking and cutting: how a text is cut into pieces, and how masked language modelling hides some of them."""
+"""Masking and cutting: how a text is cut into pieces, and how masked language modelling, or T5, hides some of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from unmask.data.pairing import collate_pairs
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.objectives import MaskedLM
+from unmask.models.sequence import EncoderDecoder
+from unmask.objectives import MaskedLM, SpanCorruption
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
+from unmask.visualize.reading import read_source, shown
 
 
 def masking(
@@ -33,8 +37,7 @@ def masking(
     "same" (10 %), "guess", "probability"}. A random token may happen to be the same. Raises UnmaskError for an empty
     text and numbers out of range.
     """
-    if not (1 <= draws <= 100 and 0 < rate < 1 and seed >= 0):
-        raise UnmaskError("Draw 1 to 100 times, at a rate between 0 and 1, from a seed of at least 0.")
+    _check_draws(seed, draws, rate)
     tokens, _ = tokenizer.join(tokenizer.encode(text).ids)
     if len(tokens) == len(tokenizer.join(np.array([], np.int32))[0]):
         raise UnmaskError("There is nothing to hide: give a text.")
@@ -78,11 +81,91 @@ def _draw(tokenizer: Tokenizer, tokens: np.ndarray, corrupted: Batch, model: Mod
     return found
 
 
-def wordpiece(tokenizer: Tokenizer, text: str) -> Data:
-    """How a text is cut: each word with its pieces, their ids, and where they lie in the characters of the text."""
-    encoding = tokenizer.encode(text)
-    if not len(encoding):
+def spans(
+    model: EncoderDecoder, tokenizer: Subwords, text: str, *, seed: int = 0, draws: int = 5, rate: float = 0.15
+) -> Data:
+    """How `objectives.SpanCorruption` would cut spans out of a text, in several draws, one seed after the other.
+
+    Each draw has the tokens that are "read" and those that are "written": {"token", "sentinel": whether it stands for a
+    span}, and of those written "guess" and "probability", what the model would write there after all before it. Raises
+    UnmaskError for a model without sentinels, an empty text, one with sentinels in it, one that is too long, and
+    numbers out of range.
+    """
+    _check_draws(seed, draws, rate)
+    if not tokenizer.sentinels:
+        raise UnmaskError(
+            "This model learned from pairs of texts, of which nothing is hidden: take the view attention."
+        )
+    ids = read_source(model, tokenizer, text)
+    if np.isin(ids, tokenizer.sentinels).any():
+        raise UnmaskError("The text has sentinels in it already: give one without, and some of it will be hidden.")
+    ends = {"start": tokenizer.start, "end": tokenizer.end, "padding": tokenizer.pad}
+    objective = SpanCorruption(tokenizer.sentinels, **ends, rate=rate)
+    rngs = [np.random.default_rng(seed + i) for i in range(draws)]
+    found = [objective.hide(ids, objective.noise(len(ids), rng)) for rng in rngs]
+    return {
+        "view": "spans",
+        "tokens": shown(tokenizer.pieces(ids)),
+        "rate": rate,
+        "mean": objective.mean,
+        "seed": seed,
+        "draws": [
+            {"read": _named(tokenizer, read), "written": _written(model, tokenizer, read, written)}
+            for read, written in found
+        ],
+    }
+
+
+def _written(model: EncoderDecoder, tokenizer: Subwords, read: np.ndarray, written: np.ndarray) -> list[Data]:
+    """The tokens of a target, each with what the model would write in its place."""
+    batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end).to(model.device)
+    with torch.no_grad():
+        logits_MV = model.answer("next", model(batch), batch.targets["next"].places)[:, : tokenizer.size]
+        likeliest = logits_MV.float().softmax(-1).max(-1)
+    guesses = shown(tokenizer.pieces(likeliest.indices.tolist()))
+    said = zip(_named(tokenizer, written), guesses, likeliest.values.tolist(), strict=False)  # the end has no name
+    return [{**one, "guess": guess, "probability": p} for one, guess, p in said]
+
+
+def _named(tokenizer: Subwords, ids: np.ndarray) -> list[Data]:
+    sentinels = np.isin(ids, tokenizer.sentinels).tolist()
+    return [
+        {"token": token, "sentinel": sentinel}
+        for token, sentinel in zip(shown(tokenizer.pieces(ids)), sentinels, strict=True)
+    ]
+
+
+def _check_draws(seed: int, draws: int, rate: float) -> None:
+    if not (1 <= draws <= 100 and 0 < rate < 1 and seed >= 0):
+        raise UnmaskError("Draw 1 to 100 times, at a rate between 0 and 1, from a seed of at least 0.")
+
+
+def wordpiece(tokenizer: Tokenizer | Subwords, text: str) -> Data:
+    """How a text is cut: each word with its pieces, their ids, and where they lie in the characters of the text; of
+    `Subwords`, which keep no places, the pieces and their ids."""
+    words = _cut(tokenizer, text) if isinstance(tokenizer, Subwords) else _located(tokenizer, text)
+    if not words:
         raise UnmaskError("There is nothing to cut: give a text.")
+    pieces = [piece for word in words for piece in word["pieces"]]
+    return {
+        "view": "wordpiece",
+        "text": text,
+        "words": words,
+        "pieces": len(pieces),
+        "unknown": sum(piece["unknown"] for piece in pieces),
+        "vocabulary": tokenizer.size,
+    }
+
+
+def _cut(tokenizer: Subwords, text: str) -> list[Data]:
+    return [
+        {"pieces": [{"piece": shown([piece])[0], "id": i, "unknown": i == tokenizer.unknown} for piece, i in word]}
+        for word in tokenizer.words(text)
+    ]
+
+
+def _located(tokenizer: Tokenizer, text: str) -> list[Data]:
+    encoding = tokenizer.encode(text)
     words: list[Data] = []
     previous = None
     names = tokenizer.pieces(encoding.ids)
@@ -98,11 +181,4 @@ def wordpiece(tokenizer: Tokenizer, text: str) -> Data:
         previous = word
     for one in words:
         one["text"] = text[one["begin"] : one["end"]]
-    return {
-        "view": "wordpiece",
-        "text": text,
-        "words": words,
-        "pieces": len(encoding),
-        "unknown": int((encoding.ids == tokenizer.unknown).sum()),
-        "vocabulary": tokenizer.size,
-    }
+    return words

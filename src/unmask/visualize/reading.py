@@ -57,20 +57,32 @@ def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None)
     return Read(batch.to(model.device), tokenizer.pieces(tokens), [], [], _words(tokenizer, encodings))
 
 
-def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str) -> Read:
+def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str | Sequence[int]) -> Read:
     """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
 
-    Raises UnmaskError for an empty text.
+    target  a text, or the ids that the model wrote, of which the end is left out where they are too many
+
+    Raises UnmaskError for an empty text, and one that is longer than the model can take.
     """
-    ids, written = tokenizer.encode(source), tokenizer.target.encode(target)
-    if not len(ids):
-        raise UnmaskError("There is nothing to read: give a text.")
-    if max(len(ids), len(written)) >= LONGEST:
-        raise UnmaskError(f"A text of {max(len(ids), len(written))} tokens is too long to look into; shorten it.")
+    ids = read_source(model, tokenizer, source)
+    if isinstance(target, str):
+        written = tokenizer.target.encode(target)
+        _fits(model, len(written), "second text")
+    else:
+        written = np.array(target[: _longest(model) - 1], np.int32)
     batch = collate_pairs([ids], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
     pieces = shown(tokenizer.target.pieces(written))
     device = next(model.parameters()).device
     return Read(batch.to(device), ["<s>", *pieces], [*pieces, "</s>"], [*shown(tokenizer.pieces(ids)), "</s>"], [])
+
+
+def read_source(model: nn.Module, tokenizer: Subwords, text: str) -> np.ndarray:
+    """Ids [S] of a text that an encoder–decoder is to read. Raises UnmaskError as `read_pair` does."""
+    ids = tokenizer.encode(text)
+    if not len(ids):
+        raise UnmaskError("There is nothing to read: give a text.")
+    _fits(model, len(ids), "text")
+    return ids
 
 
 def shown(pieces: Sequence[str]) -> list[str]:
@@ -82,6 +94,17 @@ def twin(model: AnyModel) -> AnyModel:
     """The same parameters in modules of their own, so that looking into it disturbs nobody who uses the model."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared).eval()
+
+
+def _longest(model: nn.Module) -> int:
+    """Tokens of an encoder–decoder's source or target, the one that ends or starts it included."""
+    return min(getattr(model, "positions", None) or LONGEST, LONGEST)
+
+
+def _fits(model: nn.Module, tokens: int, name: str) -> None:
+    most = _longest(model) - 1
+    if tokens > most:
+        raise UnmaskError(f"The {name} has {tokens} tokens, and {most} can be looked into; shorten it.")
 
 
 def _words(tokenizer: Tokenizer, encodings: Sequence[Encoding]) -> list[int]:

@@ -13,9 +13,11 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Token
 from unmask.visualize.numbers import Data
 
@@ -78,29 +80,27 @@ class Vectors:
         return Vectors([self.words[i] for i in rows], self.matrix[list(rows)])
 
 
-def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
+def of_model(model: Model | EncoderDecoder, tokenizer: Tokenizer | Subwords) -> Vectors:
     """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
-    their frequency; pieces that continue a word, special tokens and unused entries are left out.
+    their frequency; pieces that continue a word, special tokens and unused entries are left out. Of an encoder–decoder,
+    those of what it reads.
 
     Raises UnmaskError for a model that has none.
     """
-    table = model.embedding.token
+    embedding = model.embedding if isinstance(model, Model) else getattr(model, "source", None)
+    table = getattr(embedding, "token", None)
     if not isinstance(table, Token):
         raise UnmaskError("This model has no table of word vectors: it spells its words.")
-    pieces = tokenizer.pieces(range(tokenizer.size))
-    rows = [
-        i
-        for i, piece in enumerate(pieces)
-        if i not in tokenizer.specials and not tokenizer.continuation[i] and any(c.isalpha() for c in piece)
-        and not piece.startswith("[")
-    ]  # fmt: skip
+    begin = [i for i in np.flatnonzero(~tokenizer.continuation).tolist() if i not in tokenizer.specials]
+    pieces = dict(zip(begin, tokenizer.pieces(begin), strict=True))
+    rows = [i for i, piece in pieces.items() if any(c.isalpha() for c in piece) and not piece.startswith("[")]
     if not rows:
         raise UnmaskError("This model has no vectors of words: its tokens are single characters.")
     with torch.no_grad():
         matrix = table(torch.tensor(rows, device=model.device)).float().cpu().numpy()
     words: dict[str, int] = {}
     for row, i in enumerate(rows):
-        words.setdefault(pieces[i].removeprefix("Ġ"), row)
+        words.setdefault(pieces[i].removeprefix("Ġ").removeprefix("▁"), row)
     return Vectors(list(words), matrix[list(words.values())])
 
 
