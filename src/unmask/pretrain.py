@@ -60,6 +60,8 @@ class Pretrain:
         self.tokenizer = config.objectives.tokenizer(self.corpora[0].tokenizer)
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
         config = settled(config, self.corpora, self.origin)
+        if not resume:  # a run that began before this was asked goes on
+            config.objectives.check()
         learned, documents = config.objectives, sum(c.split("train").documents for c in self.corpora)
         if learned.sentences == "next" and learned.written == "none" and documents < 2:
             raise UnmaskError(

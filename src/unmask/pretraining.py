@@ -42,6 +42,34 @@ from unmask.objectives.replaced_token import CHOSEN
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
 
+LEARNED: Mapping[str, str] = {
+    "hidden": "hidden words",
+    "pairs": "pairs of sentences",
+    "next": "next tokens",
+    "segments": "next tokens, in rows that go on",
+    "both": "words from both sides",
+    "again": "sequences, again",
+    "spans": "spans cut out of a text",
+}
+"""What a run may learn: `written`, or, where that is "none", hidden words, or pairs of sentences alone."""
+
+TAKERS: Mapping[str, tuple[str, ...]] = {
+    "sentences": ("hidden", "pairs"),
+    "rate": ("hidden", "spans"),
+    **dict.fromkeys(("whole_words", "span"), ("hidden",)),
+    "short": ("hidden", "pairs", "again", "spans"),
+    "words": ("both",),
+}
+"""Field of `Objectives` -> what is learned where it means something."""
+
+OFF: Mapping[str, tuple[object, ...]] = {
+    "sentences": ("none", "auto"),
+    "whole_words": (False,),
+    "span": (1,),
+    "short": (0.0,),
+}
+"""Values that ask for nothing, wherever they stand."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Objectives(Config):
@@ -72,6 +100,21 @@ class Objectives(Config):
     span: int = 1
     short: float = 0.1
     words: int = 8_192
+
+    def check(self, usual: Objectives | None = None) -> None:
+        """Raises UnmaskError for a field that is set but means nothing to what is learned, rather than ignore it.
+
+        usual  what was not asked for: the objectives of a recipe, or of the run that is resumed; None: the defaults
+        """
+        learned = self.written if self.written != "none" else "hidden" if self.masked else "pairs"
+        before = (usual or type(self)()).places()
+        for name, value in self.places().items():
+            takers = TAKERS.get(name, LEARNED)
+            if learned not in takers and value != before[name] and value not in OFF.get(name, ()):
+                raise UnmaskError(
+                    f"--{name.replace('_', '-')} is for learning {' or '.join(LEARNED[taker] for taker in takers)}; "
+                    f"this run learns {LEARNED[learned]}: leave it out."
+                )
 
     def tokenizer(self, own: Tokenizer) -> Tokenizer:
         """That of a corpus with what this objective needs besides: sentinels, behind its vocabulary."""
@@ -174,7 +217,8 @@ class Pretraining(Config):
             return config.replace(training={"optimizer": ADAFACTOR}) if anyhow else config
         if "next" in model.heads and config.objectives.written == "none":
             remembers = isinstance(config.model, TransformerXl)
-            config = config.replace(objectives={"written": "segments" if remembers else "next"})
+            written = "segments" if remembers else "next"
+            config = config.replace(objectives={"written": written, "sentences": "none"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
         if isinstance(model.config, Elmo):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from unmask import recipes
 from unmask.cli import main
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
-from unmask.pretraining import reads_both_ways
+from unmask.errors import UnmaskError
+from unmask.pretrain import Pretrain
+from unmask.pretraining import OFF, Objectives, reads_both_ways
 
 SMALL = ["--steps", "1", "--batch-size", "2", "--heldout", "4", "--dim", "16", "--layers", "1", "--device", "cpu"]
 
@@ -67,3 +70,95 @@ def test_every_recipe_has_an_objective_of_its_model() -> None:
     for name in recipes.names():
         config = recipes.find(name)
         assert (config.objectives.written == "none") == reads_both_ways(config.model), name
+
+
+# ------------------------------------------------------------------------------------------------ settings of others
+
+MEANINGLESS = {
+    "gpt-tiny": {"sentences": "order", "rate": "0.3", "whole-words": "true", "span": "3", "short": "0.2", "words": "9"},
+    "lstm-autoencoder": {"sentences": "order", "rate": "0.3", "whole-words": "true", "span": "3", "words": "9"},
+    "t5-tiny": {"sentences": "order", "whole-words": "true", "span": "3", "words": "9"},
+    "elmo-tiny": {"sentences": "order", "rate": "0.3", "whole-words": "true", "span": "3", "short": "0.2"},
+    "transformer-xl-tiny": {"sentences": "order", "rate": "0.3", "whole-words": "true", "span": "3", "short": "0.2"},
+    "bert-tiny": {"words": "9"},
+}
+TAKEN = {"bert-tiny": {"rate", "whole-words", "span", "short"}, "t5-tiny": {"rate", "short"}, "elmo-tiny": {"words"}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "value"),
+    [(recipe, name, value) for recipe, fields in MEANINGLESS.items() for name, value in fields.items()],
+)
+def test_a_setting_that_means_nothing_to_what_is_learned_is_refused(
+    recipe: str, name: str, value: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command line, beside what the recipe has, and in Python, beside the defaults."""
+    with pytest.raises(SystemExit):
+        main(["pretrain", recipe, f"--{name}", value, "--steps", "1"])
+    said = capsys.readouterr().err
+    assert f"--{name} is for learning " in said
+    assert said.count(".") == 1  # one sentence
+    assert list(place.iterdir()) == []
+    changed = recipes.find(recipe).objectives.replace(**{name.replace("-", "_"): value})
+    with pytest.raises(UnmaskError, match=f"^--{name} is for learning .*: leave it out.$"):
+        changed.check()
+
+
+def test_what_a_recipe_has_not_is_refused_though_it_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pretrain", "gpt-tiny", "--sentences", "next", "--fields"])
+    assert "--sentences is for learning hidden words or pairs of sentences; this run learns next tokens" in (
+        capsys.readouterr().err
+    )
+
+
+def test_pairs_of_sentences_alone_hide_no_words() -> None:
+    alone = Objectives(masked=False, short=0.3)
+    alone.check()
+    for fields in ({"rate": 0.3}, {"whole_words": True}, {"span": 3}):
+        with pytest.raises(UnmaskError, match="this run learns pairs of sentences"):
+            alone.replace(**fields).check()
+
+
+@pytest.mark.parametrize("recipe", TAKEN)
+def test_a_setting_that_means_something_is_taken(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
+    values = MEANINGLESS["gpt-tiny"]
+    given = [part for name in TAKEN[recipe] for part in (f"--{name}", values[name])]
+    main(["pretrain", recipe, *given, "--fields"])
+    assert "--objectives" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("recipe", recipes.names())
+def test_a_recipe_sets_nothing_that_it_does_not_use(recipe: str) -> None:
+    """And what turns off something that is not there is no mistake."""
+    learned = recipes.find(recipe).objectives
+    learned.check()
+    for name, values in OFF.items():
+        for value in values:
+            learned.replace(**{name: value}).check()
+
+
+def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [*SMALL, "--heads", "2", "--length", "32"]
+    main(["pretrain", "gpt-tiny", *sizes, "--out", "run"])
+    facts = json.loads((place / "run" / "run.json").read_text())
+    facts["config"]["objectives"] |= {"span": 3, "sentences": "order", "words": 100}
+    (place / "run" / "run.json").write_text(json.dumps(facts))
+    main(["pretrain", "--out", "run", "--resume"])
+    assert "1 of 1 step" in capsys.readouterr().out
+    config = recipes.find("gpt-tiny").resumed(facts)
+    Pretrain(config, facts["corpora"], "run", resume=True)
+    with pytest.raises(UnmaskError, match="--sentences is for learning"):
+        Pretrain(config, facts["corpora"], "other")
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--out", "run", "--resume", "--span", "4"])
+    assert "--span is for learning hidden words" in capsys.readouterr().err
+
+
+def test_a_run_from_a_folder_has_the_objectives_of_the_folder(place: Path) -> None:
+    """Whatever the recipe has for sentences: a GPT has no use for it."""
+    main(["pretrain", "gpt-tiny", *SMALL, "--heads", "2", "--length", "32", "--out", "run"])
+    for recipe in ("bert-tiny", "albert-tiny", "roberta-tiny"):
+        _, config = recipes.choose(recipe, str(place / "run"))
+        assert config.objectives.sentences == "none"
+        config.objectives.check()

@@ -136,9 +136,10 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     # One of the two says how long: the one given here replaces the recipe's.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
-    usual, config = config.training.optimizer, config.override(overrides, batch_size="rows.batch")
+    usual, config = config, config.override(overrides, batch_size="rows.batch")
+    config.objectives.check(usual.objectives)
     if not options.resume:
-        check_rate(usual, config.training.optimizer)
+        check_rate(usual.training.optimizer, config.training.optimizer)
     if options.fields:
         print_fields(config)
         return
