@@ -58,6 +58,7 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
     "rate": ("hidden", "spans"),
     **dict.fromkeys(("whole_words", "span"), ("hidden",)),
     "short": ("hidden", "pairs", "again", "spans"),
+    "mean_span": ("spans",),
     "words": ("both",),
 }
 """Field of `Objectives` -> what is learned where it means something."""
@@ -88,6 +89,7 @@ class Objectives(Config):
     whole_words  hide all pieces of a word together
     span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
     short        share of the sequences, or pairs, that aim at a random shorter length
+    mean_span    of "spans": tokens of what is cut out, on average
     words        of "both": how many words can be guessed, the commonest; a folder that it goes on from has its own
     """
 
@@ -99,6 +101,7 @@ class Objectives(Config):
     whole_words: bool = False
     span: int = 1
     short: float = 0.1
+    mean_span: float = 3.0
     words: int = 8_192
 
     def check(self, usual: Objectives | None = None) -> None:
@@ -137,7 +140,7 @@ class Objectives(Config):
         if self.written == "spans":
             ids = {"start": tokenizer.pad, "end": tokenizer.sep, "padding": tokenizer.pad}
             sentinels = sentinel_ids(tokenizer.raw.get_vocab())
-            return SpanCorruption(sentinels, **ids, rate=self.rate, short=self.short)
+            return SpanCorruption(sentinels, **ids, rate=self.rate, mean=self.mean_span, short=self.short)
         parts: list[Objective] = []
         if self.sentences == "next":
             parts.append(NextSentence(tokenizer.join, short=self.short))

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from unmask.data import collate
 from unmask.data.collate import concatenate
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.objectives import SpanCorruption
+from unmask.pretraining import Objectives
 from unmask.types import Batch, Document, Example
 
 PAD, END, V = 0, 1, 60
@@ -67,6 +70,19 @@ def test_rates_and_spans_are_met(rate: float, mean: float, length: int) -> None:
     assert np.mean(hidden) == pytest.approx(rate, abs=0.005)
     spans = np.mean([spans_of(one) for one in hidden])
     assert spans == pytest.approx(max(rate * length / mean, 1), rel=0.02)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(1, 12), st.floats(0.1, 0.3), st.integers(0, 100))
+def test_spans_are_as_long_as_a_run_asks(mean_span: float, rate: float, seed: int) -> None:
+    """On long texts, with sentinels enough: hidden tokens over spans is what `--mean-span` says."""
+    tokenizer = with_sentinels(Tokenizer.train(["the film was good and the plot was bad"] * 5, 40))
+    found = Objectives(written="spans", sentences="none", mean_span=mean_span, rate=rate).build(tokenizer)
+    assert isinstance(found, SpanCorruption)
+    rng = np.random.default_rng(seed)
+    hidden = [found.noise(300, rng) for _ in range(2_000)]
+    mean = sum(one.sum() for one in hidden) / sum(map(spans_of, hidden))
+    assert mean == pytest.approx(mean_span, rel=0.02)
 
 
 def test_every_placement_is_as_likely() -> None:

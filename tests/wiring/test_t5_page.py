@@ -9,6 +9,7 @@ import pytest
 
 from unmask import recipes
 from unmask.finetune import FineTuning
+from unmask.pretraining import Pretraining
 from unmask.translation.run import Translation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "t5.md"
@@ -31,6 +32,7 @@ def test_what_the_page_names_exists() -> None:
     text = PAGE.read_text(encoding="utf-8")
     named = set(re.findall(r"`(t5-[a-z]+)`", text)) | set(re.findall(r"unmask pretrain ([a-z0-9-]+)", text))
     assert named == {name for name in recipes.names() if name.startswith("t5")}
-    fields = {place.rpartition(".")[2] for config in (FineTuning(), Translation()) for place in config.places()}
+    configs = (Pretraining(), FineTuning(), Translation())
+    fields = {place.rpartition(".")[2] for config in configs for place in config.places()}
     flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]*)", text)}
     assert flags - FLAGS <= fields
