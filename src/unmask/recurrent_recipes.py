@@ -1,11 +1,46 @@
-"""Runs of ELMo that have a name; `recipes.py` knows them."""
+"""Runs that have a name, of recurrent networks: language models, ELMo; `recipes.py` knows them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from unmask.models import recurrent
 from unmask.models.elmo import SIZES, Elmo
+from unmask.models.recurrent import RecurrentNetwork
 from unmask.pretraining import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
+from unmask.writing_recipes import short
+
+
+def rnn_lm() -> Pretraining:
+    """A language model, each token from those before it: a vanilla RNN, for comparison."""
+    return _recurrent("tiny", lr=1e-3, cell="rnn")
+
+
+def gru_lm() -> Pretraining:
+    """The same with a GRU (Cho et al. 2014)."""
+    return _recurrent("tiny", lr=2e-3, cell="gru")
+
+
+def lstm_lm() -> Pretraining:
+    """The same with an LSTM of 256 (Hochreiter & Schmidhuber 1997): minutes on a laptop."""
+    return _recurrent("tiny", lr=2e-3)
+
+
+def lstm_lm_small() -> Pretraining:
+    """2 layers of 512 (Dai & Le 2015 had one of 512 to 1,024): minutes to hours on a CPU."""
+    return _recurrent("small", lr=1e-3)
+
+
+def lstm_autoencoder() -> Pretraining:
+    """Read a sequence, write it again (Dai & Le 2015): weights from which a classifier starts."""
+    return _recurrent("tiny", lr=2e-3).replace(objectives={"written": "again"})
+
+
+def bilstm() -> Pretraining:
+    """Hidden words from an LSTM that reads from both ends: weights from which a tagger starts."""
+    return _recurrent("tiny", lr=2e-3, bidirectional=True).replace(objectives={"written": "none"})
 
 
 def elmo_tiny() -> Pretraining:
@@ -40,4 +75,14 @@ def elmo() -> Pretraining:
             evaluate_every=10_000,
             save_every=10_000,
         ),
+    )
+
+
+def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
+    """Short runs on little text. A row of 128 tokens costs 128 steps that wait for one another, so rows are short."""
+    return Pretraining(
+        model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
+        objectives=Objectives(written="next", sentences="none"),
+        rows=Rows(tokens=128, batch=32),
+        training=short(lr, "fp32", warmup=0.02),
     )

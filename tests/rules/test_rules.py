@@ -28,6 +28,7 @@ WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "la
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
     "recurrent_recipes",
+    "writing_recipes",
     "search",
     "curve",
     "survey",
