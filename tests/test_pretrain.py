@@ -234,6 +234,8 @@ def test_a_corpus_of_one_document_cannot_teach_what_comes_next(tmp_path):
 def test_every_recipe_is_found_and_its_nearest_is_named():
     assert {"bert-tiny", "bert-mini", "bert-small", "bert-medium", "bert-base", "bert-large"} <= set(recipes.names())
     for name in recipes.names():
-        assert recipes.find(name).model.dim % getattr(recipes.find(name).model, "heads", 1) == 0
+        model = recipes.find(name).model
+        if not hasattr(model, "head_dim"):  # a T5 has heads of any width
+            assert model.dim % getattr(model, "heads", 1) == 0
     with pytest.raises(UnmaskError, match="did you mean 'bert-mini'"):
         recipes.find("bert-minni")

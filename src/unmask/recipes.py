@@ -17,6 +17,7 @@ from unmask.models import albert, electra
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
+from unmask.models.mobilebert import SIZES as MOBILE_SIZES
 from unmask.models.mobilebert import MobileBert
 from unmask.pretraining import Objectives, Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
@@ -59,14 +60,37 @@ def bert_large() -> Pretraining:
     return _published(_bert("large"), _NEXT)
 
 
+def multilingual_tiny() -> Pretraining:
+    """bert-tiny on corpora of several languages, of one vocabulary: small ones are raised as multilingual BERT does.
+
+    Sizes to the power of 0.7 (multilingual.md of google-research's BERT, where the vocabulary has 110,000 pieces).
+    """
+    return bert_tiny().replace(rows={"alpha": 0.7})
+
+
 def albert_tiny() -> Pretraining:
     """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on hidden words and sentence order."""
-    return _small(_albert("tiny"), Objectives(sentences="order"), lr=3e-3, precision="fp32")
+    return _small(_albert("tiny"), _ORDER, lr=3e-3, precision="fp32")
 
 
 def albert_base() -> Pretraining:
     """12 layers of 768 that share their weights (12 M parameters); the optimizer is AdamW in place of LAMB."""
-    return _published(_albert("base"), Objectives(sentences="order"))
+    return _published(_albert("base"), _ORDER)
+
+
+def albert_large() -> Pretraining:
+    """24 layers of 1,024 that share their weights (18 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("large"), _ORDER)
+
+
+def albert_xlarge() -> Pretraining:
+    """24 layers of 2,048 that share their weights (59 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("xlarge"), _ORDER)
+
+
+def albert_xxlarge() -> Pretraining:
+    """12 layers of 4,096 that share their weights (223 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("xxlarge"), _ORDER)
 
 
 def electra_tiny() -> Pretraining:
@@ -78,6 +102,24 @@ def electra_small() -> Pretraining:
     """12 layers of 256 (14 M parameters), rows of 128 tokens, batch 128, learning rate 5e-4: as published."""
     config = _published(_electra("small").replace(length=128), _REPLACED)
     return config.replace(rows={"batch": 128, "first": None, "micro_batch": 32}, training={"optimizer": {"lr": 5e-4}})
+
+
+def electra_base() -> Pretraining:
+    """12 layers of 768 (110 M parameters), batch 256 of 512 tokens, learning rate 2e-4: as published."""
+    training = {"steps": 766_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
+    return _published(_electra("base"), _REPLACED).replace(rows={"first": None}, training=training)
+
+
+def electra_large() -> Pretraining:
+    """24 layers of 1,024 (335 M parameters), a quarter of the words hidden, batch 2,048 of 512 tokens: as published."""
+    training = {"steps": 400_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
+    config = _published(_electra("large"), _REPLACED.replace(rate=0.25))
+    return config.replace(rows={"batch": 2_048, "first": None}, training=training)
+
+
+def mobilebert_tiny() -> Pretraining:
+    """MobileBERT of bert-tiny's width: 4 layers of 128 in bottlenecks of 64, from scratch: minutes on a laptop."""
+    return _small(MobileBert().replace(**MOBILE_SIZES["tiny"]), _NEXT, lr=3e-3, precision="fp32")
 
 
 def mobilebert() -> Pretraining:
@@ -131,6 +173,7 @@ def _roberta(size: str) -> Roberta:
 
 
 _NEXT = Objectives(sentences="next")
+_ORDER = Objectives(sentences="order")
 _FULL = Objectives(sentences="none", short=0.0)
 _REPLACED = Objectives(sentences="none", replaced=True)
 _ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9

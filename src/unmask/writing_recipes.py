@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from unmask.models import gpt, t5, transformer_xl
@@ -96,18 +97,20 @@ def t5_small() -> Pretraining:
 
     Raffel et al. 2020, section 3.1.2: Adafactor's rate is 0.01, and after 10,000 steps 1 / sqrt(step).
     """
-    return _spans("small", lr=1e-2).replace(
-        model={"dropout": 0.1},
-        rows={"tokens": 512, "batch": 128, "micro_batch": 16, "workers": 4},
-        training={
-            "minutes": None,
-            "steps": 524_288,
-            "schedule": {"warmup": 0, "shape": "constant"},  # what falls is within Adafactor
-            "log_every": 100,
-            "evaluate_every": 10_000,
-            "save_every": 10_000,
-        },
-    )
+    return _long(_spans("small", lr=1e-2)).replace(model={"dropout": 0.1})
+
+
+def t5_v11_tiny() -> Pretraining:
+    """T5 1.1, with gated feed-forwards and an output of its own: 2 + 2 layers of 128, minutes on a laptop."""
+    return _spans("tiny", lr=5e-2, precision="fp32", sizes=t5.SIZES_V11)
+
+
+def t5_v11_small() -> Pretraining:
+    """T5 1.1 of 8 + 8 layers of 512 (77 M parameters), without dropout: the published size, trained as t5-small.
+
+    What was released of it (released_checkpoints.md of google-research's T5) comes without steps and a rate.
+    """
+    return _long(_spans("small", lr=1e-2, sizes=t5.SIZES_V11))
 
 
 def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
@@ -133,16 +136,36 @@ def _remembering(size: str, lr: float, precision: Literal["auto", "fp32"] = "aut
     )
 
 
-def _spans(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+def _spans(
+    size: str,
+    lr: float,
+    precision: Literal["auto", "fp32"] = "auto",
+    sizes: Mapping[str, Mapping[str, object]] = t5.SIZES,
+) -> Pretraining:
     """Short runs on little text, without dropout. The published initialisation fits any width, and is of weights so
     different in size that they want Adafactor: with AdamW ten times as many steps do not reach as far."""
     return Pretraining(
-        model=T5(dropout=0.0).replace(**t5.SIZES[size]),
+        model=T5(dropout=0.0).replace(**sizes[size]),
         objectives=Objectives(written="spans", sentences="none", short=0.0),
         rows=Rows(tokens=128, batch=32),
         training=short(lr, precision).replace(
             optimizer=Optimizer(algorithm="adafactor", lr=lr, weight_decay=0.0, clip=None)
         ),
+    )
+
+
+def _long(config: Pretraining) -> Pretraining:
+    """T5's published steps, of 128 rows of 512 tokens."""
+    return config.replace(
+        rows={"tokens": 512, "batch": 128, "micro_batch": 16, "workers": 4},
+        training={
+            "minutes": None,
+            "steps": 524_288,
+            "schedule": {"warmup": 0, "shape": "constant"},  # what falls is within Adafactor
+            "log_every": 100,
+            "evaluate_every": 10_000,
+            "save_every": 10_000,
+        },
     )
 
 

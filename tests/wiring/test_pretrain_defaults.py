@@ -38,13 +38,15 @@ def _names() -> list[str]:
         ("gpt2-tiny", "bpe", ["--heads", "2", "--hidden", "32"]),
         ("elmo-tiny", "spelled", ["--hidden", "32"]),
         ("t5-tiny", "wordpiece", ["--heads", "2", "--hidden", "32"]),
+        ("t5-v11-tiny", "wordpiece", ["--heads", "2", "--hidden", "32"]),
+        ("mobilebert-tiny", "wordpiece", ["--heads", "2", "--hidden", "32", "--factor", "8", "--bottleneck", "8"]),
     ],
 )
 def test_a_recipe_alone_learns_from_the_embedded_corpus(
     recipe: str, kind: str, more: list[str], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = [*SMALL, *more, "--rows.tokens", "32"]
-    if recipe == "t5-tiny":
+    if recipe.startswith("t5"):
         sizes[sizes.index("--layers")] = "--encoder-layers"
     main(["pretrain", recipe, *sizes])
     said = capsys.readouterr().out

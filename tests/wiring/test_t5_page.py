@@ -30,7 +30,7 @@ def test_the_page_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_the_page_names_exists() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    named = set(re.findall(r"`(t5-[a-z]+)`", text)) | set(re.findall(r"unmask pretrain ([a-z0-9-]+)", text))
+    named = set(re.findall(r"`(t5-[a-z0-9-]+)`", text)) | set(re.findall(r"unmask pretrain ([a-z0-9-]+)", text))
     assert named == {name for name in recipes.names() if name.startswith("t5")}
     configs = (Pretraining(), FineTuning(), Translation())
     fields = {place.rpartition(".")[2] for config in configs for place in config.places()}

@@ -186,3 +186,9 @@ class WideHead(LanguageModelHead):
         """[..., D] -> logits [..., V]."""
         weight_VD = torch.cat([self.token.weight, self.rest.weight], -1)
         return F.linear(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 4, "dim": 128, "heads": 2, "hidden": 256, "factor": 64, "bottleneck": 64, "feedforwards": 2},
+}
+"""One for a CPU; the published size is that of `MobileBert()`."""

@@ -1,0 +1,87 @@
+"""The runs that have a name: each builds its model, the published ones are as published, several corpora are mixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unmask import recipes
+from unmask.data import corpus, spelling
+from unmask.data.corpus import Corpus
+from unmask.data.stream import Stream
+from unmask.data.text import TextDocument
+from unmask.pretrain import Pretrain
+from unmask.pretraining import settled
+
+PAGES = ("recipes", "writing_recipes", "recurrent_recipes")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A large and a small corpus of one vocabulary, and one that is spelled."""
+    folder = tmp_path_factory.mktemp("corpora")
+    texts = [TextDocument(f"The film number {i} was good. The plot of {i} was bad. " * 8, str(i)) for i in range(60)]
+    large = corpus.build(texts[:50], folder / "large", vocabulary_size=80, heldout=0.1)
+    corpus.build(texts[50:], folder / "small", tokenizer=large.tokenizer, heldout=0.1)
+    corpus.build(texts, folder / "spelled", learn=spelling.train, heldout=0.1)
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
+def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) -> None:
+    text = Corpus(corpora / ("spelled" if name.startswith("elmo") else "large"))
+    config = settled(recipes.find(name), [text], None)
+    tokenizer = config.objectives.tokenizer(text.tokenizer)
+    objective = config.objectives.build(tokenizer, [text.split("train")])
+    with torch.device("meta"):  # shapes without numbers
+        model = config.model.build(objective.heads, seed=None)
+    assert sum(p.numel() for p in model.parameters()) > 1e5
+    assert model.config.vocabulary == tokenizer.size
+
+
+def test_every_page_of_recipes_is_found() -> None:
+    source = Path(recipes.__file__).parent
+    lines = [line for page in PAGES for line in (source / f"{page}.py").read_text(encoding="utf-8").splitlines()]
+    written = [line[4:].partition("(")[0] for line in lines if line.endswith("() -> Pretraining:")]
+    assert list(recipes.names()) == [name.replace("_", "-") for name in written]
+    assert all(recipes.names().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "tokens", "lr", "steps", "warmup", "rate"),
+    [
+        ("electra-small", 128, 128, 5e-4, 1_000_000, 10_000, 0.15),
+        ("electra-base", 256, 512, 2e-4, 766_000, 10_000, 0.15),
+        ("electra-large", 2_048, 512, 2e-4, 400_000, 10_000, 0.25),
+    ],
+)
+def test_electra_is_trained_as_published(
+    name: str, batch: int, tokens: int, lr: float, steps: int, warmup: int, rate: float
+) -> None:
+    """Clark et al. 2020, appendix A, table 6."""
+    config = recipes.find(name)
+    training = config.training
+    assert (config.rows.batch, config.model.length, config.rows.first) == (batch, tokens, None)
+    assert (training.optimizer.lr, training.steps, config.objectives.rate) == (lr, steps, rate)
+    share = training.schedule.warmup
+    assert (share if share > 1 else share * steps) == warmup
+    assert training.optimizer.weight_decay == 0.01
+    assert (config.model.dropout, config.model.attention_dropout) == (0.1, 0.1)  # type: ignore[attr-defined]
+
+
+def test_small_corpora_are_raised_as_multilingual_bert_raises_them(corpora: Path, tmp_path: Path) -> None:
+    """Shares to the power of 0.7, which are then made to sum to one (multilingual.md of google-research/bert)."""
+    small = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 32}
+    training = {"minutes": None, "steps": 2, "device": "cpu"}
+    config = recipes.find("multilingual-tiny").replace(model=small, training=training, rows={"batch": 4, "heldout": 4})
+    run = Pretrain(config, [corpora / "large", corpora / "small"], tmp_path / "run")
+    stream = run._stream(run.tokens, 1)
+    assert isinstance(stream, Stream)
+    sizes = np.array([found.split("train").tokens for found in run.corpora])
+    shares = (sizes / sizes.sum()) ** 0.7
+    assert stream.order.targets == pytest.approx(sizes.sum() * shares / shares.sum(), abs=1)
+    assert stream.order.targets[1] > 1.3 * sizes[1]
+    assert "loss/nsp" in run.run().heldout
