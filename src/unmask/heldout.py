@@ -16,26 +16,39 @@ from unmask.types import Batch
 WORDS = ("mlm", "next", "spans")
 """Loss terms that guess tokens of the text; a run has one of them, or none."""
 
+SIDES = ("forward", "backward")
+"""Loss terms that guess whole words of the text, which have numbers of their own; an ELMo has both."""
+
 
 def guessed(batches: Sequence[Batch]) -> tuple[str, np.ndarray]:
     """The term that guesses tokens, and all the tokens that it is to guess; ("", nothing) where there is none."""
     for term in WORDS:
-        values = [batch.targets[term].values.numpy() for batch in batches if term in batch.targets]
-        if values:
-            return term, np.concatenate(values)
+        values = _targets(batches, term)
+        if len(values):
+            return term, values
     return "", np.empty(0, np.int64)
 
 
-def baseline(batches: Sequence[Batch], log_p: np.ndarray) -> dict[str, float]:
-    """What a guess without any context reaches on the targets of `batches`, by log probabilities [V] of tokens.
+def _targets(batches: Sequence[Batch], term: str) -> np.ndarray:
+    """All that a term is to guess; nothing where it is none of the run."""
+    values = [batch.targets[term].values.numpy() for batch in batches if term in batch.targets]
+    return np.concatenate(values) if values else np.empty(0, np.int64)
 
-    loss/mlm, loss/next or loss/spans  cross-entropy, in nats
-    mlm/correct and so on              share that the most frequent token gets right
+
+def baseline(batches: Sequence[Batch], log_p: np.ndarray) -> dict[str, float]:
+    """What a guess without any context reaches on the targets of `batches`, by log probabilities [V] of tokens, or of
+    words where the run guesses those.
+
+    loss/mlm, loss/next, loss/spans, or loss/forward and loss/backward  cross-entropy, in nats
+    mlm/correct and so on                                               share that the most frequent one gets right
     """
-    term, targets = guessed(batches)
-    if not term:
-        return {}
-    return {f"loss/{term}": float(-log_p[targets].mean()), f"{term}/correct": float((targets == log_p.argmax()).mean())}
+    found = {}
+    for term in (*WORDS, *SIDES):
+        targets = _targets(batches, term)
+        if len(targets):
+            found[f"loss/{term}"] = float(-log_p[targets].mean())
+            found[f"{term}/correct"] = float((targets == log_p.argmax()).mean())
+    return found
 
 
 def characters(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
@@ -82,8 +95,9 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
             f"{math.exp(floor['loss/spans']):.1f})."
         )
     if "loss/forward" in found:
-        sides = [f"{math.exp(min(found[f'loss/{side}'], 700.0)):.1f}" for side in ("forward", "backward")]
-        lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind.")
+        sides = [f"{math.exp(min(found[f'loss/{side}'], 700.0)):.1f}" for side in SIDES]
+        alone = f" (word frequencies alone: {math.exp(floor['loss/forward']):.1f})" if "loss/forward" in floor else ""
+        lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind{alone}.")
     if "rtd/correct" in found:
         lines.append(
             f"Replaced tokens: {found['rtd/correct']:.1%} of all tokens told right, where {found['rtd/replaced']:.1%} "
@@ -95,7 +109,8 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
 
 def plateau(result: Mapping[str, float], baseline: Mapping[str, float]) -> str | None:
     """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
-    for term, what in zip(WORDS, ("masked-word", "next-token", "hidden-span"), strict=True):
+    terms = ("masked-word", "next-token", "hidden-span", "next-word", "previous-word")
+    for term, what in zip((*WORDS, *SIDES), terms, strict=True):
         loss, floor = result.get(f"loss/{term}"), baseline.get(f"loss/{term}")
         if loss is not None and floor is not None and loss >= 0.97 * floor:
             return (

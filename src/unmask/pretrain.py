@@ -263,9 +263,15 @@ class Pretrain:
 
     @cached_property
     def log_frequencies(self) -> np.ndarray:
-        """[V] log of the add-one share of each token in the training text, the ends of what is written included."""
+        """[V] log of the add-one share of each token in the training text, the ends of what is written included; of
+        each word, where words are guessed whole."""
+        splits = [corpus.split("train") for corpus in self.corpora]
+        if isinstance(self.objective, TwoWayLM):
+            sizes = np.concatenate([split.units(max(Stream.unit_tokens, self.tokens))["tokens"] for split in splits])
+            counts = 1 + self.objective.expected(sizes, self.tokens)
+            return np.log(counts / counts.sum())
         counts, writes = np.ones(self.tokenizer.size), self.config.objectives.written != "none"
-        for split in (corpus.split("train") for corpus in self.corpora):
+        for split in splits:
             counts[: split.vocabulary] += split.unigrams()
             counts[self.tokenizer.sep] += split.documents * writes
         if isinstance(self.objective, SpanCorruption):

@@ -133,8 +133,9 @@ class Objectives(Config):
         if self.written == "both":
             first = spelling.continues(tokenizer)
             ends = {"start": tokenizer.cls, "end": tokenizer.sep}
-            guessed = spelling.unspelled(words, tokenizer) or spelling.commonest(splits, first, self.words)
-            return TwoWayLM(guessed, spelling.words, first, **ends)
+            known = spelling.unspelled(words, tokenizer)
+            counts, others = spelling.commonest(splits, first, self.words, known)
+            return TwoWayLM(counts, spelling.words, first, **ends, others=others)
         if self.written == "again":
             return SequenceAutoencoder(tokenizer.cls, tokenizer.sep, short=self.short)
         if self.written == "spans":

@@ -8,7 +8,7 @@ from typing import Any
 
 from unmask import samples
 from unmask.config import flatten, read_json
-from unmask.heldout import WORDS, plateau
+from unmask.heldout import SIDES, WORDS, plateau
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
 from unmask.train.metrics import require_run
@@ -73,9 +73,8 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     stuck = plateau(last, baseline) if last.get("step", 0) > 0 else None
     if stuck:
         sections.append(report.Text([stuck], kind="warning"))
-    term = next((term for term in WORDS if f"loss/{term}" in last), None)
-    if term is not None:
-        sections.append(_against_frequencies(term, last, baseline))
+    guessed = [term for term in (*WORDS, *SIDES) if f"loss/{term}" in last]
+    sections += [_against_frequencies(term, last, baseline) for term in guessed]
     for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
         sections += _curves(term, train, heldout, baseline, _growth(run))
     sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
@@ -98,11 +97,14 @@ def _against_frequencies(term: str, last: dict[str, Any], baseline: dict[str, fl
         [who, of[f"{term}/correct"], of[f"loss/{term}"], math.exp(min(of[f"loss/{term}"], 700.0))]
         for who, of in found.items()
     ]
-    what = "hidden tokens whose first guess is right" if term == "mlm" else "tokens that were thought likeliest"
+    title, what = {
+        "mlm": ("Hidden words of held-out documents", "hidden tokens whose first guess is right"),
+        "forward": ("Held-out documents, each word from those before", "words that were thought likeliest"),
+        "backward": ("Held-out documents, each word from those behind", "words that were thought likeliest"),
+    }.get(term, ("Held-out documents, token by token", "tokens that were thought likeliest"))
     note = f"Accuracy is the share of {what}; loss is in nats."
     if "next/bits_per_character" in last:
         note += f" The model takes {last['next/bits_per_character']:.3f} bits per character."
-    title = "Hidden words of held-out documents" if term == "mlm" else "Held-out documents, token by token"
     return report.Table(title, ["", "accuracy", "loss", "perplexity"], rows, note=note)
 
 

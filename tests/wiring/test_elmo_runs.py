@@ -21,6 +21,7 @@ from unmask.finetune import FineTuning, finetune
 from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.elmo import Elmo
 from unmask.objectives import TwoWayLM
+from unmask.objectives.two_way import EDGE, UNKNOWN
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.report import write_report
@@ -73,21 +74,22 @@ def test_every_word_is_spelled_and_comes_back() -> None:
 def test_the_commonest_words_are_those_of_a_count(folder: Path) -> None:
     whole = Corpus(folder)
     first = spelling.continues(whole.tokenizer)
-    found = spelling.commonest([whole.split("train")], first, 5)
+    found, others = spelling.commonest([whole.split("train")], first, 5)
     counts: dict[str, int] = {}
     for document in whole.split("train"):
         for word in whole.tokenizer.decode(np.concatenate(document.sentences)).replace(".", " . ").split():
             counts[word] = counts.get(word, 0) + 1
     said = [whole.tokenizer.decode(np.frombuffer(word, np.int32)) for word in found]
-    assert sorted(counts[word] for word in said) == sorted(sorted(counts.values())[-5:])
+    assert list(found.values()) == [counts[word] for word in said] == sorted(counts.values(), reverse=True)[:5]
+    assert others == sum(counts.values()) - sum(found.values())
 
 
 # ------------------------------------------------------------------------------------------------ the objective
 
 
-def objective(words: list[bytes] | None = None) -> TwoWayLM:
-    ids = [np.array(word, np.int32).tobytes() for word in ([5, 15], [6], [7, 16, 17])]
-    return TwoWayLM(ids if words is None else words, spelling.words, 10, start=2, end=3)
+def objective(words: dict[bytes, int] | None = None) -> TwoWayLM:
+    counts = {np.array(word, np.int32).tobytes(): n for n, word in ((5, [5, 15]), (4, [6]), (2, [7, 16, 17]))}
+    return TwoWayLM(counts if words is None else words, spelling.words, 10, start=2, end=3, others=3)
 
 
 def test_targets_are_the_neighbours_of_every_word() -> None:
@@ -107,7 +109,7 @@ def test_long_texts_are_cut_between_words_and_long_words_within() -> None:
     assert found[2].targets["forward"][0].tolist() == [0, 1, 4]
     assert found[2].targets["forward"][1].tolist() == [0, 0, 1]
     with pytest.raises(UnmaskError, match="no words"):
-        objective([])
+        objective({})
 
 
 # ------------------------------------------------------------------------------------------------ runs
@@ -128,6 +130,36 @@ def test_it_learns_from_both_sides(trained: Pretrain, folder: Path) -> None:
     page = write_report(trained.out).read_text()
     assert "Next word: loss" in page
     assert "Previous word: loss" in page
+
+
+def test_word_frequencies_are_those_of_what_is_to_be_guessed(trained: Pretrain, folder: Path) -> None:
+    """Of all rows of the training text, counted; how many texts there are is not counted but worked out."""
+    rng, documents = np.random.default_rng(0), list(Corpus(folder).split("train"))
+    rows = trained.objective.sample(documents, trained.tokens, rng)
+    counts = np.bincount(np.concatenate([row.targets["forward"][1] for row in rows]), minlength=32)
+    found = trained.objective.expected(np.array([len(np.concatenate(d.sentences)) for d in documents]), trained.tokens)
+    assert found[EDGE] == pytest.approx(counts[EDGE], rel=0.1)
+    counts[EDGE] = found[EDGE]
+    assert found.tolist() == counts.tolist()
+    assert found[UNKNOWN] > 0
+    shares = np.exp(trained.log_frequencies)
+    assert shares == pytest.approx((found + 1) / (found + 1).sum())
+    values = np.concatenate([batch.targets["backward"].values.numpy() for batch in trained.heldout])
+    for side in ("forward", "backward"):
+        assert trained.baseline[f"loss/{side}"] == pytest.approx(-np.log(shares[values]).mean())
+        assert trained.baseline[f"{side}/correct"] == pytest.approx((values == shares.argmax()).mean())
+
+
+def test_a_run_is_set_against_word_frequencies(trained: Pretrain) -> None:
+    last, floor = trained.trainer.heldout, trained.baseline
+    said = " ".join(heldout.sentences(last, floor, {}))
+    assert f"(word frequencies alone: {np.exp(floor['loss/forward']):.1f})" in said
+    assert "hardly begun" not in said
+    stuck = heldout.sentences({**last, "loss/backward": floor["loss/backward"]}, floor, {})
+    assert "held-out previous-word loss" in stuck[-1]
+    page = write_report(trained.out).read_text()
+    assert page.count("word frequencies alone, no context") == 2
+    assert "each word from those behind" in page
 
 
 def test_the_loss_trace_is_the_golden_one(folder: Path, tmp_path: Path) -> None:

@@ -95,11 +95,15 @@ def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
     return found
 
 
-def commonest(splits: Sequence[Split], continues: int, most: int) -> list[bytes]:
-    """The `most` commonest words of some splits, the commonest first, as `words` gives them; memory grows with the
-    number of different words."""
+def commonest(
+    splits: Sequence[Split], continues: int, most: int, known: Sequence[bytes] = ()
+) -> tuple[dict[bytes, int], int]:
+    """How often the `most` commonest words of some splits come, the commonest first, as `words` gives them, or those
+    that are `known`; and how often all others do. Memory grows with the number of different words."""
     counts: Counter[bytes] = Counter()
     for split in splits:
         for document in split:
             counts.update(words(np.concatenate(document.sentences), continues))
-    return sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    chosen = known or sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    found = {word: counts[word] for word in chosen}
+    return found, counts.total() - sum(found.values())

@@ -5,7 +5,7 @@ Shapes: T tokens (characters), W words of a sequence, M targets, V words of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ UNKNOWN, EDGE = 0, 1  # words that are not in the vocabulary; where a text begin
 class TwoWayLM(Objective):
     """sum over k of log p(w_k | w_1 .. w_k-1) + log p(w_k | w_k+1 .. w_n); both directions share the softmax.
 
-    vocabulary  words that can be guessed, as `split` gives them; all others are one, which is guessed, too
+    vocabulary  words that can be guessed, as `split` gives them, and how often each comes in the text; all others are
+                one, which is guessed, too, and comes `others` times
     split       tokens [T] -> the words that they spell, as bytes
     continues   first id of the tokens that go on with a word
     start, end  ids that frame a text: [CLS] and [SEP]
@@ -33,18 +34,20 @@ class TwoWayLM(Objective):
 
     def __init__(
         self,
-        vocabulary: Sequence[bytes],
+        vocabulary: Mapping[bytes, int],
         split: Callable[[np.ndarray, int], list[bytes]],
         continues: int,
         *,
         start: int,
         end: int,
+        others: int = 0,
     ) -> None:
         if not vocabulary:
             raise UnmaskError("There are no words to guess; give the corpus some text.")
         self.ids = {word: i for i, word in enumerate(vocabulary, EDGE + 1)}
         self.split, self.continues, self.start, self.end = split, continues, start, end
         self.heads = {WORDS: len(vocabulary) + EDGE + 1}
+        self.counts = np.array([others, 0, *vocabulary.values()], np.int64)
 
     @property
     def words(self) -> list[bytes]:
@@ -83,6 +86,13 @@ class TwoWayLM(Objective):
         places, values = np.insert(begins, 0, 0), np.concatenate([[EDGE], ids, [EDGE]])
         targets = {"forward": (places[:-1], values[1:]), "backward": (places[1:], values[:-1])}
         return Example(framed, targets=targets)
+
+    def expected(self, sizes: np.ndarray, length: int) -> np.ndarray:
+        """How often each word is to be guessed in one direction, [V], of the text in documents of `sizes` tokens and
+        rows of `length`: the end of a text as often as there are texts."""
+        counts = self.counts.astype(np.float64)
+        counts[EDGE] = np.ceil(sizes / (length - 2)).sum()
+        return counts
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Both directions. Raises UnmaskError for another model than an ELMo."""

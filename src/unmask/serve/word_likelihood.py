@@ -36,7 +36,8 @@ class WordScorer:
         self.model = loaded.model
         self.tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         first, ends = spelling.continues(self.tokenizer), {"start": self.tokenizer.cls, "end": self.tokenizer.sep}
-        self.objective = TwoWayLM(spelling.unspelled(loaded.words, self.tokenizer), spelling.words, first, **ends)
+        words = dict.fromkeys(spelling.unspelled(loaded.words, self.tokenizer), 0)
+        self.objective = TwoWayLM(words, spelling.words, first, **ends)
 
     def perplexity(self, texts: Iterable[str]) -> Likelihood:
         """How likely the texts are; its tokens are words, and the ends of texts. A text of more characters than the
