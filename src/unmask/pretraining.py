@@ -164,10 +164,8 @@ class Objectives(Config):
             raise UnmaskError(
                 "There is nothing to learn: set --masked true, --sentences next or order, or --written next."
             )
-        if self.replaced and (len(parts) > 1 or not self.masked):
-            raise UnmaskError(
-                "Replaced tokens are learned alone, from hidden words: set --sentences none --masked true."
-            )
+        if self.replaced and not self.masked:
+            raise UnmaskError("Replaced tokens are learned from hidden words: set --masked true.")
         return parts[0] if len(parts) == 1 else Joint(*parts)
 
 

@@ -272,11 +272,39 @@ def test_a_generator_of_another_model_is_refused(electra: Pretrain, tmp_path: Pa
         huggingface.load(tmp_path / "out", heads={"rtd": 1, "mlm": 0})
 
 
+@pytest.mark.parametrize(("sentences", "head"), [("next", "nsp"), ("order", "sop")])
+def test_sentences_are_compared_beside_replaced_tokens(sentences: str, head: str, folder: Path, tmp_path: Path) -> None:
+    """By the discriminator, in the text that the generator has filled; each term has its curve, and the folder all
+    heads."""
+    run = Pretrain(config("electra-tiny", sentences=sentences, steps=3), [folder], tmp_path / "run")
+    batch = next(run.batches(None))[0][0]
+    assert run.objective.weights == {head: 1.0, "mlm": 1.0, "rtd": 50.0}
+    seen: list[Batch] = []
+    forward = run.model.forward
+    run.model.forward = lambda given: (seen.append(given), forward(given))[1]  # type: ignore[method-assign]
+    losses = run.objective.loss(run.model, batch)
+    (filled,) = seen
+    assert not torch.equal(filled.tokens, batch.tokens)
+    target = batch.targets[head]
+    logits = run.model.answer(head, forward(filled), target.places)
+    torch.testing.assert_close(losses[head].sum, nn.functional.cross_entropy(logits, target.values, reduction="sum"))
+    assert set(losses) == {head, "mlm", "rtd"}
+    del run.model.forward
+    found = run.run().heldout
+    assert {f"loss/{term}" for term in losses} <= found.keys()
+    loaded = huggingface.load(tmp_path / "run")
+    assert set(loaded.model.heads) == {"rtd", head}
+    _, going_on = recipes.choose(None, str(tmp_path / "run"))
+    small = {"rows": {"batch": 8, "heldout": 16}, "training": {"minutes": None, "steps": 1, "device": "cpu"}}
+    more = Pretrain(going_on.replace(**small), [folder], tmp_path / "more")
+    assert set(more.objective.heads) == {head, "rtd", "mlm"}
+    assert [one["token"] for one in Predictor(tmp_path / "run")(["the film"])[0]["tokens"]] == ["the", "film"]
+
+
 @pytest.mark.parametrize(
     ("recipe", "changes", "message"),
     [
         ("albert-tiny", {"replaced": True, "sentences": "none"}, "electra-tiny"),
-        ("electra-tiny", {"sentences": "next"}, "--sentences none"),
         ("electra-tiny", {"masked": False}, "--masked true"),
     ],
 )

@@ -47,6 +47,10 @@ class Objective:
         """Choose targets in packed rows, and change the input where the objective asks for it."""
         return batch
 
+    def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
+        """One pass through the model: its hidden states, the batch that it saw, and terms that come of reading it."""
+        return model(batch), batch, {}
+
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Cross-entropy of the head's answers at the targets of `batch`, in nats, with the number right."""
         target = batch.targets[self.name]
@@ -58,13 +62,15 @@ class Objective:
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         """One Loss for each term, after one pass through the model."""
-        return {self.name: self.score(model, model(batch), batch)}
+        hidden_BTD, seen, losses = self.read(model, batch)
+        return losses | {self.name: self.score(model, hidden_BTD, seen)}
 
 
 class Joint(Objective):
     """Several objectives on the same sequences, with one pass through the trunk.
 
-    The first one samples, each chooses its targets in turn. BERT is `Joint(NextSentence(join), MaskedLM(...))`.
+    The first one samples, each chooses its targets in turn, and the last one, which may change what is read, reads.
+    BERT is `Joint(NextSentence(join), MaskedLM(...))`.
     """
 
     def __init__(self, *parts: Objective, weights: Mapping[str, float] | None = None) -> None:
@@ -86,9 +92,9 @@ class Joint(Objective):
         return batch
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        hidden_BTD = model(batch)
+        hidden_BTD, seen, losses = self.parts[-1].read(model, batch)
         present = [part for part in self.parts if part.name in batch.targets]  # no pair may have been long enough
-        return {part.name: part.score(model, hidden_BTD, batch) for part in present}
+        return losses | {part.name: part.score(model, hidden_BTD, seen) for part in present}
 
 
 def of_logits(logits_MC: Tensor, values_M: Tensor) -> Loss:

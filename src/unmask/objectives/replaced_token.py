@@ -67,14 +67,15 @@ class ReplacedToken(Objective):
         whole = Target(places, batch.tokens.flatten()[places])
         return hidden.with_targets(**{self.name: whole, DRAWS: Target(chosen, draws)})
 
-    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """The terms of the generator and of the discriminator. Raises UnmaskError for a model without a generator."""
+    def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
+        """What the discriminator makes of the text that the generator has filled, and the generator's term. Raises
+        UnmaskError for a model without a generator."""
         if not isinstance(model, Discriminator):
             raise UnmaskError("Replaced tokens are learned by an ELECTRA with its generator; this model has none.")
         hidden, name = batch.targets[self.masked.name], self.masked.name
         logits_MV = model.generator.answer(name, model.generator(batch), hidden.places).float()
         filled = _filled(batch, hidden.places, draw(logits_MV, batch.targets[DRAWS].values))
-        return {name: of_logits(logits_MV, hidden.values), self.name: self.score(model, model(filled), filled)}
+        return model(filled), filled, {name: of_logits(logits_MV, hidden.values)}
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Binary cross-entropy of "replaced" at every token; `replaced` counts those that are, `correct` those that

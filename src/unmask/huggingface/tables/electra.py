@@ -35,6 +35,7 @@ ELECTRA = Table(
             h: _dense(h, "classifier.dense", "classifier.out_proj")
             for h in ("classification", "multilabel", "regression")
         },
+        **{h: _dense(h, f"{h}.dense", f"{h}.output") for h in ("nsp", "sop")},  # ours alone
         "choice": _dense("choice", "sequence_summary.summary", "classifier"),
         "tagging": (("heads.tagging.output", "classifier"),),
         "crf": CRF,
