@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from unmask import huggingface
-from unmask.adapt import STARTED, TRAINED
+import re
+from collections.abc import Iterable
+
+from unmask.adapt import STARTED, TRAINED, opened
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
@@ -11,7 +13,7 @@ from unmask.nn import Stack
 from unmask.objectives import Objective, Taught, Teaching
 from unmask.pretraining import Pretraining, tokens_of
 
-DEPTH = ("layers", "length")
+DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 """Fields of a model in which a student that inherits may differ, beside those of training and of fresh weights."""
 
 
@@ -29,11 +31,12 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
         return learned
     if asked.inherit and config.start is not None:
         raise UnmaskError("A model that goes on from a folder has its weights already: leave out --from, or --inherit.")
-    if config.objectives.written not in ("none", "next", "again"):
+    if config.objectives.written not in ("none", "next", "again", "spans"):
         raise UnmaskError(
-            f"A teacher helps to guess hidden or next words, not what --written {config.objectives.written} asks for."
+            "A teacher helps to guess hidden words, next ones or spans, not what --written "
+            f"{config.objectives.written} asks for."
         )
-    teacher = huggingface.load(asked.teacher)
+    teacher = opened(asked.teacher)
     if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
         raise UnmaskError(
             f"The corpus was not built with the tokenizer of the teacher; build it again with: unmask corpus build "
@@ -68,7 +71,7 @@ def begin(model: Model, learned: Objective, asked: Teaching) -> str:
 
 def _check_layers(model: Model, teacher: Model, flag: str) -> None:
     for one, who in ((model, "student"), (teacher, "teacher")):
-        if type(one.stack) is not Stack:  # others run a layer step by step, or segment by segment
+        if type(getattr(one, "stack", None)) is not Stack:  # others run a layer step by step, or segment by segment
             raise UnmaskError(
                 f"{flag} compares layer by layer, as a Transformer has them; the {who} is a "
                 f"{type(one.config).__name__}: leave {flag} at 0."
@@ -102,9 +105,11 @@ def inherit(model: Model, teacher: Model) -> str:
             f"A student that inherits differs from its teacher in depth alone: {unlike} is {kinds[0]} here, and "
             f"{kinds[1]} there. Take the teacher's, or set --inherit false."
         )
-    stored, depth, height = teacher.state_dict(), len(model.stack.blocks), len(teacher.stack.blocks)
-    if depth > height:
-        raise UnmaskError(f"A student of {depth} layers cannot inherit from a teacher of {height}.")
+    stored = teacher.state_dict()
+    depths, heights = _depths(model.state_dict()), _depths(stored)
+    for stack, depth in depths.items():
+        if depth > heights[stack]:
+            raise UnmaskError(f"A student of {depth} layers cannot inherit from a teacher of {heights[stack]}.")
     longest = teacher.positions
     if longest is not None and (model.positions is None or model.positions > longest):
         raise UnmaskError(
@@ -112,8 +117,8 @@ def inherit(model: Model, teacher: Model) -> str:
         )
     given = {}
     for name, x in model.state_dict().items():
-        head, number, rest = _of_block(name)
-        source = f"{head}{number * height // depth}.{rest}" if head else name
+        stack, number, rest = _of_block(name)
+        source = f"{stack}{number * heights[stack] // depths[stack]}.{rest}" if stack else name
         if source in stored:
             given[name] = stored[source][: len(x)]  # positions may be fewer, and entries without a meaning left out
     model.load_state_dict(given, strict=False)
@@ -121,10 +126,16 @@ def inherit(model: Model, teacher: Model) -> str:
     return f"New heads, which the teacher has not: {', '.join(new)}." if new else ""
 
 
+def _depths(names: Iterable[str]) -> dict[str, int]:
+    """Of each stack, as it stands in names of parameters, how many blocks it has."""
+    found: dict[str, int] = {}
+    for stack, number, _ in map(_of_block, names):
+        if stack:
+            found[stack] = max(found.get(stack, 0), number + 1)
+    return found
+
+
 def _of_block(name: str) -> tuple[str, int, str]:
     """The name of a parameter of a block in three parts, around its number; ("", 0, name) for others."""
-    head = "stack.blocks."
-    if not name.startswith(head):
-        return "", 0, name
-    number, _, rest = name.removeprefix(head).partition(".")
-    return head, int(number), rest
+    found = re.match(r"((?:stack|encoder|decoder)\.blocks\.)(\d+)\.(.*)", name)
+    return (found[1], int(found[2]), found[3]) if found else ("", 0, name)

@@ -48,7 +48,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(recipe: str = "bert-tiny", **changes: object) -> Pretraining:
     training = {"minutes": None, "steps": 12, "log_every": 1, "precision": "fp32", "device": "cpu"}
-    run = recipes.find(recipe).replace(training=training, rows={"batch": 8, "heldout": 16}, model=SMALL)
+    run = recipes.find(recipe).replace(training=training, rows={"batch": 8, "heldout": 16})
+    run = run.replace(model={name: value for name, value in SMALL.items() if name in run.model.to_dict()})
     return run.override({"evaluate_every": 6, "sentences": "none", **changes})
 
 
@@ -233,7 +234,8 @@ def test_the_command_takes_a_teacher(text: Path, teacher: Path, tmp_path: Path) 
         ({"masked": False, "sentences": "next"}, "guess hidden or next words; nsp guesses none"),
         ({"recipe": "electra-tiny"}, "guess hidden or next words; rtd guesses none"),
         ({"recipe": "gpt2-tiny"}, "no head for next .its heads: "),
-        ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "not what --written spans asks for"),
+        ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "not built with the tokenizer of the teacher"),
+        ({"recipe": "transformer-xl-tiny", "memory": 16, "tokens": 16}, "not what --written segments asks for"),
         ({"inherit": True, "dim": 16}, "in depth alone: dim is 16 here, and 32 there"),
         ({"teacher": "nowhere"}, "nowhere"),
         ({"temperature": float("inf")}, "must be above 0, not inf"),
@@ -287,6 +289,34 @@ def test_models_that_remember_are_not_compared_by_layer(text: Path, tmp_path: Pa
     student = config("gpt2-tiny", teacher=tmp_path / "teacher", states=1.0)
     with pytest.raises(UnmaskError, match="the teacher is a TransformerXl: leave --states at 0"):
         Pretrain(student, [text], tmp_path / "run")
+
+
+def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
+    """Its guesses of what was cut out, by the formula; a student inherits evenly spaced layers of either side."""
+    small = {"tokens": 32, "head_dim": 8, "precision": "fp32", "evaluate_every": None}
+    deep = config("t5-tiny", encoder_layers=4, decoder_layers=4, steps=30, lr=3e-2, **small)
+    Pretrain(deep, [text], tmp_path / "teacher").run()
+    asked = config("t5-tiny", teacher=tmp_path / "teacher", inherit=True, weight=0.25, temperature=3.0, **small)
+    run = Pretrain(asked, [text], tmp_path / "run")
+    assert isinstance(run.objective, Taught)
+    teacher = run.objective.teacher
+    for side in ("encoder", "decoder"):
+        for own, other in ((0, 0), (1, 2)):
+            mine = getattr(run.model, side).blocks[own].feedforward.f.up.weight
+            assert torch.equal(mine, getattr(teacher, side).blocks[other].feedforward.f.up.weight)
+    run.model.encoder.blocks[0].feedforward.f.up.weight.data.mul_(1.5)  # or both would say nearly the same
+    (batch,), _ = next(run.batches(None))
+    with torch.no_grad():
+        losses = run.objective.loss(run.model, batch)
+        places = batch.targets["spans"].places
+        said, taught = (one.answer("next", one(batch), places) / 3 for one in (run.model, teacher))
+    soft = 9 * F.kl_div(said.log_softmax(-1), taught.softmax(-1), reduction="sum")
+    assert losses["soft"].sum.item() == pytest.approx(soft.item(), rel=1e-4)
+    assert run.objective.weights == {"spans": 0.75, "soft": 0.25}
+    assert {"loss/spans", "loss/soft"} <= run.run().heldout.keys()
+    for flag in ("states", "attention"):
+        with pytest.raises(UnmaskError, match=f"--{flag} compares layer by layer.* the student is a T5"):
+            Pretrain(asked.override({flag: 1.0}), [text], tmp_path / flag)
 
 
 def test_heads_that_the_teacher_lacks_are_named(text: Path, tmp_path: Path) -> None:

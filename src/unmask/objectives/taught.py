@@ -27,8 +27,8 @@ from unmask.types import Batch, Document, Example, Loss, Target
 SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
 """Loss terms, and the targets that say where they are computed."""
 
-GUESSES = ("mlm", "next")
-"""Heads whose answers are distributions over the vocabulary, which a teacher can soften."""
+GUESSES = {"mlm": "mlm", "next": "next", "spans": "next"}
+"""Term -> its head, of those whose answers are distributions over the vocabulary, which a teacher can soften."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Taught(Objective):
     attention  KL(teacher || student) of where every token looks, in the mean over heads and over the same pairs of
                layers (MobileBERT's attention transfer, equation 2)
 
-    learned  masked words or next tokens, alone or joined with sentences
+    learned  masked words, next tokens or spans that were cut out, alone or joined with sentences
     teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
              that is saved
 
@@ -89,9 +89,10 @@ class Taught(Objective):
         if len(guesses) != 1:
             raise UnmaskError(f"A teacher helps to guess hidden or next words; {learned.name} guesses none of them.")
         self.guess = guesses[0]
-        if self.guess.name not in teacher.heads:
+        self.head = GUESSES[self.guess.name]
+        if self.head not in teacher.heads:
             raise UnmaskError(
-                f"The teacher has no head for {self.guess.name} (its heads: {', '.join(teacher.heads) or 'none'}): "
+                f"The teacher has no head for {self.head} (its heads: {', '.join(teacher.heads) or 'none'}): "
                 "take a folder that was pre-trained so, with its output layer."
             )
         self.learned, self.teacher, self.temperature = learned, teacher, temperature
@@ -138,11 +139,11 @@ class Taught(Objective):
         losses = {part.name: part.score(model, hidden_BTD, batch) for part in present if part is not self.guess}
         if self.guess in present:
             target = batch.targets[self.guess.name]
-            said_MV = model.answer(self.guess.name, hidden_BTD, target.places)
+            said_MV = model.answer(self.head, hidden_BTD, target.places)
             losses[self.guess.name] = self.guess.of_answers(said_MV, target.values)
             if SOFT in batch.targets:
                 with torch.no_grad():
-                    taught_MV = self.teacher.answer(self.guess.name, taught_BTD, target.places)
+                    taught_MV = self.teacher.answer(self.head, taught_BTD, target.places)
                 losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
         for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
             if term in batch.targets:
