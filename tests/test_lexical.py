@@ -42,6 +42,10 @@ def write(path, lines, header="text\tlabel"):
 # ------------------------------------------------------------------------------------------------ vectors
 
 
+def test_scripts_without_spaces_are_read_character_by_character() -> None:
+    assert words("猫が the Film, กา 좋은") == ["猫", "が", "the", "film", "ก", "า", "좋은"]
+
+
 @given(TEXTS, TEXTS)
 def test_vectors_are_those_of_scikit_learn(train, texts):
     pattern = {"token_pattern": r"\w+"}

@@ -75,13 +75,13 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
     """
     lines = []
     if "loss/mlm" in found and "loss/mlm" in floor:
-        start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if before else ""
+        start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if "loss/mlm" in before else ""
         lines.append(
             f"Held-out masked words: {found['mlm/correct']:.1%} right, loss {found['loss/mlm']:.2f} ({start}word "
             f"frequencies alone: {floor['mlm/correct']:.1%}, {floor['loss/mlm']:.2f})."
         )
     if "next/perplexity" in found and "loss/next" in floor:
-        start = f"at the start: {before['next/perplexity']:.1f}; " if before else ""
+        start = f"at the start: {before['next/perplexity']:.1f}; " if "next/perplexity" in before else ""
         bits = found.get("next/bits_per_character")
         lines.append(
             f"Held-out text: {found['next/correct']:.1%} of the tokens right, perplexity "
@@ -89,15 +89,20 @@ def sentences(found: Mapping[str, float], floor: Mapping[str, float], before: Ma
             + (f", {bits:.2f} bits per character." if bits is not None else ".")
         )
     if "spans/correct" in found and "loss/spans" in floor:
+        start = f"at the start: {math.exp(min(before['spans/nll'], 700.0)):.1f}; " if "spans/nll" in before else ""
         lines.append(
             f"Held-out spans: {found['spans/correct']:.1%} of the tokens right, perplexity "
-            f"{math.exp(min(found['spans/nll'], 700.0)):.1f} (word frequencies alone: "
+            f"{math.exp(min(found['spans/nll'], 700.0)):.1f} ({start}word frequencies alone: "
             f"{math.exp(floor['loss/spans']):.1f})."
         )
     if "loss/forward" in found:
         sides = [f"{math.exp(min(found[f'loss/{side}'], 700.0)):.1f}" for side in SIDES]
-        alone = f" (word frequencies alone: {math.exp(floor['loss/forward']):.1f})" if "loss/forward" in floor else ""
-        lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind{alone}.")
+        first = [f"{math.exp(min(before[f'loss/{side}'], 700.0)):.1f}" for side in SIDES if f"loss/{side}" in before]
+        beside = [f"at the start: {' and '.join(first)}"] if first else []
+        if "loss/forward" in floor:
+            beside.append(f"word frequencies alone: {math.exp(floor['loss/forward']):.1f}")
+        more = f" ({'; '.join(beside)})" if beside else ""
+        lines.append(f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind{more}.")
     if "rtd/correct" in found:
         lines.append(
             f"Replaced tokens: {found['rtd/correct']:.1%} of all tokens told right, where {found['rtd/replaced']:.1%} "

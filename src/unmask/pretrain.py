@@ -69,8 +69,8 @@ class Pretrain:
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
         words = () if self.origin is None else self.origin.stored.words
-        objective = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
-        self.objective = taught(config, objective, self.tokenizer)
+        self.learned = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
+        self.objective = taught(config, self.learned, self.tokenizer)
         self.config = config
         self.model, notice = self._build()
         self.tokens = tokens_of(self.config)
@@ -121,16 +121,15 @@ class Pretrain:
     def _at_start(self) -> dict[str, Any]:
         """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
         rows = [] if self.origin is None else read_metrics(self.out / "metrics.jsonl", "heldout")
-        return (
-            rows[0] if rows and rows[0]["step"] == 0 and f"loss/{heldout.guessed(self.heldout)[0]}" in rows[0] else {}
-        )
+        guesses = rows and any(f"loss/{term}" in rows[0] for term in (*heldout.WORDS, *heldout.SIDES))
+        return rows[0] if guesses and rows[0]["step"] == 0 else {}
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         if isinstance(self.model, EncoderDecoder):
             huggingface.save_writer(folder, self.model, Subwords.of(self.tokenizer))
         else:
-            words = self.objective.words if isinstance(self.objective, TwoWayLM) else ()
+            words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
             huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
         facts = {
             "recipe": self.recipe,
@@ -248,8 +247,8 @@ class Pretrain:
         return heldout.characters(self.heldout, self.tokenizer)
 
     def _prompts(self, given: Mapping[str, Sequence[str]] | None) -> list[samples.Prompt]:
-        if isinstance(self.objective, SpanCorruption):
-            return samples.cut_out(self.corpora[0].split("heldout"), self.tokenizer, self.objective, 4, self.tokens)
+        if isinstance(self.learned, SpanCorruption):
+            return samples.cut_out(self.corpora[0].split("heldout"), self.tokenizer, self.learned, 4, self.tokens)
         if "mlm" not in self.model.heads:
             return []
         if given is not None:
@@ -266,16 +265,16 @@ class Pretrain:
         """[V] log of the add-one share of each token in the training text, the ends of what is written included; of
         each word, where words are guessed whole."""
         splits = [corpus.split("train") for corpus in self.corpora]
-        if isinstance(self.objective, TwoWayLM):
+        if isinstance(self.learned, TwoWayLM):
             sizes = np.concatenate([split.units(max(Stream.unit_tokens, self.tokens))["tokens"] for split in splits])
-            counts = 1 + self.objective.expected(sizes, self.tokens)
+            counts = 1 + self.learned.expected(sizes, self.tokens)
             return np.log(counts / counts.sum())
         counts, writes = np.ones(self.tokenizer.size), self.config.objectives.written != "none"
         for split in splits:
             counts[: split.vocabulary] += split.unigrams()
             counts[self.tokenizer.sep] += split.documents * writes
-        if isinstance(self.objective, SpanCorruption):
-            counts = self.objective.expected(counts, self.tokens)
+        if isinstance(self.learned, SpanCorruption):
+            counts = self.learned.expected(counts, self.tokens)
         return np.log(counts / counts.sum())
 
 

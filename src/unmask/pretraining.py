@@ -19,7 +19,7 @@ from unmask.errors import UnmaskError
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
-from unmask.models.elmo import WORDS, Elmo
+from unmask.models.elmo import Elmo, ElmoModel
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import ModelConfig
 from unmask.models.t5 import T5
@@ -39,6 +39,7 @@ from unmask.objectives import (
     TwoWayLM,
 )
 from unmask.objectives.replaced_token import CHOSEN
+from unmask.objectives.two_way import check_words
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
 
@@ -54,7 +55,7 @@ LEARNED: Mapping[str, str] = {
 """What a run may learn: `written`, or, where that is "none", hidden words, or pairs of sentences alone."""
 
 TAKERS: Mapping[str, tuple[str, ...]] = {
-    "sentences": ("hidden", "pairs"),
+    **dict.fromkeys(("masked", "sentences"), ("hidden", "pairs")),
     "rate": ("hidden", "spans"),
     **dict.fromkeys(("whole_words", "span"), ("hidden",)),
     "short": ("hidden", "pairs", "again", "spans"),
@@ -133,6 +134,8 @@ class Objectives(Config):
         if self.written == "both":
             first = spelling.continues(tokenizer)
             ends = {"start": tokenizer.cls, "end": tokenizer.sep}
+            if self.words < 1:
+                raise UnmaskError(f"--words is how many words can be guessed, at least 1, not {self.words}.")
             known = spelling.unspelled(words, tokenizer)
             counts, others = spelling.commonest(splits, first, self.words, known)
             return TwoWayLM(counts, spelling.words, first, **ends, others=others)
@@ -224,7 +227,7 @@ class Pretraining(Config):
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
         if isinstance(model.config, Elmo):
-            config = config.replace(objectives={"written": "both"})
+            config = config.replace(objectives={"written": "both", "sentences": "none"})
         return config
 
     def resumed(self, run: Mapping[str, Any]) -> Self:
@@ -259,8 +262,8 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     if (config.objectives.written == "both") != isinstance(config.model, Elmo):
         raise UnmaskError("Words are guessed from both sides by an ELMo, which learns nothing else: take elmo-tiny.")
     if isinstance(config.model, Elmo):
-        if origin is not None and WORDS in origin.stored.model.heads and not origin.stored.words:
-            raise UnmaskError(f"{origin.folder} has no words.txt, which says which words it guesses. Start afresh.")
+        if origin is not None and isinstance(origin.stored.model, ElmoModel):
+            check_words(origin.stored.model, origin.stored.words, origin.folder)
         config = config.replace(model={"continues": spelling.continues(corpora[0].tokenizer)})
     if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
         raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")

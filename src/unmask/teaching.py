@@ -9,6 +9,7 @@ from unmask.adapt import STARTED, TRAINED, opened
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Stack
 from unmask.objectives import Objective, Taught, Teaching
 from unmask.pretraining import Pretraining, tokens_of
@@ -20,8 +21,8 @@ DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Objective:
     """What is learned, with the teacher of the config, where it has one.
 
-    Raises UnmaskError for a folder that is no teacher of this run: with another tokenizer, without the head, too short
-    for the rows, or of another width where hidden states count.
+    Raises UnmaskError for a folder that is no teacher of this run: of another kind, with another tokenizer, without the
+    head, or too short for the rows.
     """
     asked = config.teaching
     if asked.teacher is None:
@@ -36,7 +37,11 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
             "A teacher helps to guess hidden words, next ones or spans, not what --written "
             f"{config.objectives.written} asks for."
         )
+    if asked.attention > 0 and config.training.recompute:
+        raise UnmaskError("--attention looks into layers that --recompute does not keep: leave one of them out.")
     teacher = opened(asked.teacher)
+    if isinstance(teacher.model, EncoderDecoder) != (config.objectives.written == "spans"):
+        raise UnmaskError("A T5 learns from a T5, and other models from others: take another --teacher.")
     if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
         raise UnmaskError(
             f"The corpus was not built with the tokenizer of the teacher; build it again with: unmask corpus build "
@@ -73,7 +78,7 @@ def _check_layers(model: Model, teacher: Model, flag: str) -> None:
     for one, who in ((model, "student"), (teacher, "teacher")):
         if type(getattr(one, "stack", None)) is not Stack:  # others run a layer step by step, or segment by segment
             raise UnmaskError(
-                f"{flag} compares layer by layer, as a Transformer has them; the {who} is a "
+                f"{flag} compares models of one stack of layers, such as a BERT or a GPT; the {who} is a "
                 f"{type(one.config).__name__}: leave {flag} at 0."
             )
 
@@ -109,7 +114,8 @@ def inherit(model: Model, teacher: Model) -> str:
     depths, heights = _depths(model.state_dict()), _depths(stored)
     for stack, depth in depths.items():
         if depth > heights[stack]:
-            raise UnmaskError(f"A student of {depth} layers cannot inherit from a teacher of {heights[stack]}.")
+            of = f" in its {stack.partition('.')[0]}" if len(depths) > 1 else ""
+            raise UnmaskError(f"A student of {depth} layers{of} cannot inherit from a teacher of {heights[stack]}.")
     longest = teacher.positions
     if longest is not None and (model.positions is None or model.positions > longest):
         raise UnmaskError(

@@ -215,13 +215,22 @@ def test_what_cannot_be_learned_is_said(
         Pretrain(recipes.find("gpt-tiny").replace(objectives={"written": "both"}), [folder], tmp_path / "run")
     wordless = tmp_path / "wordless"
     huggingface.save(wordless, trained.model, trained.tokenizer)
-    with pytest.raises(UnmaskError, match=r"no words.txt.*Start afresh"):
+    with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start afresh"):
         Pretrain(config().starting_from(wordless), [folder], tmp_path / "run")
-    with pytest.raises(UnmaskError, match="which words it guesses"):
+    with pytest.raises(UnmaskError, match=r"no words.txt of its own, which says which words it guesses"):
         WordScorer(wordless)
-    (wordless / "words.txt").write_text("##\u2603\n")
-    with pytest.raises(UnmaskError, match=r"Line 1 of words.txt"):
+    words = (trained.out / "words.txt").read_text().splitlines()
+    for lines, said in ((words[1:], "no words.txt of its own"), (["##\u2603", *words[1:]], "Line 1 of words.txt")):
+        (wordless / "words.txt").write_text("\n".join(lines))  # a last line without its end is a line
+        with pytest.raises(UnmaskError, match=said):
+            WordScorer(wordless)
+    (wordless / "words.txt").write_bytes(b"\xff\n")
+    with pytest.raises(UnmaskError, match="not text in UTF-8"):
         WordScorer(wordless)
+    with pytest.raises(UnmaskError, match="take an ELMo as it was pre-trained"):
+        WordScorer(huggingface.load(wordless, heads={"tagging": 2}))
+    with pytest.raises(UnmaskError, match="at least 1, not 0"):
+        Pretrain(config(words=0), [folder], tmp_path / "run")
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(trained.out), "--text", __file__, "--window", "8"])
     assert "--window means nothing to an ELMo" in capsys.readouterr().err
@@ -231,14 +240,15 @@ def test_what_cannot_be_learned_is_said(
 
 
 def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
-    more = Pretrain(config(steps=4, words=7).starting_from(trained.out), [folder], tmp_path / "more")
+    more = Pretrain(config(steps=4, words=7, evaluate_every=2).starting_from(trained.out), [folder], tmp_path / "more")
     assert isinstance(more.objective, TwoWayLM)
     assert isinstance(trained.objective, TwoWayLM)
     assert more.objective.words == trained.objective.words
     with torch.no_grad():
         before = more.evaluate(more.model.eval(), 0)
     assert before["loss/forward"] == pytest.approx(trained.trainer.heldout["loss/forward"], abs=1e-5)
-    more.run()
+    said = more.summary(more.run())
+    assert "at the start: " in said
     assert (more.out / "words.txt").read_bytes() == (trained.out / "words.txt").read_bytes()
     again = Pretrain(more.config, [folder], tmp_path / "more", resume=True)
     assert again.objective.words == more.objective.words
@@ -265,6 +275,7 @@ def test_texts_are_as_likely_as_their_words(trained: Pretrain, tmp_path: Path) -
     assert found.nll == pytest.approx(-sum(sums), abs=1e-3)
     assert found.documents == 4
     assert found.unknown >= 2
+    assert scorer.perplexity(["\u2603 \u2603 film"]).unknown == 2  # a word of its own, and unknown all the same
     good, bad = sorted(texts[:2], key=lambda text: -scorer.scores([text])[0])
     pairs = tmp_path / "pairs.tsv"
     for first, second, accuracy in ((good, bad, 1.0), (bad, good, 0.0)):

@@ -22,6 +22,7 @@ from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.pretrain import Pretrain, Pretraining
 from unmask.report import write_report
 from unmask.serve import Predictor
+from unmask.serve.http.pool import kind_of
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Example
@@ -298,6 +299,7 @@ def test_sentences_are_compared_beside_replaced_tokens(sentences: str, head: str
     small = {"rows": {"batch": 8, "heldout": 16}, "training": {"minutes": None, "steps": 1, "device": "cpu"}}
     more = Pretrain(going_on.replace(**small), [folder], tmp_path / "more")
     assert set(more.objective.heads) == {head, "rtd", "mlm"}
+    assert kind_of(tmp_path / "run") == "replaced-tokens"
     assert [one["token"] for one in Predictor(tmp_path / "run")(["the film"])[0]["tokens"]] == ["the", "film"]
 
 

@@ -107,6 +107,12 @@ def test_a_setting_that_means_nothing_to_what_is_learned_is_refused(
         changed.check()
 
 
+def test_hidden_words_are_not_turned_off_where_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pretrain", "gpt-tiny", "--masked", "false", "--fields"])
+    assert "--masked is for learning hidden words or pairs of sentences" in capsys.readouterr().err
+
+
 def test_what_a_recipe_has_not_is_refused_though_it_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "gpt-tiny", "--sentences", "next", "--fields"])

@@ -120,6 +120,18 @@ def test_the_gradient_of_a_student_is_the_teachers_opinion_alone(text: Path, tea
     assert all(torch.equal(a, b) for a, b in zip(before, run.objective.teacher.parameters(), strict=True))
 
 
+def test_where_a_student_looks_is_learned(text: Path, teacher: Path, tmp_path: Path) -> None:
+    run = Pretrain(config(teacher=teacher, weight=0.0, attention=1.0), [text], tmp_path / "run")
+    (batch,), _ = next(run.batches(None))
+    run.objective.loss(run.model, batch)["attention"].sum.backward()
+    gradient = run.model.stack.blocks[1].attention.f.query.weight.grad
+    assert gradient is not None
+    assert gradient.abs().sum() > 0
+    with torch.no_grad():
+        before = run.evaluate(run.model.eval(), 0)["loss/attention"]
+    assert run.run().heldout["loss/attention"] < before
+
+
 def test_a_teacher_of_no_weight_changes_nothing(text: Path, teacher: Path, tmp_path: Path) -> None:
     for name, more in (("alone", {}), ("beside", {"teacher": teacher, "weight": 0.0})):
         Pretrain(config(**more), [text], tmp_path / name).run()
@@ -231,10 +243,11 @@ def test_the_command_takes_a_teacher(text: Path, teacher: Path, tmp_path: Path) 
         ({"attention": 1.0, "heads": 1}, "1 heads and the teacher 2: leave --attention at 0"),
         ({"attention": -1.0}, "teacher's attention must be 0 or more, not -1.0"),
         ({"length": 64}, "Rows of 64 tokens do not fit the teacher, which has 32 positions; set --rows.tokens 32"),
-        ({"masked": False, "sentences": "next"}, "guess hidden or next words; nsp guesses none"),
-        ({"recipe": "electra-tiny"}, "guess hidden or next words; rtd guesses none"),
+        ({"masked": False, "sentences": "next"}, "hidden words, next ones or spans; nsp guesses none"),
+        ({"recipe": "electra-tiny"}, "hidden words, next ones or spans; rtd guesses none"),
         ({"recipe": "gpt2-tiny"}, "no head for next .its heads: "),
-        ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "not built with the tokenizer of the teacher"),
+        ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "A T5 learns from a T5"),
+        ({"attention": 1.0, "recompute": True}, "--attention looks into layers that --recompute does not keep"),
         ({"recipe": "transformer-xl-tiny", "memory": 16, "tokens": 16}, "not what --written segments asks for"),
         ({"inherit": True, "dim": 16}, "in depth alone: dim is 16 here, and 32 there"),
         ({"teacher": "nowhere"}, "nowhere"),
@@ -298,6 +311,9 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     Pretrain(deep, [text], tmp_path / "teacher").run()
     asked = config("t5-tiny", teacher=tmp_path / "teacher", inherit=True, weight=0.25, temperature=3.0, **small)
     run = Pretrain(asked, [text], tmp_path / "run")
+    alone = Pretrain(config("t5-tiny", **small), [text], tmp_path / "alone")
+    assert run.baseline["loss/spans"] == pytest.approx(alone.baseline["loss/spans"], abs=0.05)
+    assert run.prompts
     assert isinstance(run.objective, Taught)
     teacher = run.objective.teacher
     for side in ("encoder", "decoder"):
@@ -315,8 +331,12 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     assert run.objective.weights == {"spans": 0.75, "soft": 0.25}
     assert {"loss/spans", "loss/soft"} <= run.run().heldout.keys()
     for flag in ("states", "attention"):
-        with pytest.raises(UnmaskError, match=f"--{flag} compares layer by layer.* the student is a T5"):
+        with pytest.raises(UnmaskError, match=f"--{flag} compares models of one stack.* the student is a T5"):
             Pretrain(asked.override({flag: 1.0}), [text], tmp_path / flag)
+    with pytest.raises(UnmaskError, match="A T5 learns from a T5, and other models from others"):
+        Pretrain(config("gpt2-tiny", teacher=tmp_path / "teacher"), [text], tmp_path / "gpt")
+    with pytest.raises(UnmaskError, match="5 layers in its decoder cannot inherit from a teacher of 4"):
+        Pretrain(asked.override({"decoder_layers": 5}), [text], tmp_path / "deep")
 
 
 def test_heads_that_the_teacher_lacks_are_named(text: Path, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--draws", type=int, default=5, metavar="N", help="how many times")
     sub.add_argument("--rate", type=float, default=0.15, help="share that is chosen")
     sub.add_argument("--whole-words", action="store_true", help="hide the pieces of a word together")
+    sub.add_argument("--mean-span", type=float, metavar="N", help="tokens of what is cut out for a T5 (default: 3)")
     sub = _verb(group, "wordpiece", _wordpiece, "How a text is cut into pieces, with ids and offsets.")
     _model(sub)
     sub.add_argument("text", help="a text")
@@ -146,7 +147,7 @@ def _positions(options: argparse.Namespace) -> Data:
 
 
 def _masking(options: argparse.Namespace) -> Data:
-    how = {"seed": options.seed, "draws": options.draws, "rate": options.rate}
+    how = {"seed": options.seed, "draws": options.draws, "rate": options.rate, "mean_span": options.mean_span}
     return _opened(options.model).masking(options.text, whole_words=options.whole_words, **how)
 
 

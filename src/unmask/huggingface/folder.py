@@ -183,8 +183,15 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     if heads is None:
         settings = sentence_transformers.read(folder, tokenizer) or values.get("unmask_task") or {}
     kept = folder / WORDS_FILE
-    words = kept.read_text(encoding="utf-8").split("\n")[:-1] if kept.is_file() and "words" in model.heads else ()
+    words = _lines(kept) if kept.is_file() and "words" in model.heads else []
     return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, tuple(words))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise UnmaskError(f"{path} is not text in UTF-8. Restore the folder from a copy.") from None
 
 
 def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:

@@ -5,6 +5,7 @@ Shapes: N texts, V words.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,16 @@ import numpy as np
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+"
+)
+"""A character of Thai, Lao, kana or Han, whose words have no spaces between them; or a run of any others."""
+
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation."""
-    return [word.lower() for word, _ in split_words(text) if any(c.isalnum() for c in word)]
+    """The words of a text in lower case, without punctuation; characters, where a script has no spaces."""
+    found = [word.lower() for word, _ in split_words(text) if any(c.isalnum() for c in word)]
+    return found if text.isascii() else [part for word in found for part in UNSPACED.findall(word)]
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class Objective:
         return batch
 
     def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
-        """One pass through the model: its hidden states, the batch that it saw, and terms that come of reading it."""
+        """One pass through the model: its hidden states, the batch that it saw, and terms that come of reading it. Of
+        objectives that are joined, the last one reads."""
         return model(batch), batch, {}
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:

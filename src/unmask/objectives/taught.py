@@ -87,7 +87,9 @@ class Taught(Objective):
         self.parts = learned.parts if isinstance(learned, Joint) else (learned,)
         guesses = [part for part in self.parts if part.name in GUESSES]
         if len(guesses) != 1:
-            raise UnmaskError(f"A teacher helps to guess hidden or next words; {learned.name} guesses none of them.")
+            raise UnmaskError(
+                f"A teacher helps to guess hidden words, next ones or spans; {learned.name} guesses none of them."
+            )
         self.guess = guesses[0]
         self.head = GUESSES[self.guess.name]
         if self.head not in teacher.heads:
@@ -134,6 +136,7 @@ class Taught(Objective):
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
             taught_BTD, taught = self._read(self.teacher.eval(), batch)
+            taught = {term: _of_layers(said, len(model.stack.order)) for term, said in taught.items() if said}
         hidden_BTD, own = self._read(model, batch)
         present = [part for part in self.parts if part.name in batch.targets]
         losses = {part.name: part.score(model, hidden_BTD, batch) for part in present if part is not self.guess}
@@ -148,7 +151,7 @@ class Taught(Objective):
         for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
             if term in batch.targets:
                 places_M = batch.targets[term].places
-                pairs = zip(own[term], _of_layers(taught[term], len(own[term])), strict=True)
+                pairs = zip(own[term], taught[term], strict=True)
                 errors = [difference(mine, theirs).flatten()[places_M].sum() for mine, theirs in pairs]
                 losses[term] = Loss(torch.stack(errors).mean(), len(places_M))
         return losses
@@ -159,7 +162,7 @@ class Taught(Objective):
             states = looking.enter_context(layers(model)) if HIDDEN in self.weights else []
             maps = looking.enter_context(record_attention(model)) if ATTENTION in self.weights else []
             hidden_BTD = model(batch)
-        return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}
+        return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}  # empty where they do not count
 
 
 def squared(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
@@ -17,6 +18,7 @@ from unmask.objectives.objective import Objective
 from unmask.types import Batch, Document, Example, Loss
 
 DIRECTIONS = ("forward", "backward")
+LOGITS = 1 << 24  # that are made at a time
 UNKNOWN, EDGE = 0, 1  # words that are not in the vocabulary; where a text begins or ends
 
 
@@ -108,8 +110,28 @@ def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tenso
     """For each direction, log p [M] of every word, and whether it is the likeliest one, [M]."""
     hidden_BTE, found = model(batch), {}
     for number, name in enumerate(DIRECTIONS):
-        target = batch.targets[name]
-        log_p_MV = model.answer(WORDS, model.direction(hidden_BTE, number), target.places).float().log_softmax(-1)
-        log_p_M = log_p_MV.gather(-1, target.values[:, None]).squeeze(-1)
-        found[name] = log_p_M, log_p_M.detach() >= log_p_MV.detach().amax(-1)
+        target, said = batch.targets[name], model.direction(hidden_BTE, number)
+        some = max(1, LOGITS // _outputs(model))
+        cut = zip(target.places.split(some), target.values.split(some), strict=True)
+        log_p, correct = zip(*(_said(model, said, *part) for part in cut), strict=True)
+        found[name] = torch.cat(log_p), torch.cat(correct)
     return found
+
+
+def _said(model: ElmoModel, hidden_BTD: Tensor, places_M: Tensor, values_M: Tensor) -> tuple[Tensor, Tensor]:
+    log_p_MV = model.answer(WORDS, hidden_BTD, places_M).float().log_softmax(-1)
+    log_p_M = log_p_MV.gather(-1, values_M[:, None]).squeeze(-1)
+    return log_p_M, log_p_M.detach() >= log_p_MV.detach().amax(-1)
+
+
+def check_words(model: ElmoModel, words: Sequence[str], owner: object) -> None:
+    """Raises UnmaskError, in which `owner` lacks them, where words are not as many as the model guesses."""
+    if WORDS in model.heads and len(words) + EDGE + 1 != _outputs(model):
+        raise UnmaskError(
+            f"{owner} has no words.txt of its own, which says which words it guesses: take the files of one run, or "
+            "start afresh."
+        )
+
+
+def _outputs(model: ElmoModel) -> int:
+    return int(next(reversed(list(model.heads[WORDS].parameters()))).shape[0])

@@ -84,14 +84,17 @@ class Opened:
         pieces = answer.translations[0].pieces if answer.translations else []
         return read_pair(model, tokenizer, text, [tokenizer.target.vocabulary[piece] for piece in pieces])
 
-    def masking(self, text: str, *, whole_words: bool = False, **how: Any) -> Data:
+    def masking(self, text: str, *, whole_words: bool = False, mean_span: float | None = None, **how: Any) -> Data:
         """How tokens of a text are hidden for such a model to learn; see `visualize.masking`, of a T5 its `spans`."""
         if self.translator is None:
+            if mean_span is not None:
+                raise UnmaskError("Spans of a mean length are cut out for a T5 alone: leave the mean span out.")
             self.reading(text)  # it must be as long as the model takes
             return masking(self.tokenizer, text, whole_words=whole_words, model=self._reader, **how)
         if whole_words:
             raise UnmaskError("Spans are cut out of tokens, whatever their words are: leave whole words out.")
-        return spans(self.translator.model, self.translator.tokenizer, text, **how)
+        mean = 3.0 if mean_span is None else mean_span
+        return spans(self.translator.model, self.translator.tokenizer, text, mean=mean, **how)
 
     @property
     def _reader(self) -> Model:

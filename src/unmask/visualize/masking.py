@@ -82,9 +82,17 @@ def _draw(tokenizer: Tokenizer, tokens: np.ndarray, corrupted: Batch, model: Mod
 
 
 def spans(
-    model: EncoderDecoder, tokenizer: Subwords, text: str, *, seed: int = 0, draws: int = 5, rate: float = 0.15
+    model: EncoderDecoder,
+    tokenizer: Subwords,
+    text: str,
+    *,
+    seed: int = 0,
+    draws: int = 5,
+    rate: float = 0.15,
+    mean: float = 3.0,
 ) -> Data:
-    """How `objectives.SpanCorruption` would cut spans out of a text, in several draws, one seed after the other.
+    """How `objectives.SpanCorruption` would cut spans out of a text, in several draws, one seed after the other; `rate`
+    and `mean` are those of a run where nothing else was said.
 
     Each draw has the tokens that are "read" and those that are "written": {"token", "sentinel": whether it stands for a
     span}, and of those written "guess" and "probability", what the model would write there after all before it. Raises
@@ -100,7 +108,7 @@ def spans(
     if np.isin(ids, tokenizer.sentinels).any():
         raise UnmaskError("The text has sentinels in it already: give one without, and some of it will be hidden.")
     ends = {"start": tokenizer.start, "end": tokenizer.end, "padding": tokenizer.pad}
-    objective = SpanCorruption(tokenizer.sentinels, **ends, rate=rate)
+    objective = SpanCorruption(tokenizer.sentinels, **ends, rate=rate, mean=mean)
     rngs = [np.random.default_rng(seed + i) for i in range(draws)]
     found = [objective.hide(ids, objective.noise(len(ids), rng)) for rng in rngs]
     return {

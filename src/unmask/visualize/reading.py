@@ -70,10 +70,11 @@ def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str | 
         _fits(model, len(written), "second text")
     else:
         written = np.array(target[: _longest(model) - 1], np.int32)
+    last = "…" if len(written) < len(target) and not isinstance(target, str) else "</s>"  # what the end stands for
     batch = collate_pairs([ids], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
     pieces = shown(tokenizer.target.pieces(written))
     device = next(model.parameters()).device
-    return Read(batch.to(device), ["<s>", *pieces], [*pieces, "</s>"], [*shown(tokenizer.pieces(ids)), "</s>"], [])
+    return Read(batch.to(device), ["<s>", *pieces], [*pieces, last], [*shown(tokenizer.pieces(ids)), "</s>"], [])
 
 
 def read_source(model: nn.Module, tokenizer: Subwords, text: str) -> np.ndarray:

@@ -214,7 +214,7 @@ def _heads(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _pretrained(heads: Any) -> str:
-    kinds = {"mlm": "fill-mask", "nsp": "next-sentence", "sop": "next-sentence", "rtd": "replaced-tokens"}
+    kinds = {"mlm": "fill-mask", "rtd": "replaced-tokens", "nsp": "next-sentence", "sop": "next-sentence"}
     return next((kind for head, kind in kinds.items() if head in heads), "fill-mask")
 
 
