@@ -93,8 +93,9 @@ class Opened:
             return masking(self.tokenizer, text, whole_words=whole_words, model=self._reader, **how)
         if whole_words:
             raise UnmaskError("Spans are cut out of tokens, whatever their words are: leave whole words out.")
-        mean = 3.0 if mean_span is None else mean_span
-        return spans(self.translator.model, self.translator.tokenizer, text, mean=mean, **how)
+        if mean_span is not None:
+            how["mean"] = mean_span
+        return spans(self.translator.model, self.translator.tokenizer, text, **how)
 
     @property
     def _reader(self) -> Model:
