@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
+from unmask.models.electra import Electra
 from unmask.models.model import Model
 from unmask.types import Batch
 
@@ -434,8 +436,15 @@ def test_a_new_head_follows_its_seed(folder):
     assert same(one, two)
     assert not torch.equal(one.heads["tagging"].output.weight, other.heads["tagging"].output.weight)
     assert torch.equal(one.embedding.token.weight, other.embedding.token.weight)
-    assert 0 < one.heads["tagging"].output.weight.abs().max() <= 2 * TINY.std
     assert not one.heads["tagging"].output.bias.any()
+
+
+@pytest.mark.parametrize("config", [TINY, Electra(dim=16, heads=2, hidden=32, layers=1, vocabulary=64, length=16)])
+def test_a_new_head_answers_as_widely_as_its_trunk(tmp_path, config):
+    huggingface.save(tmp_path, config.build({}))
+    heads = huggingface.load(tmp_path, heads={"classification": 5, "tagging": 3}).model.heads
+    for weight in (heads["classification"].output.weight, heads["tagging"].output.weight):
+        assert math.isclose(weight.square().mean().sqrt(), config.dim**-0.5, rel_tol=1e-5)
 
 
 def test_new_parts_do_not_start_from_the_same_numbers(tmp_path):

@@ -157,4 +157,4 @@ def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
 
 
 def _outputs(model: Model, head: str) -> int:
-    return int(list(model.heads[head].parameters())[-1].shape[0])
+    return int(model.heads[head].get_submodule("output").get_parameter("weight").shape[0])

@@ -32,6 +32,7 @@ from unmask.huggingface.layout import fold
 from unmask.huggingface.table import Table
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.model import Model, ModelConfig
+from unmask.nn import Classifier
 from unmask.nn.lora import adapters
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -164,8 +165,11 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
-    fresh = [model.get_submodule(part if part == "pooler" else f"heads.{part}") for part in new]
-    config.initialise(nn.ModuleList(fresh), seed)  # together: each for itself would draw the same numbers
+    fresh = nn.ModuleList([model.get_submodule(part if part == "pooler" else f"heads.{part}") for part in new])
+    config.initialise(fresh, seed)  # together: each for itself would draw the same numbers
+    for module in fresh:
+        if isinstance(module, Classifier):
+            module.on_a_trunk()
     for name, other in model.beside.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]

@@ -10,7 +10,18 @@ from torch import Tensor, nn
 
 from unmask.models.bert import Bert
 from unmask.models.model import POOLED, Model
-from unmask.nn import ACTIVATIONS, Dropout, Embedding, LanguageModelHead, Pooler, Projection, Segment, Stack, Token
+from unmask.nn import (
+    ACTIVATIONS,
+    Classifier,
+    Dropout,
+    Embedding,
+    LanguageModelHead,
+    Pooler,
+    Projection,
+    Segment,
+    Stack,
+    Token,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +127,19 @@ class Discriminator(Model):
         return {"generator": self.generator}
 
 
-class DenseClassifier(nn.Module):
+class DenseClassifier(Classifier):
     """output(dropout(gelu(dense(dropout(x))))), of the first token of a sequence.
 
     before, after  rates of the dropout before the dense layer and after it
     """
 
     def __init__(self, dim: int, outputs: int, *, before: float, after: float):
-        super().__init__()
-        self.before, self.after = Dropout(before), Dropout(after)
-        self.dense, self.output = nn.Linear(dim, dim), nn.Linear(dim, outputs)
+        super().__init__(dim, outputs, after)
+        self.before, self.dense = Dropout(before), nn.Linear(dim, dim)
 
     def forward(self, x_MD: Tensor) -> Tensor:
         """[M, D] -> logits [M, outputs]."""
-        logits: Tensor = self.output(self.after(F.gelu(self.dense(self.before(x_MD)))))
-        return logits
+        return super().forward(F.gelu(self.dense(self.before(x_MD))))
 
 
 SIZES: dict[str, dict[str, int | float]] = {

@@ -104,6 +104,14 @@ class Classifier(nn.Module):
         """[..., D] -> logits [..., outputs]."""
         return self.output(self.dropout(x_MD))
 
+    @torch.no_grad()
+    def on_a_trunk(self) -> None:
+        """Scale new weights to a deviation of 1 / sqrt(D) (LeCun et al. 1998, section 4.6): answers vary as much as
+        what is read. On a trunk that has learned, the 0.02 of pre-training is so small a start that a short run spends
+        itself on making the answers grow (docs/decisions/0017-new-heads-are-wide.md)."""
+        weight_CD = self.output.weight
+        weight_CD.mul_(weight_CD.shape[-1] ** -0.5 / weight_CD.square().mean().sqrt())
+
 
 class Span(Classifier):
     """How well each token begins, and ends, the answer (BERT, section 4.2)."""
