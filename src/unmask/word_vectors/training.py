@@ -107,13 +107,17 @@ def _learn(
         np.int64
     )
     cuts = _cuts(corpus.ends, len(corpus.ids))
-    longest, jobs = sampling.longest(output), itertools.count()
-    total = config.epochs * (len(cuts) - 1)
+    longest, jobs, parts = sampling.longest(output), itertools.count(), len(cuts) - 1
+    total = config.epochs * parts
+    # Texts of a kind mostly stand together, and what is read last is learned at the lowest rate: each epoch has its own
+    # order.
+    orders = [np.random.default_rng([config.seed, epoch, 1]).permutation(parts) for epoch in range(config.epochs)]
     progress = _Progress(total, config, corpus, display)
 
     def work() -> None:
         while (job := next(jobs)) < total and interrupt.name is None:
-            begin, end = cuts[job % (len(cuts) - 1)], cuts[job % (len(cuts) - 1) + 1]
+            part = orders[job // parts][job % parts]
+            begin, end = cuts[part], cuts[part + 1]
             first, last = np.searchsorted(corpus.ends, [begin, end], side="right")
             ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
