@@ -82,14 +82,19 @@ HEADER = (
 )
 
 
-def table(systems: Mapping[str, Result]) -> str:
+WORDS = {"tf-idf": "TF-IDF, a regression", "one-hot": "one-hot words, a regression"}
+
+
+def table(systems: Mapping[str, Result], words: Mapping[str, Mapping[str, float]]) -> str:
     """The systems as a Markdown table: weights that are used afterwards, and that were trained beside them; the loss of
-    masked words in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100."""
+    masked words in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100. The last rows
+    are what words alone are worth, and one answer to all."""
     first = next(iter(systems.values()))["tasks"]
     plain = [f"{one['masked']['frequencies']['loss/mlm']:.2f}" for one in systems.values() if one["masked"]][:1] or [""]
     answers = (f"{100 * first[name]['baseline']:.1f}" for name in TASKS)
     constant = ["word frequencies, one answer to all", *[""] * 6, *plain, "50.0", *answers]
-    return ten_million.markdown([HEADER, *map(cells, systems.values()), constant])
+    plain_rows = [[WORDS[way], *[""] * 8, *(f"{100 * words[way][name]:.1f}" for name in TASKS)] for way in WORDS]
+    return ten_million.markdown([HEADER, *map(cells, systems.values()), *plain_rows, constant])
 
 
 def cells(system: Result) -> list[str]:
@@ -119,13 +124,15 @@ def main() -> None:
     with ten_million.place(options) as folder:
         bench = ten_million.Bench(options, Path(folder), TASKS)
         facts["text"] = bench.facts
+        facts["words"] = ten_million.of_words(bench.tasks)
         for name in options.systems:
             if name in facts["systems"]:
                 print(f"\n{name} is in {options.out} already.")
             elif not _one(name, bench, facts, options.out):
                 failed.append(name)
     if facts["systems"]:
-        print("\n" + "\n\n".join([table(facts["systems"]), *ten_million.sentences(facts["text"], facts["run"])]))
+        shown = table(facts["systems"], facts["words"])
+        print("\n" + "\n\n".join([shown, *ten_million.sentences(facts["text"], facts["run"])]))
     if failed:
         sys.exit(f"\nWithout a result: {', '.join(failed)}.")
 

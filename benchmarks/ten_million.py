@@ -251,6 +251,28 @@ class Bench:
         return {**learned, **common.trial(__file__, "score", asked, threads=options.threads), "fit": asked["fit"]}
 
 
+def of_words(tasks: Mapping[str, Result]) -> Result:
+    """What words alone tell of each task, without pre-training and without a model: "one-hot" and "tf-idf" -> task ->
+    its metric on the dev rows, as `unmask baseline` finds it."""
+    from unmask.families import Rows
+    from unmask.lexical.baselines import Baselines, baselines
+
+    found: Result = {}
+    for name, task in tasks.items():
+        rows = Rows(
+            train=Path(task["train"]),
+            dev=Path(task["dev"]),
+            text="text",
+            pair="pair" if task["paired"] else None,
+            label="label",
+            allow_overlap=True,
+        )
+        scores = baselines(Baselines(rows=rows), lambda _: None)["scores"]
+        for way in scores.keys() - {"baseline"}:
+            found.setdefault(way, {})[name] = scores[way]["dev"][METRICS[name]]
+    return found
+
+
 # ------------------------------------------------------------------------------------------------ the options
 
 
