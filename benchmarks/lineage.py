@@ -124,7 +124,7 @@ def main() -> None:
     with ten_million.place(options) as folder:
         bench = ten_million.Bench(options, Path(folder), TASKS)
         facts["text"] = bench.facts
-        facts["words"] = ten_million.of_words(bench.tasks)
+        facts["words"] = bench.words()
         for name in options.systems:
             if name in facts["systems"]:
                 print(f"\n{name} is in {options.out} already.")

@@ -159,20 +159,12 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
     """Scores of the dev rows after fine-tuning, for some seeds, as `unmask finetune` does it. They are evaluated once,
     at the end: nothing is chosen by the dev rows."""
     from unmask import huggingface
-    from unmask.finetune import FineTuning, Fit, Rows, finetune
+    from unmask.finetune import FineTuning, Fit, finetune
     from unmask.train.optim import Optimizer
     from unmask.translation.text_finetuning import finetune_text
 
     fit = settings["fit"]
-    rows = Rows(
-        train=Path(task["train"]),
-        dev=Path(task["dev"]),
-        text="text",
-        pair="pair" if task["paired"] else None,
-        label="label",
-        length=fit["length"],
-        allow_overlap=True,  # the notes say how many rows
-    )
+    rows = _rows(task).replace(length=fit["length"])
     how = Fit(
         epochs=fit["epochs"],
         least_steps=0,
@@ -194,6 +186,19 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
         "seeds": result.seeds,
         "notes": result.notes,
     }
+
+
+def _rows(task: Mapping[str, Any]) -> Any:
+    from unmask.families import Rows
+
+    return Rows(
+        train=Path(task["train"]),
+        dev=Path(task["dev"]),
+        text="text",
+        pair="pair" if task["paired"] else None,
+        label="label",
+        allow_overlap=True,  # the notes say how many rows
+    )
 
 
 # ------------------------------------------------------------------------------------------------ one system
@@ -250,27 +255,17 @@ class Bench:
         }
         return {**learned, **common.trial(__file__, "score", asked, threads=options.threads), "fit": asked["fit"]}
 
+    def words(self) -> dict[str, dict[str, float]]:
+        """What words alone tell of each task, without a model: "one-hot" and "tf-idf" -> task -> its metric on the dev
+        rows, as `unmask baseline` finds it."""
+        from unmask.lexical.baselines import Baselines, baselines
 
-def of_words(tasks: Mapping[str, Result]) -> Result:
-    """What words alone tell of each task, without pre-training and without a model: "one-hot" and "tf-idf" -> task ->
-    its metric on the dev rows, as `unmask baseline` finds it."""
-    from unmask.families import Rows
-    from unmask.lexical.baselines import Baselines, baselines
-
-    found: Result = {}
-    for name, task in tasks.items():
-        rows = Rows(
-            train=Path(task["train"]),
-            dev=Path(task["dev"]),
-            text="text",
-            pair="pair" if task["paired"] else None,
-            label="label",
-            allow_overlap=True,
-        )
-        scores = baselines(Baselines(rows=rows), lambda _: None)["scores"]
-        for way in scores.keys() - {"baseline"}:
-            found.setdefault(way, {})[name] = scores[way]["dev"][METRICS[name]]
-    return found
+        found: dict[str, dict[str, float]] = {}
+        for name, task in self.tasks.items():
+            scores = baselines(Baselines(rows=_rows(task)), lambda _: None)["scores"]
+            for way in scores.keys() - {"baseline"}:
+                found.setdefault(way, {})[name] = scores[way]["dev"][METRICS[name]]
+        return found
 
 
 # ------------------------------------------------------------------------------------------------ the options

@@ -177,7 +177,8 @@ def test_the_systems_weigh_about_the_same(scripts: ModuleType) -> None:
 
 def test_the_table_of_the_lineage(scripts: ModuleType) -> None:
     lineage = importlib.import_module("lineage")
-    lines = lineage.table({"bert": found(), "gpt": found(0.75, title="GPT", masked=None)}).splitlines()
+    words = {way: dict.fromkeys(lineage.TASKS, share) for way, share in {"one-hot": 0.3, "tf-idf": 0.35}.items()}
+    lines = lineage.table({"bert": found(), "gpt": found(0.75, title="GPT", masked=None)}, words).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[2] == [
         *("BERT", "hidden words", "5.4 M", "", "1,234", "9,876", "30.0", "3.00", "60.0"),
@@ -185,7 +186,18 @@ def test_the_table_of_the_lineage(scripts: ModuleType) -> None:
     ]
     assert cells[3][7] == ""
     assert cells[3][9] == "75.0 ± 1.0"
-    assert cells[4][7:] == ["6.50", "50.0", "25.0", "25.0", "25.0"]
+    assert cells[4] == ["TF-IDF, a regression", *[""] * 8, *["35.0"] * 3]
+    assert cells[5] == ["one-hot words, a regression", *[""] * 8, *["30.0"] * 3]
+    assert cells[6][7:] == ["6.50", "50.0", "25.0", "25.0", "25.0"]
+
+
+def test_words_alone_are_scored_as_the_other_rows_are(scripts: ModuleType, tmp_path: Path) -> None:
+    rows = [{"text": word, "label": label} for word, label in [("good", "1"), ("bad", "0"), ("fine", "1")] * 4]
+    for split in ("train", "dev"):
+        (tmp_path / split).with_suffix(".jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = {"train": str(tmp_path / "train.jsonl"), "dev": str(tmp_path / "dev.jsonl"), "paired": False}
+    found = scripts.Bench.words(Namespace(tasks={"sst2": task, "cola": task}))
+    assert found == {way: {"sst2": 1.0, "cola": 1.0} for way in ("one-hot", "tf-idf")}
 
 
 def test_a_system_that_fails_does_not_end_the_others(
@@ -197,6 +209,9 @@ def test_a_system_that_fails_does_not_end_the_others(
     class Fake:
         def __init__(self, *_: Any) -> None:
             self.facts = {"vocabulary": 9, **parts}
+
+        def words(self) -> dict[str, Any]:
+            return {way: dict.fromkeys(lineage.TASKS, 0.3) for way in lineage.WORDS}
 
         def measure(self, name: str, *_: Any) -> dict[str, Any]:
             if name == "bert":
