@@ -75,6 +75,22 @@ def test_the_seed_decides_on_what_is_drawn_too(monkeypatch):
     assert (first.vectors.matrix != other.vectors.matrix).any()
 
 
+def test_each_epoch_reads_all_of_the_text_in_an_order_of_its_own(monkeypatch):
+    """Sentence i is of the word i alone, and every job is one sentence."""
+    monkeypatch.setattr(training, "JOB", 8)
+    real, seen = training.compiled, []
+
+    def watched(network):
+        run = real(network)
+        return lambda ids, *rest: (seen.extend(np.unique(ids).tolist()), run(ids, *rest))[1]
+
+    monkeypatch.setattr(training, "compiled", watched)
+    train([[f"w{i:02}"] * 8 for i in range(40)], SMALL.replace(epochs=3), threads=1)
+    epochs = np.array(seen).reshape(3, 40)
+    assert (np.sort(epochs) == np.arange(40)).all()
+    assert len({tuple(order) for order in epochs.tolist()}) == 3
+
+
 def test_frequent_words_are_skipped():
     found = train(topics(), SMALL.replace(words={"subsample": 0.01}), threads=1)
     expected = (keep_probabilities(found.vectors.counts, 0.01) * found.vectors.counts).sum() * SMALL.epochs
