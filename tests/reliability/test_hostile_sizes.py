@@ -179,3 +179,8 @@ def test_a_little_of_zstandard_is_unfolded_at_a_time(tmp_path):
         list(lines(path))
     assert tracemalloc.get_traced_memory()[1] < 160 << 20
     tracemalloc.stop()
+
+
+def test_token_vectors_wider_than_the_states_are_refused():
+    with pytest.raises(UnmaskError, match="at most 16 wide, as the states are, not 32"):
+        MobileBert(vocabulary=20, **SIZE, factor=32).build()

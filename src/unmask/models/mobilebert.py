@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.nn import (
     ACTIVATIONS,
@@ -85,6 +86,8 @@ class MobileBert(Bert):
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:
         """As BERT's, but for the vocabulary, whose vectors are narrower than the hidden states."""
         if name == "mlm":
+            if self.factor > self.dim:
+                raise UnmaskError(f"Token vectors are at most {self.dim} wide, as the states are, not {self.factor}.")
             return WideHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
         return super().head(name, outputs, token)
 
