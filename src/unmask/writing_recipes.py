@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from unmask.models import gpt, t5, transformer_xl
+from unmask.models import t5, transformer_xl
+from unmask.models.gpt import SIZES as GPT_SIZES
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
@@ -16,22 +17,31 @@ from unmask.train.trainer import Training
 
 def gpt_tiny() -> Pretraining:
     """A language model as GPT (Radford et al. 2018): 2 layers of 128, minutes on a laptop."""
-    return _causal(Gpt().replace(**gpt.SIZES["tiny"]), lr=3e-3, precision="fp32")
+    return _causal(Gpt().replace(**GPT_SIZES["tiny"]), lr=3e-3, precision="fp32")
 
 
 def gpt_mini() -> Pretraining:
     """GPT of 4 layers of 256: minutes to hours on a CPU."""
-    return _causal(Gpt().replace(**gpt.SIZES["mini"]), lr=1e-3)
+    return _causal(Gpt().replace(**GPT_SIZES["mini"]), lr=1e-3)
+
+
+def gpt() -> Pretraining:
+    """12 layers of 768 (117 M parameters), batch 64, rows of 512 tokens, learning rate 2.5e-4: as published.
+
+    Radford et al. 2018, section 4.1, count 100 epochs: of the 800 million words that Devlin et al. 2018 count in the
+    same books, about three million steps.
+    """
+    return _published(Gpt(), batch=64, steps=3_000_000)
 
 
 def gpt2_tiny() -> Pretraining:
     """GPT-2 (Radford et al. 2019), with its norms before the sub-layers: 2 layers of 128, minutes on a laptop."""
-    return _causal(Gpt2().replace(**gpt.SIZES["tiny"]), lr=3e-3, precision="fp32")
+    return _causal(Gpt2().replace(**GPT_SIZES["tiny"]), lr=3e-3, precision="fp32")
 
 
 def gpt2_mini() -> Pretraining:
     """GPT-2 of 4 layers of 256: minutes to hours on a CPU."""
-    return _causal(Gpt2().replace(**gpt.SIZES["mini"]), lr=1e-3)
+    return _causal(Gpt2().replace(**GPT_SIZES["mini"]), lr=1e-3)
 
 
 def gpt2() -> Pretraining:
@@ -40,19 +50,7 @@ def gpt2() -> Pretraining:
     Radford et al. 2019, section 2.3, publish neither a rate nor a number of steps: the rate, its warm-up and its cosine
     are those of Radford et al. 2018, section 4.1.
     """
-    return Pretraining(
-        model=Gpt2(),
-        objectives=Objectives(written="next", sentences="none"),
-        rows=Rows(batch=512, micro_batch=8, workers=4),
-        training=Training(
-            steps=500_000,
-            optimizer=Optimizer(lr=2.5e-4),
-            schedule=Schedule(warmup=2_000, shape="cosine"),
-            log_every=100,
-            evaluate_every=10_000,
-            save_every=10_000,
-        ),
-    )
+    return _published(Gpt2(), batch=512, steps=500_000)
 
 
 def transformer_xl_tiny() -> Pretraining:
@@ -122,6 +120,22 @@ def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") 
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(batch=32),
         training=short(lr, precision),
+    )
+
+
+def _published(model: Gpt, batch: int, steps: int) -> Pretraining:
+    return Pretraining(
+        model=model,
+        objectives=Objectives(written="next", sentences="none"),
+        rows=Rows(batch=batch, micro_batch=8, workers=4),
+        training=Training(
+            steps=steps,
+            optimizer=Optimizer(lr=2.5e-4),
+            schedule=Schedule(warmup=2_000, shape="cosine"),
+            log_every=100,
+            evaluate_every=10_000,
+            save_every=10_000,
+        ),
     )
 
 
