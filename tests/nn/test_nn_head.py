@@ -77,6 +77,9 @@ def test_the_tied_weight_learns_from_both_ends(x):
 def test_pooler_is_its_equation(x):
     pooler = Pooler(D)
     torch.testing.assert_close(pooler(x), torch.tanh(x @ pooler.dense.weight.T + pooler.dense.bias))
+    pooler = Pooler(D, dropout=1.0)  # so that nothing is left of x
+    torch.testing.assert_close(pooler(x), pooler.dense.bias.tanh().expand_as(x))
+    assert not torch.allclose(pooler.eval()(x), pooler.dense.bias.tanh())
 
 
 def test_classifier_is_linear_after_dropout():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -94,8 +94,8 @@ class Bert(ModelConfig):
         """The blocks, one after the other."""
         return Stack([self.block() for _ in range(self.layers)])
 
-    def pooler(self) -> Pooler | None:
-        """What stands between the first token of a sequence and a head that answers for it."""
+    def pooler(self, heads: Collection[str]) -> Pooler | None:
+        """What stands between the first token of a sequence and those of these heads that answer for it."""
         return Pooler(self.dim)
 
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:
@@ -127,7 +127,7 @@ class Bert(ModelConfig):
             self,
             embedding,
             self.stack(),
-            pooler=self.pooler() if pooler or POOLED & set(heads) else None,
+            pooler=self.pooler(heads) if pooler or POOLED & set(heads) else None,
             heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
         )
         if seed is not None:
@@ -158,6 +158,11 @@ class Roberta(Bert):
     def position(self, dim: int) -> Learned:
         """The table has length + 2 rows whatever the padding is, as published ones have."""
         return Learned(self.length + 1 - self.padding, dim, offset=self.padding + 1)
+
+    def pooler(self, heads: Collection[str]) -> Pooler:
+        """That of a text's classes or score is part of the published classifier, which drops before it as well."""
+        dropout = self.dropout if self.head_dropout is None else self.head_dropout
+        return Pooler(self.dim, dropout if {"classification", "multilabel", "regression"} & set(heads) else 0.0)
 
 
 SIZES: dict[str, dict[str, int]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -51,7 +51,7 @@ class Electra(Bert):
             project=nn.Linear(self.factor, self.dim) if self.factor != self.dim else None,
         )
 
-    def pooler(self) -> Pooler | None:
+    def pooler(self, heads: Collection[str]) -> Pooler | None:
         """None: heads that answer for a sequence have a layer of their own in its place."""
         return None
 

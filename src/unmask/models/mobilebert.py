@@ -5,7 +5,7 @@ Shapes: B rows, T tokens of a row, M places, D width between blocks, E width of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,7 +80,7 @@ class MobileBert(Bert):
         attention = Attention(narrow, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
         return Bottleneck(self.dim, narrow, attention, feedforwards)
 
-    def pooler(self) -> Pooler | None:
+    def pooler(self, heads: Collection[str]) -> Pooler | None:
         return Pooler(self.dim) if self.pooled else None
 
     def head(self, name: str, outputs: int, token: Token) -> nn.Module:

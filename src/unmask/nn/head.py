@@ -81,15 +81,16 @@ class ScaledTiedHead(TiedHead):
 
 
 class Pooler(nn.Module):
-    """tanh(dense(x)) of the first token of a sequence (BERT's sentence vector)."""
+    """tanh(dense(dropout(x))) of the first token of a sequence (BERT's sentence vector, without dropout)."""
 
-    def __init__(self, dim: int):
+    def __init__(self, dim: int, dropout: float = 0.0):
         super().__init__()
+        self.dropout = Dropout(dropout)
         self.dense = nn.Linear(dim, dim)
 
     def forward(self, x_MD: Tensor) -> Tensor:
         """[M, D] -> [M, D]."""
-        return self.dense(x_MD).tanh()
+        return self.dense(self.dropout(x_MD)).tanh()
 
 
 class Classifier(nn.Module):
