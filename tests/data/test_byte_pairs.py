@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +30,15 @@ TEXT = [
     "한국어 문장을 읽는다 한국어",
     "Élève déjà  2 024!\n\nThe end.",
 ] * 4
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"  # beside the repository, where it is at all
+PUBLISHED_TEXT = {
+    "english": "The film wasn't bad, I'd say: we'll see it twice, he's SURE they've seen 'em all. Élève naïve, café!",
+    "korean": "아버지가 방에 들어가신다. 영화가 정말 재미있었어요!  ㅋㅋㅋ 2024년 3,000원\n훈민정음 漢字 ｆｕｌｌ",
+    "code": "def f(x_BTD: Tensor) -> int:\n    if x[0] != 'a\\n':\n\t\treturn x**2 // 3  # 1e-5\n\n\n    return {}\r\n",
+    "whitespace": " a  b   c\t\td \n e\n\n\n\n  f \u00a0g\u3000 \u200bh\x1f\x7f   ",
+    "emoji": "🙂 👩‍👩‍👧 👍🏽👍 🇰🇷🇰 ❤️ ☺︎ a🙂b 🙂  🙂",
+    "end of text": "one<|endoftext|> two <|endoftext|>",
+}
 ANY = st.text(st.characters(codec=None), max_size=60)
 PIECES = [
     "<|endoftext|>",
@@ -109,6 +120,37 @@ def test_offsets_cut_the_raw_string_without_the_space_before_a_word(both, text):
             if len(piece) > 1 and piece.startswith("Ġ") and piece[1:].isalpha() and piece[1:].isascii():
                 assert text[begin:end] == piece[1:]
         assert all(c.isspace() for c, found in zip(text, seen, strict=True) if not found)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The vocabulary of GPT-2 as it was published, on both sides."""
+    files = {"gpt2-encoder.json.gz": "vocab.json", "gpt2-vocab.bpe.gz": "merges.txt"}
+    if not all((PUBLISHED / name).is_file() for name in files):
+        pytest.skip("the published files of GPT-2 are not in ../shared/data/tokenizers")
+    folder = tmp_path_factory.mktemp("published")
+    for theirs, ours in files.items():
+        (folder / ours).write_bytes(gzip.decompress((PUBLISHED / theirs).read_bytes()))
+    return Tokenizer.load(folder), transformers.GPT2Tokenizer.from_pretrained(folder)
+
+
+def test_the_published_vocabulary_of_gpt2_is_whole(published):
+    ours, theirs = published
+    assert ours.size == len(theirs) == 50_257
+    assert ours.specials == {theirs.eos_token_id} == {50_256}
+    assert ours.ids(["Hello world"])[0].tolist() == [15496, 995]  # as their documentation says
+
+
+@pytest.mark.parametrize("kind", PUBLISHED_TEXT)
+def test_ids_of_the_published_vocabulary_are_those_of_transformers(published, kind):
+    ours, theirs = published
+    text = PUBLISHED_TEXT[kind]
+    assert ours.encode(text).ids.tolist() == theirs(text)["input_ids"]
+    for line in (text, *text.splitlines(), *text.split()):
+        line = line.replace("<|endoftext|>", "")
+        (ids,) = ours.ids([line])
+        assert ids.tolist() == theirs(line)["input_ids"]
+        assert ours.decode(ids) == line
 
 
 def test_a_word_has_its_own_pieces_wherever_it_stands():
