@@ -26,7 +26,7 @@ from unmask.heldout import WORDS
 from unmask.models.mobilebert import WideHead
 from unmask.models.model import Model, ModelConfig
 from unmask.models.recurrent import ProjectedHead
-from unmask.models.t5 import T5, T5Model
+from unmask.models.t5 import T5Model
 from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.train import checkpoint
 
@@ -84,7 +84,7 @@ class Origin:
         """Raises UnmaskError where a corpus was built with another tokenizer than that of the folder."""
         tokenizer = self.stored.require_tokenizer(self.folder)
         for corpus in corpora:
-            own = with_sentinels(corpus.tokenizer) if isinstance(self.model, T5) else corpus.tokenizer
+            own = with_sentinels(corpus.tokenizer) if "spans" in self.model.learns else corpus.tokenizer
             if own.fingerprint != tokenizer.fingerprint:
                 raise UnmaskError(
                     f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "

@@ -16,14 +16,10 @@ from unmask.data.corpus import Corpus, Split
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
-from unmask.models.albert import Albert
 from unmask.models.bert import Bert
-from unmask.models.electra import Electra
-from unmask.models.elmo import Elmo, ElmoModel
-from unmask.models.mobilebert import MobileBert
+from unmask.models.elmo import ElmoModel
 from unmask.models.model import ModelConfig
 from unmask.models.t5 import T5
-from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives import (
     CausalLM,
     Joint,
@@ -46,13 +42,26 @@ from unmask.train.trainer import Training
 LEARNED: Mapping[str, str] = {
     "hidden": "hidden words",
     "pairs": "pairs of sentences",
+    "replaced": "replaced words",
     "next": "next tokens",
-    "segments": "next tokens, in rows that go on",
+    "segments": "next tokens in rows that go on",
     "both": "words from both sides",
-    "again": "sequences, again",
+    "again": "sequences again",
     "spans": "spans cut out of a text",
 }
-"""What a run may learn: `written`, or, where that is "none", hidden words, or pairs of sentences alone."""
+"""What a run may learn: `written`, or, where that is "none", hidden words, or pairs of sentences alone; and which words
+were replaced, beside them. A page says which of it (`ModelConfig.learns`)."""
+
+EXAMPLES: Mapping[str, str] = {
+    **dict.fromkeys(("hidden", "pairs"), "bert-tiny"),
+    "replaced": "electra-tiny",
+    "next": "gpt-tiny",
+    "segments": "transformer-xl-tiny",
+    "both": "elmo-tiny",
+    "again": "lstm-autoencoder",
+    "spans": "t5-tiny",
+}
+"""What is learned -> a recipe that learns it."""
 
 TAKERS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("masked", "sentences"), ("hidden", "pairs")),
@@ -105,19 +114,23 @@ class Objectives(Config):
     mean_span: float = 3.0
     words: int = 8_192
 
+    @property
+    def learned(self) -> str:
+        """What is learned, of `LEARNED`; that words are replaced comes on top of it."""
+        return self.written if self.written != "none" else "hidden" if self.masked else "pairs"
+
     def check(self, usual: Objectives | None = None) -> None:
         """Raises UnmaskError for a field that is set but means nothing to what is learned, rather than ignore it.
 
         usual  what was not asked for: the objectives of a recipe, or of the run that is resumed; None: the defaults
         """
-        learned = self.written if self.written != "none" else "hidden" if self.masked else "pairs"
         before = (usual or type(self)()).places()
         for name, value in self.places().items():
             takers = TAKERS.get(name, LEARNED)
-            if learned not in takers and value != before[name] and value not in OFF.get(name, ()):
+            if self.learned not in takers and value != before[name] and value not in OFF.get(name, ()):
                 raise UnmaskError(
                     f"--{name.replace('_', '-')} is for learning {' or '.join(LEARNED[taker] for taker in takers)}; "
-                    f"this run learns {LEARNED[learned]}: leave it out."
+                    f"this run learns {LEARNED[self.learned]}: leave it out."
                 )
 
     def tokenizer(self, own: Tokenizer) -> Tokenizer:
@@ -216,18 +229,13 @@ class Pretraining(Config):
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
         model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder))
-        if isinstance(model.config, T5):
-            config = config.replace(objectives={"written": "spans", "sentences": "none"})
-            anyhow = config.training.optimizer.algorithm == "auto"
-            return config.replace(training={"optimizer": ADAFACTOR}) if anyhow else config
-        if "next" in model.heads and config.objectives.written == "none":
-            remembers = isinstance(config.model, TransformerXl)
-            written = "segments" if remembers else "next"
-            config = config.replace(objectives={"written": written, "sentences": "none"})
+        usual, *others = model.config.learns
+        if "hidden" not in model.config.learns and (config.objectives.written == "none" or not others):
+            config = config.replace(objectives={"written": usual, "sentences": "none"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
-        if isinstance(model.config, Elmo):
-            config = config.replace(objectives={"written": "both", "sentences": "none"})
+        if isinstance(model.config, T5) and config.training.optimizer.algorithm == "auto":
+            config = config.replace(training={"optimizer": ADAFACTOR})
         return config
 
     def resumed(self, run: Mapping[str, Any]) -> Self:
@@ -240,38 +248,18 @@ class Pretraining(Config):
         return config.replace(**run["config"])
 
 
-def reads_both_ways(model: ModelConfig) -> bool:
-    """Whether a model sees the whole text at once, and so guesses hidden words and not next ones."""
-    return isinstance(model, (Bert, Albert, Electra, MobileBert)) or getattr(model, "bidirectional", False)
-
-
 def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
     """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
-    sentences = config.objectives.sentences
     if origin is not None:
         origin.check(corpora)
         config = with_values(config, model=origin.settle(config.model))
-        config = config.replace(objectives={"sentences": origin.sentences if sentences == "auto" else sentences})
-    else:
-        config = config.replace(model=_ids(config, corpora[0].tokenizer))
-        config = config.replace(objectives={"sentences": "none" if sentences == "auto" else sentences})
-    if config.objectives.replaced and not isinstance(config.model, Electra):
-        raise UnmaskError("Replaced tokens are learned by an ELECTRA: take electra-tiny, or set --replaced false.")
-    if (config.objectives.written == "spans") != isinstance(config.model, T5):
-        raise UnmaskError("Spans are written by a T5, which learns nothing else: take t5-tiny, with --written spans.")
-    if (config.objectives.written == "both") != isinstance(config.model, Elmo):
-        raise UnmaskError("Words are guessed from both sides by an ELMo, which learns nothing else: take elmo-tiny.")
-    if isinstance(config.model, Elmo):
-        if origin is not None and isinstance(origin.stored.model, ElmoModel):
-            check_words(origin.stored.model, origin.stored.words, origin.folder)
-        config = config.replace(model={"continues": spelling.continues(corpora[0].tokenizer)})
-    if config.objectives.written == "segments" and not isinstance(config.model, TransformerXl):
-        raise UnmaskError("Rows that go on need a model that remembers them: take transformer-xl-tiny.")
-    if (config.objectives.written == "none") != reads_both_ways(config.model):
-        raise UnmaskError(
-            "Hidden words are guessed by models that read both ways, such as bert-tiny, and next ones by those that "
-            "write, such as gpt-tiny: leave --written as the recipe has it, or take another recipe."
-        )
+    _check_learned(config)
+    if config.objectives.sentences == "auto":
+        config = config.replace(objectives={"sentences": "none" if origin is None else origin.sentences})
+    if origin is None:
+        config = config.replace(model=_ids(config.objectives, corpora[0].tokenizer))
+    elif isinstance(origin.stored.model, ElmoModel):
+        check_words(origin.stored.model, origin.stored.words, origin.folder)
     tokens = tokens_of(config)
     if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(
@@ -286,11 +274,29 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     return config
 
 
-def _ids(config: Pretraining, tokenizer: Tokenizer) -> dict[str, int]:
+def _check_learned(config: Pretraining) -> None:
+    """Raises UnmaskError for an objective that the model cannot learn."""
+    model, asked = config.model, config.objectives
+    for name in (asked.learned, "replaced") if asked.replaced else (asked.learned,):
+        if name not in model.learns:
+            option = "--replaced" if name == "replaced" else "--written"
+            usual = f"leave {option} as the recipe has it, or take {EXAMPLES[name]}"
+            way = f"leave out the recipe and {option}" if config.start else usual
+            raise UnmaskError(
+                f"This {type(model).__name__} learns {' or '.join(LEARNED[known] for known in model.learns)}, not "
+                f"{LEARNED[name]}: {way}."
+            )
+
+
+def _ids(objectives: Objectives, tokenizer: Tokenizer) -> dict[str, int]:
     """The fields of the model that its tokenizer decides."""
-    tokenizer = config.objectives.tokenizer(tokenizer)
+    tokenizer = objectives.tokenizer(tokenizer)
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad}
-    return {**ids, "start": tokenizer.pad, "end": tokenizer.sep} if isinstance(config.model, T5) else ids
+    if objectives.written == "spans":
+        ids |= {"start": tokenizer.pad, "end": tokenizer.sep}
+    if objectives.written == "both":
+        ids["continues"] = spelling.continues(tokenizer)
+    return ids
 
 
 def tokens_of(config: Pretraining) -> int:

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from unmask import recipes
+from unmask import huggingface, recipes
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.stream import Stream
 from unmask.data.text import TextDocument
+from unmask.errors import UnmaskError
+from unmask.models.gpt import Gpt2
 from unmask.pretrain import Pretrain
-from unmask.pretraining import settled
+from unmask.pretraining import EXAMPLES, LEARNED, Pretraining, settled
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes")
 
@@ -40,6 +42,61 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
     assert model.config.vocabulary == tokenizer.size
+
+
+def short(name: str, kind: str) -> Pretraining:
+    """A recipe of a small size, asked to learn something."""
+    config = recipes.find(name)
+    sizes = {"dim": 16, "layers": 1, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "hidden": 32}
+    objectives = {
+        "masked": kind != "pairs",
+        "sentences": "next" if kind == "pairs" else "none",
+        "replaced": False,
+        "written": "none" if kind in ("hidden", "pairs") else kind,
+    }
+    return config.replace(
+        model={field: value for field, value in sizes.items() if hasattr(config.model, field)},
+        objectives={"replaced": True} if kind == "replaced" else objectives,
+        rows={"tokens": 32, "first": None, "batch": 4, "heldout": 4},
+        training={"device": "cpu"},
+    )
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+@pytest.mark.parametrize("name", sorted({*EXAMPLES.values(), "lstm-lm", "bilstm"}))
+def test_a_page_learns_what_it_says_and_nothing_else(name: str, kind: str, corpora: Path, tmp_path: Path) -> None:
+    config = short(name, kind)
+    folder = corpora / ("spelled" if name == "elmo-tiny" else "large")
+    if kind in config.model.learns:
+        run = Pretrain(config, [folder], tmp_path / "run")
+        with torch.no_grad():
+            found = run.evaluate(run.model.eval(), 0)
+        assert any(term.startswith("loss/") for term in found)
+        assert np.isfinite(list(found.values())).all()
+    else:
+        way = f"not {LEARNED[kind]}: leave --.* as the recipe has it, or take {EXAMPLES[kind]}\\.$"
+        with pytest.raises(UnmaskError, match=way):
+            Pretrain(config, [folder], tmp_path / "run")
+
+
+def test_the_recipe_that_is_named_learns_what_is_asked() -> None:
+    assert EXAMPLES.keys() == LEARNED.keys()
+    for kind, name in EXAMPLES.items():
+        assert kind in recipes.find(name).model.learns
+
+
+def test_a_folder_says_what_it_goes_on_with(corpora: Path, tmp_path: Path) -> None:
+    """By its page, though it answered for classes; a recipe that learns something else is to be left out."""
+    tokenizer = Corpus(corpora / "large").tokenizer
+    model = Gpt2(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, length=32, padding=tokenizer.pad)
+    huggingface.save(tmp_path / "classes", model.build({"classification": 2}), tokenizer)
+    _, config = recipes.choose(None, str(tmp_path / "classes"))
+    assert (config.objectives.written, config.objectives.sentences) == ("next", "none")
+    run = Pretrain(config.replace(rows={"heldout": 4}), [corpora / "large"], tmp_path / "run")
+    assert list(run.model.heads) == ["next"]
+    _, config = recipes.choose("t5-tiny", str(tmp_path / "classes"))
+    with pytest.raises(UnmaskError, match=r"not spans cut out of a text: leave out the recipe and --written\.$"):
+        Pretrain(config, [corpora / "large"], tmp_path / "other")
 
 
 def test_every_page_of_recipes_is_found() -> None:

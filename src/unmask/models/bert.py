@@ -63,6 +63,10 @@ class Bert(ModelConfig):
     padding: int = 0
 
     @property
+    def learns(self) -> tuple[str, ...]:
+        return ("hidden", "pairs")
+
+    @property
     def width(self) -> int:
         return self.dim
 

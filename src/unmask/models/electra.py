@@ -40,6 +40,8 @@ class Electra(Bert):
     generator: float = 0.25
     choice_dropout: float = 0.1
 
+    learns = ("hidden", "pairs", "replaced")
+
     def embedding(self) -> Embedding:
         """Token + segment + position, normalised, then brought to the width of the stack (section 3.4)."""
         return Embedding(

@@ -65,6 +65,8 @@ class Elmo(ModelConfig):
     dropout: float = 0.1
     padding: int = 0
 
+    learns = ("both",)
+
     @property
     def spelling(self) -> int:
         """How many times as long as in pieces of words a text is, about: by so much tasks may have longer rows."""

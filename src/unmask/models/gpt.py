@@ -59,6 +59,8 @@ class Gpt(ModelConfig):
     std: float = 0.02
     padding: int = 0
 
+    learns = ("next", "again")
+
     @property
     def width(self) -> int:
         return self.dim

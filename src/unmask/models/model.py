@@ -26,6 +26,8 @@ class ModelConfig(Config, ABC):
     vocabulary  V, entries of the tokenizer
     length      longest sequence, in tokens; None where nothing limits it
     padding     id of the padding token
+
+    What all models of a page share (`learns`) stands on it without an annotation: it is no field.
     """
 
     vocabulary: int
@@ -36,6 +38,11 @@ class ModelConfig(Config, ABC):
     def segments(self) -> int:
         """How many texts of a sequence are told apart; 1: of a pair, nothing marks which is which."""
         return 1
+
+    @property
+    @abstractmethod
+    def learns(self) -> tuple[str, ...]:
+        """What it can be pre-trained by, of `pretraining.LEARNED`; the first is taken where nothing is asked."""
 
     @property
     @abstractmethod

@@ -56,6 +56,11 @@ class RecurrentNetwork(ModelConfig):
     padding: int = 0
 
     @property
+    def learns(self) -> tuple[str, ...]:
+        """Hidden words from both ends, else what comes next."""
+        return ("hidden", "pairs") if self.bidirectional else ("next", "again")
+
+    @property
     def width(self) -> int:
         """E, of what the last layer says of each token."""
         return 2 * self.hidden if self.bidirectional else self.hidden

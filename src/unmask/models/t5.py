@@ -64,6 +64,8 @@ class T5(ModelConfig):
     start: int = 0
     end: int = 1
 
+    learns = ("spans",)
+
     @property
     def width(self) -> int:
         return self.dim

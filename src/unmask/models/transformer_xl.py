@@ -63,6 +63,8 @@ class TransformerXl(ModelConfig):
     std: float = 0.02
     padding: int = 0
 
+    learns = ("segments", "next", "again")
+
     @property
     def width(self) -> int:
         return self.dim
