@@ -34,8 +34,9 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
 def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) -> None:
-    text = Corpus(corpora / ("spelled" if name.startswith("elmo") else "large"))
-    config = settled(recipes.find(name), [text], None)
+    recipe = recipes.find(name)
+    text = Corpus(corpora / ("spelled" if recipe.model.token_kind == "spelled" else "large"))
+    config = settled(recipe, [text], None)
     tokenizer = config.objectives.tokenizer(text.tokenizer)
     objective = config.objectives.build(tokenizer, [text.split("train")])
     with torch.device("meta"):  # shapes without numbers

@@ -109,9 +109,8 @@ def _build(options: argparse.Namespace) -> None:
     print(built.summary())
 
 
-def embedded_corpus(recipe: str, *, build: bool = True) -> str:
-    """The folder of the embedded corpus in the tokens of a recipe, built where it is not there yet."""
-    kind = "spelled" if recipe.startswith("elmo") else "bpe" if recipe.startswith(("gpt2", "roberta")) else "wordpiece"
+def embedded_corpus(kind: str, *, build: bool = True) -> str:
+    """The folder of the embedded corpus in tokens of a kind, built where it is not there yet."""
     folder = Path("corpora") / f"embedded-{kind}"
     if build and not (folder / "manifest.json").is_file():
         print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")

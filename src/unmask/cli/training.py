@@ -155,7 +155,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     distributed.init(config.training.device)
     if not options.corpus:
-        options.corpus = [data.embedded_corpus(options.recipe, build=distributed.is_main())]
+        options.corpus = [data.embedded_corpus(config.model.token_kind, build=distributed.is_main())]
         distributed.barrier()
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()

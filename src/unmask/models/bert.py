@@ -159,6 +159,8 @@ class Roberta(Bert):
     eps: float = 1e-5
     padding: int = 1
 
+    token_kind = "bpe"
+
     def position(self, dim: int) -> Learned:
         """The table has length + 2 rows whatever the padding is, as published ones have."""
         return Learned(self.length + 1 - self.padding, dim, offset=self.padding + 1)

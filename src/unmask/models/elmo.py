@@ -66,6 +66,7 @@ class Elmo(ModelConfig):
     padding: int = 0
 
     learns = ("both",)
+    token_kind = "spelled"
 
     @property
     def spelling(self) -> int:

@@ -157,6 +157,8 @@ class Gpt2(Gpt):
     activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu_new"
     padding: int = 50_256
 
+    token_kind = "bpe"
+
     def feedforward(self) -> FeedForward:
         return FeedForward(self.dim, self.hidden or 4 * self.dim, ACTIVATIONS[self.activation])
 

@@ -27,7 +27,7 @@ class ModelConfig(Config, ABC):
     length      longest sequence, in tokens; None where nothing limits it
     padding     id of the padding token
 
-    What all models of a page share (`learns`) stands on it without an annotation: it is no field.
+    What all models of a page share (`learns`, `token_kind`) stands on it without an annotation: it is no field.
     """
 
     vocabulary: int
@@ -43,6 +43,11 @@ class ModelConfig(Config, ABC):
     @abstractmethod
     def learns(self) -> tuple[str, ...]:
         """What it can be pre-trained by, of `pretraining.LEARNED`; the first is taken where nothing is asked."""
+
+    @property
+    def token_kind(self) -> str:
+        """What a token is where no corpus is named, of the kinds of `unmask corpus build`."""
+        return "wordpiece"
 
     @property
     @abstractmethod
