@@ -14,7 +14,6 @@ from unmask.data.corpus import Corpus
 from unmask.data.stream import Stream
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.models.gpt import Gpt2
 from unmask.pretrain import Pretrain
 from unmask.pretraining import EXAMPLES, LEARNED, Pretraining, settled
 
@@ -86,14 +85,16 @@ def test_the_recipe_that_is_named_learns_what_is_asked() -> None:
         assert kind in recipes.find(name).model.learns
 
 
-def test_a_folder_says_what_it_goes_on_with(corpora: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gpt2-tiny", "transformer-xl-tiny", "lstm-lm"])
+def test_a_folder_says_what_it_goes_on_with(name: str, corpora: Path, tmp_path: Path) -> None:
     """By its page, though it answered for classes; a recipe that learns something else is to be left out."""
     tokenizer = Corpus(corpora / "large").tokenizer
-    model = Gpt2(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, length=32, padding=tokenizer.pad)
+    learned = recipes.find(name).objectives.written
+    model = short(name, learned).model.replace(vocabulary=tokenizer.size, padding=tokenizer.pad)
     huggingface.save(tmp_path / "classes", model.build({"classification": 2}), tokenizer)
     _, config = recipes.choose(None, str(tmp_path / "classes"))
-    assert (config.objectives.written, config.objectives.sentences) == ("next", "none")
-    run = Pretrain(config.replace(rows={"heldout": 4}), [corpora / "large"], tmp_path / "run")
+    assert (config.objectives.written, config.objectives.sentences) == (learned, "none")
+    run = Pretrain(config.replace(rows={"tokens": 32, "heldout": 4}), [corpora / "large"], tmp_path / "run")
     assert list(run.model.heads) == ["next"]
     _, config = recipes.choose("t5-tiny", str(tmp_path / "classes"))
     with pytest.raises(UnmaskError, match=r"not spans cut out of a text: leave out the recipe and --written\.$"):
