@@ -175,7 +175,7 @@ def test_fine_tuning_does_not_go_on_from_another_run(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "run"),
-    [("gpt2", "--from {folder}"), ("t5", "--from {folder}"), ("unmask-elmo", "elmo-tiny"), (None, "bert-mini")],
+    [("gpt2", "--from {folder}"), ("t5", "--from {folder}"), ("unmask-elmo", "--from {folder}"), (None, "bert-mini")],
 )
 def test_a_corpus_says_what_may_follow(kind, run, tmp_path, capsys):
     text = tmp_path / "text.txt"

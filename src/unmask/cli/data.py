@@ -120,13 +120,9 @@ def embedded_corpus(kind: str, *, build: bool = True) -> str:
 
 
 def _next_run(options: argparse.Namespace) -> str:
-    """What to pre-train on the corpus: on from the model whose tokenizer it has, if that can go on, else a recipe."""
-    from unmask.config import read_json
-
-    config = Path(options.tokenizer or "") / "config.json"
-    if options.tokenizer and config.is_file():
-        afresh = {"unmask-elmo": "elmo-tiny"}
-        return afresh.get(str(read_json(config).get("model_type")), f"--from {options.tokenizer}")
+    """What to pre-train on the corpus: on from the model whose tokenizer it has, if there is one, else a recipe."""
+    if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
+        return f"--from {options.tokenizer}"
     return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
 
 
