@@ -8,14 +8,17 @@ from functools import partial
 import numpy as np
 import pytest
 
-from unmask import label_efficiency, lexical, quickstart
+from unmask import huggingface, label_efficiency, lexical, quickstart
 from unmask.cli import main
 from unmask.data import embedded
 from unmask.data.dataset import Row
 from unmask.data.embedded import TaggedSentence
 from unmask.data.text import TextDocument
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.fit import Fitted
 from unmask.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
+from unmask.models import Bert
 
 NAMES = ("axis", "copy", "fit", "order", "dtype", "run")
 
@@ -111,3 +114,26 @@ def test_a_summary_has_mean_and_spread_of_the_seeds():
     mean, spread = label_efficiency.summary(found)[32][PRETRAINED]
     assert mean == pytest.approx(0.5)
     assert spread == pytest.approx(0.1414, abs=1e-4)
+
+
+def test_both_starts_have_one_head_and_a_signal_ends_the_comparison(tmp_path, monkeypatch):
+    rows = [row(n) for n in range(40)]
+    tokenizer = Tokenizer.train([" ".join(one.words) for one in rows], 80)
+    model = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=64).build(seed=5)
+    huggingface.save(tmp_path, model, tokenizer)
+    begun, stopped = [], None
+
+    def begin(model, *_, **__):
+        begun.append({name: p.clone() for name, p in model.eval().named_parameters()})
+        return Fitted("f1", {"f1": 0.0}, 1, 1, [], stopped)
+
+    monkeypatch.setattr(label_efficiency, "fit", begin)
+    label_efficiency.compare(tmp_path, rows, rows[:4], counts=[32], seeds=1)
+    learned, fresh = begun
+    assert learned.keys() == fresh.keys()
+    same = {name.partition(".")[0] for name in fresh if fresh[name].dim() > 1 and fresh[name].equal(learned[name])}
+    assert same == {"heads"}
+    stopped = "SIGTERM"
+    with pytest.raises(UnmaskError, match=f"Stopped by SIGTERM; the pre-trained model is in {tmp_path}"):
+        label_efficiency.compare(tmp_path, rows, rows[:4], counts=[32], seeds=1)
+    assert len(begun) == 3  # the first run that was cut short is the last one

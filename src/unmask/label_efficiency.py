@@ -11,6 +11,7 @@ import numpy as np
 
 from unmask import huggingface, lexical, metrics
 from unmask.data.rows import Row
+from unmask.errors import UnmaskError
 from unmask.fit import Fit, fit
 from unmask.models.bert import Bert
 from unmask.tasks import Tagging
@@ -90,7 +91,7 @@ def summary(found: Sequence[Mapping[str, Any]], metric: str = "f1") -> dict[int,
 def _finetuned(
     folder: Path, train: Sequence[Row], test: Sequence[Row], *, fresh: bool, seed: int, lr: float
 ) -> list[list[str]]:
-    """Tags of the words of `test`, by a model fine-tuned on `train`."""
+    """Tags of the words of `test`, by a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
     task = Tagging(LABELS)
     loaded = huggingface.load(folder, heads=task.heads, seed=seed)
     assert loaded.tokenizer is not None
@@ -98,9 +99,10 @@ def _finetuned(
     if fresh:
         assert isinstance(model.config, Bert)
         model = model.config.build(task.heads, seed=seed)
+        model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks begin with the same new head
     encoded = task.encode(train, tokenizer, LENGTH)
     # The rows in the place of the dev rows are training rows: nothing is chosen by them.
-    fit(
+    fitted = fit(
         model,
         task,
         encoded,
@@ -109,4 +111,6 @@ def _finetuned(
         pad=tokenizer.pad,
         seed=seed,
     )
+    if fitted.stopped:
+        raise UnmaskError(f"Stopped by {fitted.stopped}; the pre-trained model is in {folder}.")
     return task.decode(task.answer_all(model, task.encode(test, tokenizer, LENGTH), tokenizer.pad))
