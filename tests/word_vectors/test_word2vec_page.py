@@ -12,7 +12,7 @@ from unmask.word_vectors import Word2Vec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "word2vec.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-OPTIONS = {"data", "out", "model", "minus", "fields", "threads", "edges", "analogies", "pairs"}
+OPTIONS = {"data", "out", "resume", "model", "minus", "fields", "threads", "edges", "analogies", "pairs"}
 
 
 def test_the_page_runs_in_order(tmp_path, monkeypatch):

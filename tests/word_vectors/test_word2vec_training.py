@@ -164,6 +164,111 @@ def test_a_folder_holds_the_run(tmp_path):
         train(topics(50), SMALL, out=tmp_path / "run")
 
 
+# ------------------------------------------------------------------------------------------------ to be cut short
+
+
+class Killed(BaseException):
+    """Stands for a process that ends without a word."""
+
+
+def killed_at(row: int):
+    """A display that kills the run at a row."""
+
+    def at() -> None:
+        if len(display.rows) == row:
+            raise Killed
+
+    display = Display(at)
+    return display
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Many jobs, each of which is shown, and a checkpoint every few of them."""
+    monkeypatch.setattr(training, "JOB", 100)
+    monkeypatch.setattr(training._Progress, "done", eager(training._Progress.done))
+    return SMALL.replace(epochs=4, save_minutes=1e-7, words={"subsample": 0.1})
+
+
+@pytest.mark.parametrize("network", ["skip-gram", "cbow"])
+def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, network):
+    config = often.replace(network=network)
+    whole = train(topics(100), config, threads=1)
+    with pytest.raises(Killed):
+        train(topics(100), config, out=tmp_path / "run", threads=1, display=killed_at(20))
+    with pytest.raises(UnmaskError, match="holds no word vectors"):
+        read(tmp_path / "run")
+    display = Display()
+    found = train(out=tmp_path / "run", threads=1, display=display, resume=True)
+    assert display.rows[0]["step"] > 10
+    assert (found.vectors.matrix == whole.vectors.matrix).all()
+    assert (found.outputs == whole.outputs).all()
+    assert {**found.facts, "seconds": 0, "words_per_second": 0} == {**whole.facts, "seconds": 0, "words_per_second": 0}
+    assert (read(tmp_path / "run").matrix == whole.vectors.matrix).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "run.json",
+        "vectors.safetensors",
+        "words.json",
+    ]
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to go on with"):
+        train(out=tmp_path / "run", resume=True)
+
+
+def test_a_run_that_was_stopped_goes_on_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "JOB", 200)
+    config = SMALL.replace(epochs=30)
+    whole = train(topics(), config, threads=1)
+    display = Display(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    first = train(topics(), config, out=tmp_path / "run", threads=1, display=display)
+    assert first.facts["stopped"] == "SIGTERM"
+    assert display.notes[-1] == f"Go on with: unmask pretrain --out {tmp_path / 'run'} --resume"
+    with pytest.raises(UnmaskError, match="did not end; go on with it by --resume"):
+        train(topics(), config, out=tmp_path / "run", threads=1)
+    found = train(topics(5), config, out=tmp_path / "run", threads=1, resume=True)
+    assert found.facts["stopped"] is None
+    assert (found.vectors.matrix == whole.vectors.matrix).all()
+
+
+def test_several_threads_lose_no_job(tmp_path, often):
+    with pytest.raises(Killed):
+        train(topics(100), often, out=tmp_path / "run", threads=3, display=killed_at(15))
+    found = train(topics(100), often, out=tmp_path / "run", threads=2, resume=True)
+    assert found.facts["share_done"] == 1
+    assert found.facts["words_trained"] == train(topics(100), often, threads=1).facts["words_trained"]
+
+
+def test_to_resume_nothing_is_to_begin(tmp_path):
+    assert train(topics(50), SMALL, out=tmp_path / "run", threads=1, resume=True).facts["share_done"] == 1
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "ids.int32", "ends.int64", "words.json"])
+def test_a_checkpoint_that_is_damaged_is_named(tmp_path, often, name):
+    with pytest.raises(Killed):
+        train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
+    file = tmp_path / "run" / "checkpoint" / name
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(UnmaskError, match=r"start again|not valid JSON"):
+        train(out=tmp_path / "run", resume=True)
+
+
+def test_a_run_goes_on_with_its_own_settings(tmp_path, often):
+    with pytest.raises(Killed):
+        train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
+    with pytest.raises(UnmaskError, match="goes on with its own settings"):
+        train(topics(100), often.replace(dim=8), out=tmp_path / "run", resume=True)
+
+
+def test_the_command_goes_on(tmp_path, often, capsys):
+    with pytest.raises(Killed):
+        train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
+    with pytest.raises(SystemExit):
+        main(["pretrain", "word2vec-cbow", "--out", str(tmp_path / "run"), "--resume"])
+    assert "goes on with its own settings" in capsys.readouterr().err
+    main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--threads", "1"])
+    assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_was_learned_is_kept_when_it_stops(tmp_path, monkeypatch, number):
     monkeypatch.setattr(training, "JOB", 200)
@@ -171,7 +276,7 @@ def test_what_was_learned_is_kept_when_it_stops(tmp_path, monkeypatch, number):
     found = train(topics(), SMALL.replace(epochs=100), out=tmp_path / "run", threads=1, display=display)
     assert found.facts["stopped"] == number.name
     assert 0 < found.facts["share_done"] < 0.5
-    assert "what was learned is kept" in display.notes[-2]
+    assert "what was learned is kept" in display.notes[-3]
     assert len(WordVectors.load(tmp_path / "run")) == 16
 
 
@@ -299,7 +404,7 @@ def test_recipes_and_fields_are_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pretrain", "word2vec", "--out", "x", "--resume"], "--resume means nothing to word2vec"),
+        (["pretrain", "word2vec", "--out", "x", "--dry-run"], "--dry-run means nothing to word2vec"),
         (["pretrain", "word2vec", "--out", "x", "--windw", "3"], "did you mean 'window'"),
         (["pretrain", "word2vec", "--out", "x", "--threads", "many"], "--threads must be a whole number"),
         (["pretrain", "bert-tiny", "--out", "x", "--data", "y"], "--data is for word2vec"),

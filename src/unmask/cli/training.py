@@ -121,13 +121,13 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
     from unmask.train.optim import check_rate
 
-    if options.recipe in words.RECIPES:
+    facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    if (options.recipe or facts.get("recipe")) in words.RECIPES:
         words.pretrain(options, overrides)
         return
     if options.data:
         raise UnmaskError("--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
-    facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not (facts or options.recipe or start):
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
     check_run(options.out, facts, recipes.names())

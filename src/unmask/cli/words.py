@@ -19,22 +19,27 @@ RECIPES = {
 def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask pretrain word2vec`."""
     from unmask.train.display import Terminal
-    from unmask.word_vectors import Word2Vec, reading, train
+    from unmask.word_vectors import Word2Vec, checkpoint, reading, train
 
-    for name in ("start", "resume", "dry_run", "corpus"):
+    for name in ("start", "dry_run", "corpus"):
         if getattr(options, name):
-            raise UnmaskError(f"--{name.replace('_', '-').replace('start', 'from')} means nothing to {options.recipe}.")
+            raise UnmaskError(f"--{name.replace('_', '-').replace('start', 'from')} means nothing to word2vec.")
+    options.out = options.out or f"runs/{options.recipe}"
     threads = overrides.pop("threads", None)
-    config = Word2Vec(network="cbow" if options.recipe == "word2vec-cbow" else "skip-gram").override(overrides)
+    config = Word2Vec(network="cbow" if options.recipe == "word2vec-cbow" else "skip-gram")
+    if goes_on := options.resume and checkpoint.there(Path(options.out)):
+        own = checkpoint.begun(Path(options.out))
+        config = own if options.recipe in (None, own.recipe) else config
+    config = config.override(overrides)
     if options.fields:
         print_fields(config)
         print(f"--{'threads':32} None")
         return
-    options.out = options.out or f"runs/{options.recipe}"
     if threads is not None and not threads.isdecimal():
         raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
-    sentences = reading.read(options.data, config.reading) if options.data else None
-    train(sentences, config, out=options.out, threads=None if threads is None else int(threads), display=Terminal())
+    sentences = reading.read(options.data, config.reading) if options.data and not goes_on else None
+    count = None if threads is None else int(threads)
+    train(sentences, config, out=options.out, threads=count, display=Terminal(), resume=options.resume)
     print(f"Ask it: unmask words nearest --model {options.out} WORD")
 
 

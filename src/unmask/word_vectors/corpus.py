@@ -16,6 +16,7 @@ import numpy as np
 from unmask.errors import UnmaskError
 from unmask.files import writing
 
+IDS, ENDS = "ids.int32", "ends.int64"
 CHUNK = 1 << 22  # numbers that are worked on at a time
 GATHERED = 1 << 18  # words of the text that are numbered at a time
 PAIRS = 20_000_000  # different neighbours that are counted before rare ones are forgotten
@@ -30,6 +31,7 @@ class Corpus:
     ids     [N] int32, a memory map
     ends    [S] int64, a memory map: sentence s is `ids[ends[s - 1]:ends[s]]`
     read    words of the text, those included that are no longer in `ids`
+    folder  where the two files are
     """
 
     words: list[str]
@@ -37,6 +39,16 @@ class Corpus:
     ids: np.ndarray
     ends: np.ndarray
     read: int
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path, words: list[str], read: int) -> Corpus:
+        """What a `Writer` wrote into a folder, its words counted. Raises ValueError where numbers exceed the words."""
+        ids, ends = _map(folder / IDS, np.int32), _map(folder / ENDS, np.int64)
+        counts = np.zeros(len(words), dtype=np.int64)
+        for begin in range(0, len(ids), CHUNK):
+            counts += np.bincount(ids[begin : begin + CHUNK], minlength=len(words))
+        return cls(words, counts, ids, ends, read, folder)
 
     def chunks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Where each chunk begins, its ids, and the ends of sentences that lie in it, counted from there."""
@@ -65,19 +77,19 @@ class Corpus:
             for _, ids, ends in self.chunks():
                 renumbered = new[ids]
                 writer.write(renumbered, renumbered >= 0, ends)
-        return writer.corpus([self.words[i] for i in order], self.read)
+        return Corpus.open(folder, [self.words[i] for i in order], self.read)
 
 
 class Writer:
     """Writes the two files of a corpus into a folder, chunk by chunk."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.count, self.sentences = folder, 0, 0
+        self.folder, self.count = folder, 0
 
     def __enter__(self) -> Writer:
         with writing(self.folder):
             self.folder.mkdir(parents=True)
-            self._ids, self._ends = open(self.folder / "ids.int32", "wb"), open(self.folder / "ends.int64", "wb")
+            self._ids, self._ends = open(self.folder / IDS, "wb"), open(self.folder / ENDS, "wb")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,16 +104,6 @@ class Writer:
             self._ids.write(ids[stay].astype(np.int32).tobytes())
             self._ends.write((self.count + kept[ends]).astype(np.int64).tobytes())
         self.count += int(kept[-1])
-        self.sentences += len(ends)
-
-    def corpus(self, words: list[str], read: int) -> Corpus:
-        """What was written, its words counted."""
-        ids = _map(self.folder / "ids.int32", np.int32, self.count)
-        ends = _map(self.folder / "ends.int64", np.int64, self.sentences)
-        counts = np.zeros(len(words), dtype=np.int64)
-        for begin in range(0, len(ids), CHUNK):
-            counts += np.bincount(ids[begin : begin + CHUNK], minlength=len(words))
-        return Corpus(words, counts, ids, ends, read)
 
 
 def number(sentences: Iterable[Sequence[str | int]], folder: Path, *, limit: int | None = None) -> Corpus:
@@ -133,7 +135,7 @@ def number(sentences: Iterable[Sequence[str | int]], folder: Path, *, limit: int
     known = [""] * following
     for word, i in index.items():
         known[i] = word
-    corpus = writer.corpus(known, writer.count)
+    corpus = Corpus.open(folder, known, writer.count)
     remembered = np.fromiter(index.values(), np.int64, len(index))
     counts = np.zeros(following, dtype=np.int64)
     counts[remembered] = corpus.counts[remembered]
@@ -192,7 +194,7 @@ def join_phrases(corpus: Corpus, folder: Path, threshold: float, min_count: int)
             places = np.flatnonzero(hit)
             new[places] = joined[np.searchsorted(keys, ids[places].astype(np.int64) * size + ids[places + 1])]
             writer.write(new, ~np.concatenate([[False], hit[:-1]]), ends)
-    written = writer.corpus(words, corpus.read)
+    written = Corpus.open(folder, words, corpus.read)
     forgotten = np.array([not word for word in words])
     return replace(written, counts=np.where(forgotten, 0, written.counts))
 
@@ -228,6 +230,6 @@ def _first_of_overlapping(hit: np.ndarray) -> np.ndarray:
     return np.asarray(hit & ((places - run) % 2 == 0))
 
 
-def _map(path: Path, kind: type, count: int) -> np.ndarray:
+def _map(path: Path, kind: type) -> np.ndarray:
     """A file of numbers as a memory map; one that is empty cannot be mapped."""
-    return np.memmap(path, kind, "r", shape=(count,)) if count else np.zeros(0, kind)
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)

@@ -42,6 +42,7 @@ class Word2Vec(Config):
     noise     power of the counts from which those others are drawn
     dim       D, numbers of a vector            window  furthest neighbour, in words
     epochs    times that the text is read       alpha, min_alpha  first and last learning rate, linear between
+    save_minutes  from one checkpoint to the next, in a run that has a folder
     """
 
     network: Literal["skip-gram", "cbow"] = "skip-gram"
@@ -54,8 +55,14 @@ class Word2Vec(Config):
     alpha: float = 0.025
     min_alpha: float = 1e-4
     seed: int = 0
+    save_minutes: float = 10.0
     words: Words = field(default_factory=Words)
     reading: Reading = field(default_factory=Reading)
+
+    @property
+    def recipe(self) -> str:
+        """What `unmask pretrain` calls it."""
+        return "word2vec" if self.network == "skip-gram" else "word2vec-cbow"
 
     def check(self) -> None:
         """Raises UnmaskError for a number that makes no sense."""
@@ -66,6 +73,8 @@ class Word2Vec(Config):
             raise UnmaskError(
                 f"The learning rate must fall from alpha to min_alpha, not {self.alpha} to {self.min_alpha}."
             )
+        if not self.save_minutes > 0:
+            raise UnmaskError(f"save_minutes must be above 0, not {self.save_minutes}.")
         if self.words.subsample < 0 or not math.isfinite(self.noise) or self.words.phrases < 0 or self.seed < 0:
             raise UnmaskError("subsample, phrases and seed must not be negative, and noise must be finite.")
 

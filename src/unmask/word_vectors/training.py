@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from unmask.data.building import partial_of, remove_stale
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 from unmask.train.interrupt import Interrupt
-from unmask.word_vectors import reading, sampling
+from unmask.word_vectors import checkpoint, reading, sampling
+from unmask.word_vectors.checkpoint import State
 from unmask.word_vectors.compiled import compiled
 from unmask.word_vectors.corpus import Corpus, join_phrases, number
 from unmask.word_vectors.settings import Word2Vec, Words
@@ -52,6 +55,7 @@ def train(
     out: str | Path | None = None,
     threads: int | None = None,
     display: Any = None,
+    resume: bool = False,
 ) -> Trained:
     """Learn word vectors.
 
@@ -61,23 +65,32 @@ def train(
     threads    None: one for each core. With one, the same seed gives the same vectors; more of them write to the same
                vectors without waiting for one another (Recht et al. 2011), so that runs differ a little
     display    anything with start, show, note and close, such as `train.display.Terminal`
+    resume     go on with the run in `out`, which has kept its text, from its last checkpoint; where there is none,
+               begin. With one thread the vectors are those of a run that was never cut short
 
     After SIGTERM or Ctrl-C the vectors learned so far are kept, and `facts["stopped"]` names the signal. Raises
     UnmaskError for settings, text or a folder that will not do, and where numba is not installed.
     """
-    config = Word2Vec() if config is None else config
+    target = None if out is None else Path(out)
+    begun = target if resume and target is not None and checkpoint.there(target) else None
+    config = config or Word2Vec() if begun is None else _same(config, begun)
     config.check()
     threads = _cores() if threads is None else threads
     if threads < 1:
         raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
     run = compiled(config.network)
-    target = None if out is None else _free(Path(out))
+    if target is not None and begun is None:
+        _refuse_taken(target, resume)
     source = reading.documentation(config.reading) if sentences is None else sentences
-    with Interrupt() as interrupt, _workplace(target) as folder:
-        corpus = _prepared(_watched(source, interrupt), config.words, folder, display)
-        trained = _learn(corpus, config, run, threads, interrupt, display)
+    with Interrupt() as interrupt, _workplace(target) as room:
+        if begun is None:
+            corpus, state = _prepared(_watched(source, interrupt), config.words, room, display), None
+        else:
+            corpus, state = checkpoint.load(begun)
+        save = None if target is None else partial(checkpoint.save, target, room, config, corpus)
+        trained = _learn(corpus, config, run, threads, interrupt, display, state, save)
         if target is not None:
-            _save(trained, config, folder / "result", target)
+            _save(trained, config, room, target)
     if display is not None:
         _conclude(trained, target, display)
     return trained
@@ -98,33 +111,46 @@ def _prepared(sentences: Iterable[Sequence[str | int]], words: Words, folder: Pa
 
 
 def _learn(
-    corpus: Corpus, config: Word2Vec, run: Callable[..., int], threads: int, interrupt: Interrupt, display: Any
+    corpus: Corpus,
+    config: Word2Vec,
+    run: Callable[..., int],
+    threads: int,
+    interrupt: Interrupt,
+    display: Any,
+    state: State | None,
+    save: Callable[[State], None] | None,
 ) -> Trained:
-    """All epochs, in jobs that the threads take in turn."""
+    """All epochs, in jobs that the threads take in turn; now and then all of them wait while the state is saved."""
     output = config.questions(corpus.counts)
-    inputs_VD, outputs_RD = _initial(len(corpus.words), sampling.output_rows(output), config)
+    cuts = _cuts(corpus.ends, len(corpus.ids))
+    parts = len(cuts) - 1
+    begin = State(*_initial(len(corpus.words), sampling.output_rows(output), config), config.epochs * parts)
+    state = begin if state is None else state
+    if state.shape != begin.shape:
+        raise UnmaskError("The checkpoint is of another version of unmask, or damaged; start again in another folder.")
+    inputs_VD, outputs_RD, total = state.inputs_VD, state.outputs_RD, state.total
     keep_V = np.round(sampling.keep_probabilities(corpus.counts, config.words.subsample) * sampling.FULL).astype(
         np.int64
     )
-    cuts = _cuts(corpus.ends, len(corpus.ids))
-    longest, jobs, parts = sampling.longest(output), itertools.count(), len(cuts) - 1
-    total = config.epochs * parts
+    longest, jobs = sampling.longest(output), itertools.count(state.jobs)
     # Texts of a kind mostly stand together, and what is read last is learned at the lowest rate: each epoch has its own
     # order.
     orders = [np.random.default_rng([config.seed, epoch, 1]).permutation(parts) for epoch in range(config.epochs)]
-    progress = _Progress(total, config, corpus, display)
+    progress = _Progress(state, config, corpus, display)
 
-    def work() -> None:
-        while (job := next(jobs)) < total and interrupt.name is None:
+    def work(until: float) -> None:
+        while interrupt.name is None and (job := next(jobs)) < total:  # in this order: no job is taken and not done
             part = orders[job // parts][job % parts]
             begin, end = cuts[part], cuts[part + 1]
             first, last = np.searchsorted(corpus.ends, [begin, end], side="right")
             ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
-            state = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
+            drawn = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
             ids = np.array(corpus.ids[begin:end])  # a copy: what may not be written is another type to the compiler
-            left = run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, state)
+            left = run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, drawn)
             progress.done(alpha, left)
+            if time.monotonic() > until:
+                break
 
     nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
     run(
@@ -132,12 +158,19 @@ def _learn(
     )  # compiled before the clock
     progress.start()
     with ThreadPoolExecutor(threads) as pool:
-        workers = [pool.submit(work) for _ in range(threads)]
-        for worker in workers:
-            worker.result()
+        while True:
+            until = time.monotonic() + (math.inf if save is None else 60 * config.save_minutes)
+            workers = [pool.submit(work, until) for _ in range(threads)]
+            for worker in workers:
+                worker.result()
+            progress.pause()
+            if not (np.isfinite(inputs_VD).all() and np.isfinite(outputs_RD).all()):
+                raise UnmaskError(f"Training diverged: set --alpha lower than {config.alpha}.")
+            if save is not None and state.jobs < total:
+                save(state)
+            if state.jobs == total or interrupt.name is not None:
+                break
     progress.close()
-    if not (np.isfinite(inputs_VD).all() and np.isfinite(outputs_RD).all()):
-        raise UnmaskError(f"Training diverged: set --alpha lower than {config.alpha}.")
     facts = {**progress.facts(), "different_words": len(corpus.words), "threads": threads, "stopped": interrupt.name}
     return Trained(WordVectors(corpus.words, inputs_VD, corpus.counts), outputs_RD, facts)
 
@@ -161,45 +194,50 @@ def _cuts(ends: np.ndarray, count: int) -> np.ndarray:
 
 
 class _Progress:
-    """Words a second, and the learning rate, a few times a second at most."""
+    """Words a second, and the learning rate, a few times a second at most; how far the run has come, in its state."""
 
-    def __init__(self, total: int, config: Word2Vec, corpus: Corpus, display: Any) -> None:
-        self.total, self.words, self.display = total, config.epochs * corpus.read, display
-        self.jobs, self.trained, self.lock, self.shown = 0, 0, threading.Lock(), 0.0
+    def __init__(self, state: State, config: Word2Vec, corpus: Corpus, display: Any) -> None:
+        self.state, self.words, self.display = state, config.epochs * corpus.read, display
+        self.before, self.lock, self.shown = state.seconds, threading.Lock(), 0.0
 
     def start(self) -> None:
         self.began = time.perf_counter()
         if self.display is not None:
-            self.display.start(0, self.total)
+            self.display.start(self.state.jobs, self.state.total)
 
     def done(self, alpha: float, left: int) -> None:
         """A job is done, of which so many words were left by the subsampling."""
         with self.lock:
-            self.jobs += 1
-            self.trained += left
+            self.state.jobs += 1
+            self.state.trained += left
             now = time.perf_counter()
-            if self.display is not None and (now - self.shown > 0.2 or self.jobs == self.total):
-                self.shown = now
-                row = {"split": "train", "step": self.jobs, "lr": alpha, "words_per_second": self.speed()}
+            if self.display is not None and (now - self.shown > 0.2 or self.state.jobs == self.state.total):
+                self.shown, self.state.seconds = now, self.before + now - self.began
+                row = {"split": "train", "step": self.state.jobs, "lr": alpha, "words_per_second": self.speed()}
                 self.display.show(row)
 
+    def pause(self) -> None:
+        """No job is being done."""
+        self.state.seconds = self.before + time.perf_counter() - self.began
+
     def close(self) -> None:
-        self.seconds = time.perf_counter() - self.began
         if self.display is not None:
             self.display.close()
 
+    def share(self) -> float:
+        return self.state.jobs / self.state.total
+
     def speed(self) -> float:
         """Words of the text, those included that are skipped or have no vector, a second."""
-        return self.words * self.jobs / self.total / (time.perf_counter() - self.began)
+        return self.words * self.share() / self.state.seconds
 
     def facts(self) -> dict[str, Any]:
-        share = self.jobs / self.total
         return {
             "words_read": self.words,
-            "words_trained": self.trained,
-            "share_done": share,
-            "seconds": self.seconds,
-            "words_per_second": self.words * share / self.seconds,
+            "words_trained": self.state.trained,
+            "share_done": self.share(),
+            "seconds": self.state.seconds,
+            "words_per_second": self.speed(),
         }
 
 
@@ -211,13 +249,24 @@ def _watched(sentences: Iterable[Sequence[str | int]], interrupt: Interrupt) -> 
         yield sentence
 
 
-def _free(out: Path) -> Path:
-    """The folder, which must not be there already, or be empty."""
+def _same(config: Word2Vec | None, out: Path) -> Word2Vec:
+    """The settings of the run that goes on, which those that are given must be."""
+    own = checkpoint.begun(out)
+    if config is not None and config != own:
+        raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
+    return own
+
+
+def _refuse_taken(out: Path, resume: bool) -> None:
+    """Raises UnmaskError where the folder is there already, and not empty."""
+    if checkpoint.there(out):
+        raise UnmaskError(f"{out} holds a run that did not end; go on with it by --resume, or remove it.")
+    if resume and (out / checkpoint.RUN).is_file():
+        raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    return out
 
 
 class _workplace:
@@ -242,14 +291,20 @@ class _workplace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _save(trained: Trained, config: Word2Vec, beside: Path, target: Path) -> None:
-    """Everything into a folder beside, which takes the target's name when all of it is there."""
-    trained.vectors.save(beside)
-    facts = {"recipe": "word2vec", "config": config.to_dict(), "facts": trained.facts}
-    write_text(beside / "run.json", json.dumps(facts, indent=2) + "\n")
-    with writing(target):
-        beside.chmod(0o755)
-        os.replace(beside, target)
+def _save(trained: Trained, config: Word2Vec, room: Path, target: Path) -> None:
+    """The vectors and `run.json`: beside the checkpoint, which goes when the run has come to its end, or whole or not
+    at all where there is none."""
+    begun = checkpoint.there(target)
+    place = target if begun else room / "result"
+    trained.vectors.save(place)
+    facts = {"recipe": config.recipe, "config": config.to_dict(), "facts": trained.facts}
+    write_text(place / checkpoint.RUN, json.dumps(facts, indent=2) + "\n")
+    if not begun:
+        with writing(target):
+            place.chmod(0o755)
+            os.replace(place, target)
+    elif trained.facts["stopped"] is None:
+        checkpoint.remove(target)
 
 
 def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
@@ -260,6 +315,8 @@ def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
     speed = f"{facts['words_per_second']:,.0f} words/s"
     place = "" if target is None else f" -> {target}"
     display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")
+    if facts["stopped"] and target is not None:
+        display.note(f"Go on with: unmask pretrain --out {target} --resume")
 
 
 def _cores() -> int:
