@@ -99,11 +99,8 @@ class Cache:
                 "the Stack."
             )
         self.blocks, self.memory_mask, self.width, self.length = blocks, memory_mask, width, 0
-        self.by_distance, self.in_line, self._shared = (
-            by_distance,
-            in_line,
-            0,
-        )  # the first tokens, which all hypotheses of a source have
+        self.by_distance, self.in_line = by_distance, in_line
+        self._shared = 0  # the first tokens, which all hypotheses of a source have
         self._ancestors_HS: Tensor | None = None  # where W > 1: true at the keys of a hypothesis' own tokens
 
     def fork(self, width: int, visible_BS: Tensor | None = None) -> None:
