@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from unmask import huggingface
+from unmask.data import dataset
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
@@ -183,6 +184,23 @@ def test_rows_that_are_cut_are_cut_alike_when_evaluated(trunk, files, tmp_path):
     assert scores["metrics"]["loss"] == pytest.approx(result.seeds[0]["dev"]["loss"], abs=1e-6)
     assert "cut" in scores["notes"][0]
     assert evaluate(tmp_path / "run", files / "dev.tsv", length=48)["notes"] == []
+
+
+def test_rows_are_read_as_far_as_the_run_read_them(trunk, tmp_path):
+    tokenizer = huggingface.load(trunk).tokenizer
+    model = Bert(vocabulary=tokenizer.size, length=640, **SIZE).build({"classification": 2})
+    huggingface.save(tmp_path / "run", model, tokenizer, labels=("neg", "pos"))
+    rows = [(f"{'film ' * 600}{word}", label) for word, label in (("great", "pos"), ("awful", "neg"))]
+    dev = write_tsv(tmp_path / "dev.tsv", rows)
+    assert "longer than 512 tokens" in evaluate(tmp_path / "run", dev)["notes"][0]  # nobody says how long they may be
+    (tmp_path / "run" / "run.json").write_text('{"config": {"rows": {"length": 640}}}')
+    task = Classification(("neg", "pos"))
+    encoded = task.encode(dataset.read(dev), tokenizer, 640)
+    whole = task.evaluate(model.eval(), encoded, tokenizer.pad)
+    for given in ({}, {"length": 640}, {"length": 10_000}):
+        found = evaluate(tmp_path / "run", dev, **given)
+        assert found["notes"] == []
+        assert found["metrics"]["loss"] == pytest.approx(whole["loss"], abs=1e-6)
 
 
 def test_a_run_repeats_itself_from_its_seed(trunk, files, tmp_path):

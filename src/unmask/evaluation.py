@@ -37,7 +37,7 @@ from unmask.tasks import (
 Scores = dict[str, Any]
 Ready = Callable[[Model], Model]
 
-MOST_POSITIONS = 512  # of a row to be scored, where the model could take more
+MOST_POSITIONS = 512  # of a row to be scored, where nobody says how long it may be and the model could take more
 
 
 def evaluate(
@@ -89,9 +89,9 @@ def evaluate(
         dataset.scores(found)
     elif task.labels:
         found = name_labels(found, task.labels, str(folder))
-    positions = min(model.positions or MOST_POSITIONS, MOST_POSITIONS)
-    longest = length or rows.length or getattr(task, "length", None) or positions
-    encoded = task.encode(found, tokenizer, min(longest, positions))
+    usual = min(model.positions or MOST_POSITIONS, MOST_POSITIONS)
+    longest = length or rows.length or getattr(task, "length", None) or usual
+    encoded = task.encode(found, tokenizer, min(longest, model.positions or longest))
     answers = task.answer_all(model, encoded, tokenizer.pad)
     scores = task.judge(model, answers, found)
     if _ALWAYS in notes:
