@@ -15,7 +15,7 @@ from unmask import huggingface
 from unmask.data import dataset
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, render_evaluation
+from unmask.evaluation import evaluate, name_labels, render_evaluation
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
@@ -174,6 +174,14 @@ def test_labels_by_number_or_other_capitals_are_understood(run, files, tmp_path)
     strange = write_tsv(tmp_path / "strange.tsv", [("a film", "meh"), ("a plot", "pos")])
     with pytest.raises(UnmaskError, match="'meh'"):
         evaluate(out, strange)
+
+
+def test_labels_that_are_numbers_are_not_taken_for_places(tmp_path):
+    stars = dataset.read(write_tsv(tmp_path / "stars.tsv", [("a film", "1"), ("a plot", "2"), ("it", "0")]))
+    with pytest.raises(UnmaskError, match=r"stars\.tsv:4 has the label '0', which the outputs of m do not have"):
+        name_labels(stars, ("1", "2", "3"), "m")
+    letters = dataset.read(write_tsv(tmp_path / "letters.tsv", [("a film", "A"), ("a plot", "b")]))
+    assert [row.label for row in name_labels(letters, ("A", "B", "a"), "m")] == ["A", "B"]
 
 
 def test_rows_that_are_cut_are_cut_alike_when_evaluated(trunk, files, tmp_path):

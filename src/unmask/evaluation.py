@@ -236,17 +236,18 @@ def render_evaluation(scores: Mapping[str, Any]) -> str:
 def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
     """The rows with labels as the model names them: `1` is its second output, `positive` its `POSITIVE`.
 
-    Raises UnmaskError for a label that the model does not know in any of these ways.
+    Raises UnmaskError for a label that the model does not know in any of these ways. Where its own labels are such
+    numbers, as stars from 1 to 5 are, `0` is none of them: all others would move by one.
     """
     known = set(rows.histogram())
     by_number = {str(i): label for i, label in enumerate(labels)}
     by_lower = {label.lower(): label for label in labels}
     if known <= set(labels):
         return rows
-    if known <= set(by_number):
+    if known <= set(by_number) and not set(labels) & set(by_number):
         names = by_number
     elif {label.lower() for label in known} <= set(by_lower):
-        names = {label: by_lower[label.lower()] for label in known}
+        names = {label: label if label in labels else by_lower[label.lower()] for label in known}
     else:
         dataset.check_labels(rows, labels, f"the outputs of {owner}")
         return rows
