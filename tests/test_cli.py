@@ -267,6 +267,8 @@ def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatc
     assert texts("a", "b") == ["a", "b"]
     assert texts("--file", "lines.txt") == ["first", "zweites \ufffd"]
     assert texts() == ["einß", "zwei"]
+    (folder / "marked.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n', encoding="utf-8-sig")  # as Windows writes it
+    assert texts("--file", "marked.jsonl") == ['{"text": "a"}', '{"text": "b"}']
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(UnmaskError, match="no text in standard input: it is empty"):
         texts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import difflib
 import math
 import sys
@@ -142,7 +143,7 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
 
 
 def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
-    """The lines of --file, else of standard input, for a verb that was given no texts.
+    """The lines of --file, else of standard input, for a verb that was given no texts; without a byte order mark.
 
     Raises UnmaskError for texts and a file, a file that does not exist or is empty, and a terminal in place of standard
     input.
@@ -159,7 +160,7 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
         first = source.readline()
         if not first:
             raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
-        yield first
+        yield first.removeprefix(codecs.BOM_UTF8)
         yield from source
 
 
