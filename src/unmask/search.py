@@ -80,7 +80,8 @@ def search(
 
     The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
     which nothing was chosen by, give an honest one. `out` becomes what `finetune` makes of it, with search.json
-    beside. A search that was cut short goes on from the points that are in search.json.
+    beside. A search that was cut short goes on from the points that are in search.json, and where a signal ended the
+    seeds of the best of them, runs those anew.
 
     Raises UnmaskError for what `finetune` does, a folder with another search, and a search that a signal ended.
     """
@@ -107,7 +108,7 @@ def search(
                 _write(out, config, list(known.values()))
     found = [known[_key(point)] for point in points]
     best = best_of(found)
-    for sentence in verdict(found, best, tested=config.rows.test is not None):
+    for sentence in verdict(found, best, tested="test" in prepared.encoded):
         say(sentence)
     return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
 
@@ -199,7 +200,7 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
     """The points that an earlier search of the same settings tried. Raises UnmaskError for a folder with more."""
     sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
-    if there and (NAME not in there or RESULTS in there):
+    if there and (NAME not in there or (RESULTS in there and not _is_cut_short(out))):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     if not there:
         return []
@@ -212,6 +213,13 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
         raise UnmaskError(f"{out / NAME} is damaged: it lists no points; delete the folder.")
     _clear(out / "seeds")  # of a run with the best point that was cut short
     return points
+
+
+def _is_cut_short(out: Path) -> bool:
+    """Whether a signal ended the run with the best point, so that not all of its seeds are in its results."""
+    seeds = read_json(out / RESULTS).get("seeds")
+    last = seeds[-1] if isinstance(seeds, list) and seeds else None
+    return isinstance(last, dict) and last.get("stopped") in INTERRUPTIONS
 
 
 _PARTS = {"batch_size", "lr", "epochs", "metric", "value", "dev", "step", "total", "least_steps"}

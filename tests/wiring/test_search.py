@@ -102,6 +102,16 @@ def test_what_is_said_of_a_search(run):
     assert "learning rate" in page
 
 
+def test_the_test_rows_of_a_benchmark_give_the_honest_score(place, tmp_path):
+    for name in ("train_5500.label", "TREC_10.label"):
+        (tmp_path / name).write_text("".join(f"{('LOC:city', 'NUM:date')[i % 2]} film {i} {name}\n" for i in range(20)))
+    settings = config(place, seeds=1, benchmark="TREC-6", train=tmp_path, dev="none")
+    one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(1.0,))
+    result = search(settings, tmp_path / "run", grid=one)
+    assert "test" in result.summary
+    assert any("the test rows give the honest one" in note for note in result.notes)
+
+
 def test_a_finished_folder_is_not_searched_again(run, place):
     with pytest.raises(UnmaskError, match="holds something already"):
         search(config(place), run[0], grid=GRID)
@@ -139,6 +149,20 @@ def test_a_signal_ends_a_search_without_a_point(place, tmp_path):
         search(config(place), tmp_path / "run", grid=GRID, display=Stopper())
     assert json.loads((tmp_path / "run" / "search.json").read_text())["points"] == []  # and the next one goes on
     assert not (tmp_path / "run" / "search").exists()
+
+
+def test_a_signal_during_the_seeds_of_the_best_point_loses_no_point(place, tmp_path):
+    one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(2.0,))
+    result = search(config(place), tmp_path / "run", grid=one, display=Stopper(during="Seed 1"))
+    assert [seed["stopped"] for seed in result.seeds] == [None, "SIGTERM"]
+    display = Spy()
+    result = search(config(place), tmp_path / "run", grid=one, display=display)
+    assert [seed["stopped"] for seed in result.seeds] == [None, None]
+    said = "\n".join(display.notes)
+    assert "goes on from the points" in said
+    assert "Point 1 of 1" not in said
+    with pytest.raises(UnmaskError, match="holds something already"):
+        search(config(place), tmp_path / "run", grid=one)
 
 
 @pytest.mark.parametrize("text", ['{"points": 3}', '{"config": {}, "points": []}', "[]", "{"])
