@@ -254,6 +254,16 @@ def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path
     assert again.objective.words == more.objective.words
 
 
+def test_other_words_than_it_knows_are_refused(
+    trained: Pretrain, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["pretrain", "--from", str(trained.out), "--corpus", str(folder), "--out", str(tmp_path / "more")]
+    with pytest.raises(SystemExit):
+        main([*asked, "--words", "7"])
+    assert "guesses the words that it knows; leave it out" in capsys.readouterr().err
+    assert not (tmp_path / "more").exists()
+
+
 def test_texts_are_as_likely_as_their_words(trained: Pretrain, tmp_path: Path) -> None:
     texts = ["the film was good", "the plot was bad, and the film", "zzz \u2603", ""]
     scorer, model = WordScorer(trained.out), trained.model.eval()

@@ -138,6 +138,8 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = config.override({"steps": None, "minutes": None})
     usual, config = config, config.override(overrides, batch_size="rows.batch")
     config.objectives.check(usual.objectives)
+    if config.start is not None and config.objectives.words != usual.objectives.words:
+        raise UnmaskError(f"--words is for new weights: {config.start} guesses the words that it knows; leave it out.")
     if not options.resume:
         check_rate(usual.training.optimizer, config.training.optimizer)
     if options.fields:
