@@ -114,6 +114,11 @@ class Options(Config):
     normalise: bool = False
     loss: str | None = None
 
+    def check(self) -> None:
+        """Raises UnmaskError for a field that is set but means nothing beside the others, rather than ignore it."""
+        if self.gamma != Options().gamma and self.balance != "focal":
+            raise UnmaskError("--gamma is of the focal loss: say --balance focal, or leave it out.")
+
 
 _TEXTS = ("classification", "multilabel", "regression")
 _TAGGED = ("tagging", "roles")

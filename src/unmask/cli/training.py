@@ -178,6 +178,9 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = begun(options.out)
         if config.override(overrides, **OTHERS) != config:
             raise UnmaskError(f"The run in {options.out} goes on with its own settings; leave out the others.")
+    else:
+        for part in (config.options, config.transfer, config.distillation):
+            part.check()
     if options.fields:
         print_fields(config)
         if searches:

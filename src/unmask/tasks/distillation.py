@@ -49,6 +49,13 @@ class Distillation(Config):
     weight: float = 0.5
     hidden: float = 0.0
 
+    def check(self) -> None:
+        """Raises UnmaskError for a field that is set but means nothing without a teacher, rather than ignore it."""
+        usual = Distillation().places()
+        given = [name for name, value in self.places().items() if value != usual[name]]
+        if given and self.teacher is None:
+            raise UnmaskError(f"--{given[0]} is of a teacher: say which, with --teacher FOLDER, or leave it out.")
+
 
 class Distilled(Objective):
     """A task, and what a teacher makes of the same rows (Hinton et al. 2015, "Distilling the Knowledge in a Neural

@@ -19,6 +19,9 @@ from unmask.nn import lora
 STREAMS = {"reinitialise": 1, "lora": 2}
 """What is drawn apart from the head, which takes the seed itself, so that no two parts start from the same numbers."""
 
+OF_STRATEGY = {"layers": "top", **dict.fromkeys(("rank", "alpha", "lora_dropout", "target"), "lora")}
+"""Field of `Transfer` -> the strategy that it means something to; fields that several know are absent."""
+
 CRF = 50.0
 """Factor on the learning rate of a CRF's transitions. They start from 0 and Adam moves a weight by about the rate at
 each step: at a rate that suits pre-trained weights they would end where they started."""
@@ -55,6 +58,15 @@ class Transfer(Config):
     alpha: float = 8.0
     lora_dropout: float = 0.0
     target: tuple[str, ...] = ("query", "value")
+
+    def check(self) -> None:
+        """Raises UnmaskError for a field that is set but means nothing to the strategy, rather than ignore it."""
+        for name, strategy in OF_STRATEGY.items():
+            if getattr(self, name) != getattr(Transfer(), name) and self.strategy != strategy:
+                raise UnmaskError(
+                    f"--{name.replace('_', '-')} is for --strategy {strategy}; '{self.strategy}' has no use for it: "
+                    "choose that strategy, or leave it out."
+                )
 
 
 class Tuning:
