@@ -13,6 +13,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data import dataset
+from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, name_labels, render_evaluation
@@ -20,7 +21,7 @@ from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
 from unmask.models.bert import Bert
-from unmask.tasks import Classification, Encoded, Tagging
+from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
 from unmask.train.trainer import Trainer
 from unmask.types import Example
 
@@ -238,6 +239,21 @@ def test_a_seed_that_collapses_is_started_again_once(trunk, files, tmp_path):
     assert "started again" in said[0]
     assert "collapsed again" in said[1]
     assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "one", "several", "answers"),
+    [
+        (Classification(("a", "b")), ["a", "a"], ["a", "b"], [[0.9, 0.1], [0.8, 0.2]]),
+        (MultiLabel(("a", "b")), ["a", "a"], ["a", "a|b"], [[0.9, 0.1], [0.8, 0.2]]),
+        (Regression(), ["3.0", "3.0"], ["3.0", "1.0"], [[3.001], [3.0]]),
+    ],
+)
+def test_one_answer_to_rows_that_ask_for_one_is_no_collapse(task, one, several, answers):
+    found = [np.array([answer]) for answer in answers]
+    rows, other = ([Row(label=x, labels=tuple(x.split("|"))) for x in labels] for labels in (several, one))
+    assert task.is_collapsed(found, rows)
+    assert not task.is_collapsed(found, other)
 
 
 def test_small_sets_are_run_with_three_seeds(trunk, files, tmp_path):

@@ -122,10 +122,13 @@ def test_the_scheme_is_that_of_the_training_rows():
     assert scheme_of([Row(words=("a",), tags=("NOUN",))]) is None
 
 
-def test_the_same_tag_everywhere_is_constant():
+def test_the_same_tag_everywhere_is_a_collapse_unless_it_is_right():
     same, other = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.2, 0.8]])
-    assert Tagging(["O", "X"]).is_constant([same, same[:1]])
-    assert not Tagging(["O", "X"]).is_constant([same, other])
+    rows = [Row(words=("a", "b"), tags=("O", "X")), Row(words=("a",), tags=("O",))]
+    task = Tagging(["O", "X"])
+    assert task.is_collapsed([same, same[:1]], rows)
+    assert not task.is_collapsed([same, other], rows)
+    assert not task.is_collapsed([same, same[:1]], [Row(words=("a", "b"), tags=("O", "O")), rows[1]])
 
 
 # ------------------------------------------------------------------------------------------- losses

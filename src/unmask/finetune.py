@@ -324,7 +324,7 @@ def run_seed(
                 resume=resume,
             )
         answers = task.answer_all(model, encoded["dev"], pad)
-        if fitted.stopped or not task.is_constant(answers):
+        if fitted.stopped or not task.is_collapsed(answers, encoded["dev"].rows):
             break
         if not restarted:
             say(collapsed)

@@ -89,11 +89,11 @@ def test_a_second_start_survives(start, place, tmp_path, monkeypatch):
     """The first try is taken for collapsed; the run dies in it, or in the second start."""
     asked, asks = config(place, seeds=1, epochs=3), []
 
-    def collapsed_once(self, answers):
+    def collapsed_once(self, answers, rows):
         asks.append(1)
         return len(asks) == 1
 
-    monkeypatch.setattr("unmask.tasks.classification.Classification.is_constant", collapsed_once)
+    monkeypatch.setattr("unmask.tasks.classification.Classification.is_collapsed", collapsed_once)
     finetune(asked, tmp_path / "whole")
     asks.clear()
 

@@ -116,8 +116,8 @@ class Classification(TextTask):
         true = self._true(rows)
         return metrics.of_classes(np.full(len(true), commonest), true, self.labels)
 
-    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
-        return one_class(answers)
+    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
+        return one_class(answers) and len(set(self._true(rows))) > 1
 
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
         return np.array([label_id(self._ids, row.label, row) for row in rows])
@@ -179,9 +179,9 @@ class MultiLabel(TextTask):
         usual = self._true(train).mean(0) > 0.5
         return metrics.of_label_sets(np.tile(usual, (len(rows), 1)), self._true(rows))
 
-    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
-        said = np.concatenate(answers) > 0.5
-        return bool((said == said[:1]).all())
+    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
+        said, true = np.concatenate(answers) > 0.5, self._true(rows)
+        return bool((said == said[:1]).all() and (true != true[:1]).any())
 
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
         """[N, C] bool."""
@@ -216,7 +216,11 @@ class Regression(TextTask):
         mean = float(np.mean([float(row.label) for row in train]))
         return metrics.of_scores(np.full(len(rows), mean), np.array([float(row.label) for row in rows]))
 
-    def is_constant(self, answers: Sequence[np.ndarray]) -> bool:
-        """Scores that differ by less than a hundredth of their size."""
-        scores = np.concatenate(answers)
-        return bool(np.ptp(scores) < 0.01 * max(1.0, np.abs(scores).max()))
+    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
+        """Scores that differ by less than a hundredth of their size, though those of the rows do not."""
+        return _alike(np.concatenate(answers)) and not _alike(np.array([float(row.label) for row in rows]))
+
+
+def _alike(scores: np.ndarray) -> bool:
+    """Whether scores differ by less than a hundredth of their size."""
+    return bool(np.ptp(scores) < 0.01 * max(1.0, np.abs(scores).max()))

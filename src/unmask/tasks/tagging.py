@@ -198,9 +198,10 @@ class Tagging(Task):
         commonest = max(counts, key=lambda label: counts[label])
         return metrics.of_tags([[commonest] * len(row.tags) for row in rows], [row.tags for row in rows], self.labels)
 
-    def is_constant(self, answers: Sequence[Answer]) -> bool:
-        """Whether every word got the same tag."""
-        return len({tag for tags in self.decode(answers) for tag in tags}) == 1
+    def is_collapsed(self, answers: Sequence[Answer], rows: Sequence[Row]) -> bool:
+        """Whether every word got the same tag, though they have several."""
+        said, true = ({tag for tags in both for tag in tags} for both in (self.decode(answers), (r.tags for r in rows)))
+        return len(said) == 1 and len(true) > 1
 
     def decode(self, answers: Sequence[Answer]) -> list[list[str]]:
         """The tags of each sentence: the most probable sequence of those that are legal, or without a scheme and a CRF

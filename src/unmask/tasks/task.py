@@ -141,8 +141,9 @@ class Task(Objective):
         """What a folder must remember, besides its head and labels, for the task to answer alike: JSON values."""
         return {}
 
-    def is_constant(self, answers: Sequence[Any]) -> bool:
-        """Whether every row, or word, got the same answer, as from a model that learned only how often labels are."""
+    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
+        """Whether all rows, or words, got one answer, though they ask for several, as from a model that learned only
+        how often labels are."""
         return False
 
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
