@@ -19,6 +19,7 @@ from unmask.models.transformer_xl import TransformerXl
 from unmask.nn import record_attention
 from unmask.visualize import attention, reading
 from unmask.visualize.numbers import packed, thumbnail, unpacked
+from unmask.visualize.pictures import PICTURES
 
 TEXT = "the animal did not cross the street because it was too tired"
 SIZES = {"dim": 32, "layers": 3, "heads": 4, "hidden": 64, "length": 40, "std": 0.3}
@@ -179,6 +180,38 @@ def test_overview_and_layers_carry_the_same_numbers(bert, tokenizer):
     assert whole["rollout"] == last
     assert "rollout" not in attention.overview(bert, read)
     assert attention.whole(bert, read)["rolls"]
+
+
+class Plot:
+    """Stands for a figure of matplotlib, which need not be installed, and for its axes: keeps what is shown."""
+
+    def __init__(self):
+        self.shown, self.title = None, ""
+
+    def subplots(self, down, across, **_):
+        self.axes = np.array([[Plot() for _ in range(across)] for _ in range(down)])
+        return self.axes
+
+    def imshow(self, values, **_):
+        self.shown = values
+
+    def set_title(self, title, **_):
+        self.title = title
+
+    def nothing(self, *_, **__):
+        pass
+
+    set_size_inches = set_visible = set_xticks = set_yticks = tick_params = nothing
+
+
+def test_a_picture_shows_the_layer_and_the_heads_that_its_titles_name(bert, tokenizer):
+    read = reading.read(bert, tokenizer, TEXT)
+    expected = attention.weights(bert, read.batch, "encoder")
+    figure = Plot()
+    PICTURES["attention"](figure, attention.whole(bert, read) | {"start": {"layer": 2, "heads": [3, 1]}})
+    for axis, head in zip(figure.axes.flatten(), (3, 1), strict=True):
+        assert axis.title == f"layer 3, head {head + 1}"
+        np.testing.assert_allclose(axis.shown, expected[2][head], atol=1e-3)
 
 
 def test_a_head_that_is_not_there_is_said():

@@ -55,7 +55,8 @@ def _attention(figure: Any, data: Data) -> None:
         figure.supxlabel("head")
         figure.supylabel("layer")
         return
-    weights = unpacked(data["details"][start["layer"]]["weights"])
+    parts = [part for part in data["details"] if part["layer"] == start["layer"]]
+    weights = {head: x for part in parts for head, x in zip(part["heads"], unpacked(part["weights"]), strict=True)}
     across = min(4, len(start["heads"]))
     down = -(-len(start["heads"]) // across)
     figure.set_size_inches(4.2 * across, 4.2 * down)
