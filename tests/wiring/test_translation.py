@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +310,22 @@ def test_the_map_has_a_row_for_each_token_and_a_column_for_each_token() -> None:
     assert lines[0] == "한 │██"
     assert lines[1] == " x │▒▒▒▒"
     assert lines[3].split() == ["a", "<"]
+
+
+def test_alignments_that_are_asked_for_at_once_are_those_of_each_alone(folder: Path, monkeypatch) -> None:
+    translator = Translator(folder / "run")
+    asked = [("one two three", "eins zwei drei"), ("six", "sechs")]
+    alone = [translator.alignment(*one) for one in asked]
+    forward, both = type(translator.model).forward, threading.Barrier(2, timeout=30)
+
+    def together(model, batch):
+        both.wait()  # both look already, and neither has seen anything
+        return forward(model, batch)
+
+    monkeypatch.setattr(type(translator.model), "forward", together)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda one: translator.alignment(*one), asked)) == alone
+    assert all(part.recorder is None for part in translator.model.modules() if hasattr(part, "recorder"))
 
 
 def test_a_search_of_the_folder_can_be_changed(folder: Path) -> None:

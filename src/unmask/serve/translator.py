@@ -17,6 +17,7 @@ from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.models.quick import quickened
 from unmask.nn.packed import Precision, placed
 from unmask.serve.alignment import Alignment
+from unmask.visualize.reading import twin
 
 LONGEST = 512  # tokens of a source, where the model knows no end
 WAITING = 1_024  # texts that are gathered, so that those of one length are translated together
@@ -147,12 +148,13 @@ class Translator:
 
     def alignment(self, source: str, translation: str) -> Alignment:
         """Where the model looked while it wrote: [tokens of the translation and the end, tokens of the source and the
-        end], each row a distribution. Raises UnmaskError for a model without attention."""
+        end], each row a distribution; of texts that are longer than what the model reads, their beginnings. Raises
+        UnmaskError for a model without attention."""
         tokenizer, target = self.tokenizer, self.tokenizer.target
-        read, written = tokenizer.encode(source), target.encode(translation)
+        read, written = (one[: self.longest - 1] for one in (tokenizer.encode(source), target.encode(translation)))
         batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
-        with torch.inference_mode():
-            weights_TS = self.model.alignment(batch.to(self.device))[0]
+        with torch.inference_mode():  # in a twin, for others may write with the model, or look into it, meanwhile
+            weights_TS = twin(self.model).alignment(batch.to(self.device))[0]
         names = [[*map(_shown, pieces), "</s>"] for pieces in (tokenizer.pieces(read), target.pieces(written))]
         return Alignment(names[0], names[1], weights_TS.float().cpu().tolist())
 
