@@ -77,6 +77,19 @@ def test_every_system_trains_and_its_folder_translates(name: str, tmp_path: Path
     assert [translator([text])[0] for text in texts] == [answer.text for answer in first]
 
 
+@pytest.mark.parametrize("name", ["convs2s-small", "transformer-tiny"])
+def test_the_end_of_a_dev_pair_that_is_too_long_is_not_read(name: str, tmp_path: Path) -> None:
+    long = " ".join(["one"] * 40), " ".join(["eins"] * 40)
+    chosen = config(name, tmp_path, length=24).replace(texts={"dev": write(tmp_path, "long", [*pairs(19, 1), long])})
+    run = TrainTranslation(chosen, tmp_path / "run")
+    assert run.run().heldout.keys() >= {"perplexity", "bleu"}
+    translator = Translator(tmp_path / "run")
+    [answer] = translator.stream([long[0]])
+    assert answer.cut
+    assert run.translations(run.model, 20, translator.search)[-1] == answer.text
+    assert translator.alignment(*long).source == [*["one"] * 23, "</s>"]
+
+
 def test_every_named_system_has_a_first_line_and_a_config() -> None:
     assert set(SYSTEMS) < set(systems.names())
     for name, line in systems.names().items():

@@ -28,6 +28,7 @@ from unmask.models import Transformer
 from unmask.models.quick import quickened
 from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import NextToken, ScheduledSampling
+from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
@@ -322,7 +323,8 @@ class TrainTranslation:
 
     def translations(self, model: EncoderDecoder, count: int, search: Search = GREEDY) -> list[str]:
         """Translations of the first dev sources, in full precision, as the folder will give them."""
-        sources = [[*ids.tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
+        longest = min(model.positions or LONGEST, LONGEST)
+        sources = [[*ids[: longest - 1].tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
         end, pad = self.tokenizer.end, self.tokenizer.pad
         with torch.autocast(model.device.type, enabled=False):
             found = list(generate_all(quickened(model), sources, search, end=end, pad=pad, device=model.device))
