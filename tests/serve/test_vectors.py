@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from unmask import cli, huggingface
+from unmask.cli.export import _lines
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
@@ -54,6 +55,12 @@ def test_the_command_writes_every_form(folder, wanted, tmp_path, form, capsys):
     else:
         found = load_file(out)["vectors"]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_bytes("\n".join(TEXTS).encode("utf-8-sig"))
+    assert list(_lines(str(file))) == TEXTS
 
 
 @pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")

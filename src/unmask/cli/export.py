@@ -56,7 +56,7 @@ def _lines(given: str | None) -> Iterator[str]:
     with Path(given).open("rb") if given else sys.stdin.buffer as source:
         for number, line in enumerate(source, 1):
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 raise UnmaskError(f"Line {number} of {given or 'standard input'} is not UTF-8; convert it.") from None
 

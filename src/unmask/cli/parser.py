@@ -157,7 +157,7 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
     if not options.file and sys.stdin.isatty():
         raise UnmaskError(f'Give a text in quotes, --file FILE, or text on standard input: unmask {verb} ... "a text"')
     with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
-        first = source.readline()
+        first = source.readline().removeprefix(codecs.BOM_UTF8)
         if not first:
             raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
         yield first.removeprefix(codecs.BOM_UTF8)
