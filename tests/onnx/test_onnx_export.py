@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import partial
 
 import numpy as np
@@ -276,6 +277,27 @@ def test_graphs_of_an_earlier_export_do_not_stay(written, tmp_path):
     export(written[0], out)
     assert not (out / "model_quantized.onnx").exists()
     assert (out / "model.onnx").exists()
+
+
+def test_a_vocabulary_goes_along_whole_and_that_of_an_earlier_export_does_not_stay(written, tmp_path):
+    folder, out = tmp_path / "model", tmp_path / "out"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(written[0] / name, folder / name)
+    pieces = {piece: i for i, piece in enumerate([*"abcdefghijklmnopqrstuvwxyzĠ", "go", "<|endoftext|>"])}
+    (folder / "vocab.json").write_text(json.dumps(pieces), encoding="utf-8")
+    (folder / "merges.txt").write_text("g o\n", encoding="utf-8")
+    export(written[0], out)
+    assert (out / "vocab.txt").is_file()
+    export(folder, out)
+    assert {path.name for path in out.iterdir()} == {"model.onnx", "config.json", "vocab.json", "merges.txt"}
+    assert Tokenizer.load(out).ids(["a good film"])[0].tolist() == [pieces[p] for p in ["a", "Ġ", "go", *"odĠfilm"]]
+
+
+def test_files_beside_that_no_export_left_are_left_alone(written, tmp_path):
+    (tmp_path / "merges.txt").write_text("mine")
+    export(written[0], tmp_path)
+    assert (tmp_path / "merges.txt").read_text() == "mine"
 
 
 def test_the_folder_of_another_model_is_left_alone(classifier, tmp_path):

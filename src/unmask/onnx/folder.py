@@ -23,7 +23,8 @@ PLAIN, FUSED, INT8 = "model.onnx", "model_optimized.onnx", "model_quantized.onnx
 FARTHEST = 1e-3  # that an answer in float32 may be from that of the model
 
 BESIDE = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt"),
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("1_Pooling/config.json", "2_Normalize/config.json"),
 )
@@ -142,10 +143,12 @@ def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
 
 
 def _place(folder: Path, out: Path, made: list[Path]) -> None:
-    """Put the files into the folder, each whole; graphs that an earlier export left there do not outlive it."""
-    for name in (PLAIN, FUSED, INT8):
-        (out / name).unlink(missing_ok=True)
+    """Put the files into the folder, each whole; what an earlier export left there does not outlive it."""
     beside = [(folder / name, out / name) for name in BESIDE if (folder / name).is_file()]
+    before = (out / PLAIN).is_file()
+    stale = {out / name for name in BESIDE} - {goal for _, goal in beside} if before else set()
+    for path in (*stale, *(out / name for name in (PLAIN, FUSED, INT8))):
+        path.unlink(missing_ok=True)
     for source, goal in [*beside, *((path, out / path.name) for path in made)]:
         if source.resolve() != goal.resolve():
             with atomic(goal) as temporary:
