@@ -11,7 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, atomic, check, describe, sha256, verify_manifest, write_manifest, write_text
+from unmask.files import (
+    MANIFEST,
+    atomic,
+    check,
+    check_place,
+    describe,
+    sha256,
+    verify_manifest,
+    write_manifest,
+    write_text,
+)
 
 
 def names(folder) -> list[str]:
@@ -66,6 +76,17 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
             write_text(path, "new")
         assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["file", "folder"]
+
+
+def test_a_place_is_looked_at_before_anything_is_computed_and_left_as_it_is(tmp_path):
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "file" / "below", tmp_path):
+        with pytest.raises(UnmaskError, match=r"could not be written: (Not|Is) a directory\.$"):
+            check_place(path)
+    for path in (tmp_path / "file", tmp_path / "new" / "newer" / "file"):
+        check_place(path)
+    assert names(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
 
 
 @pytest.fixture

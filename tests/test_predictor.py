@@ -727,6 +727,11 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
             write_predictions(Predictor(folder).stream(lines.read_text().splitlines()), out)
         assert not out.exists()
     assert write_predictions(Predictor(reader).stream([json.dumps({**item, "id": "a"})]), out) == 1
+    answers = iter([("who", {"spans": [], "answer": "", "id": "a"})])
+    for places in ({"out": tmp_path}, {"out": out, "no_answer": tmp_path}):
+        with pytest.raises(UnmaskError, match="could not be written"):
+            write_predictions(answers, **places)
+    assert next(answers)  # none was asked for
 
 
 def test_files_of_choices(chooser, tmp_path):

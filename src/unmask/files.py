@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -25,6 +26,15 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
+
+
+def check_place(path: Path) -> None:
+    """Raises UnmaskError where no file can be written at `path`; for what takes long to compute, before it is."""
+    with writing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=next(folder for folder in path.parents if folder.exists())):
+            pass
 
 
 @contextlib.contextmanager

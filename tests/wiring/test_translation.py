@@ -325,6 +325,16 @@ def test_the_map_has_a_row_for_each_token_and_a_column_for_each_token() -> None:
     assert lines[3].split() == ["a", "<"]
 
 
+def test_a_folder_for_the_translations_is_refused_before_any_is_made(folder: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(Translator, "stream", None)
+    names = [str(folder / f"dev.{side}") for side in ("en", "de")]
+    status, _, error = run_cli(
+        capsys, "evaluate", "--model", str(folder / "run"), "--pairs", *names, "--out", str(folder)
+    )
+    assert status == 2
+    assert "could not be written: Is a directory" in error
+
+
 def test_alignments_that_are_asked_for_at_once_are_those_of_each_alone(folder: Path, monkeypatch) -> None:
     translator = Translator(folder / "run")
     asked = [("one two three", "eins zwei drei"), ("six", "sechs")]

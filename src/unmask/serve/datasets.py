@@ -11,7 +11,7 @@ from unmask.data import choices, squad
 from unmask.data.rows import Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
-from unmask.files import write_text
+from unmask.files import check_place, write_text
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer
 
@@ -51,8 +51,11 @@ def write_predictions(
                all of them where the predictor's own threshold is high
 
     Raises UnmaskError, and writes nothing, where answers are not those to questions, or lack an id, or the model never
-    answers nothing and `no_answer` asks for it.
+    answers nothing and `no_answer` asks for it; and before any is made, where a file cannot be written.
     """
+    for place in (out, no_answer):
+        if place is not None:
+            check_place(Path(place))
     texts: dict[str, str] = {}
     doubts: dict[str, float] = {}
     for asked, answer in found:

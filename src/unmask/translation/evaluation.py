@@ -11,7 +11,7 @@ from typing import Any
 from unmask.data import bitext, dates
 from unmask.data.bitext import Bitext
 from unmask.errors import UnmaskError
-from unmask.files import write_text
+from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
 from unmask.metrics.translation import Bucket
@@ -52,8 +52,11 @@ def evaluate_pairs(
 
     Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens, each with its signature), `exact` (the share of
     translations that equal their reference), `by_length`, `search` with its formula, `sentences_per_second`,
-    `description` and `notes`. Raises UnmaskError for a folder that does not translate, and for what is no pairs.
+    `description` and `notes`. Raises UnmaskError for a folder that does not translate, for what is no pairs, and where
+    `out` cannot be written.
     """
+    if out is not None:
+        check_place(Path(out))
     found = read_pairs(pairs, columns, format)
     translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
