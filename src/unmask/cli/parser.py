@@ -160,7 +160,7 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
         first = source.readline().removeprefix(codecs.BOM_UTF8)
         if not first:
             raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
-        yield first.removeprefix(codecs.BOM_UTF8)
+        yield first
         yield from source
 
 
