@@ -287,6 +287,25 @@ def test_a_corpus_is_checked_as_json(capsys):
     assert facts["documents"] == 2
 
 
+def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
+    """Text in Latin-1 loses its accents: nobody should learn of that from the model."""
+    texts = folder / "texts"
+    texts.mkdir()
+    (texts / "old.txt").write_bytes("le café est fermé\n\nle café est là\n".encode("latin-1"))
+    (texts / "paper.pdf").write_bytes(b"%PDF-1.7 ...")
+    main(["corpus", "build", "--data", "text.txt", "--out", "sound", "--vocabulary-size", "40"])
+    assert "UTF-8" not in capsys.readouterr().out
+    main(["corpus", "build", "--data", "texts", "text.txt", "--out", "out", "--vocabulary-size", "40"])
+    damaged, passed = (
+        "  texts/old.txt: bytes that are no text of its encoding: 4\n",
+        "  texts/paper.pdf: passed over, it is a PDF\n",
+    )
+    assert f"{damaged}{passed}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
+    monkeypatch.setattr("unmask.cli.data.SHOWN", 1)
+    main(["corpus", "build", "--data", "texts", "--out", "again", "--tokenizer", "sound"])
+    assert f"{damaged}  2 such files in all" in capsys.readouterr().out
+
+
 def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--steps", "10"])

@@ -10,6 +10,8 @@ from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, text_options
 
+SHOWN = 10  # files that were not read as they stand, and are named once a corpus is built
+
 
 def add_verbs(verbs: Any) -> None:
     corpus = add_group(verbs, "corpus", "Look at text, or turn it into a corpus.")
@@ -86,10 +88,12 @@ def _build(options: argparse.Namespace) -> None:
     from unmask.data.tokenizer import Tokenizer
     from unmask.train.display import progress
 
+    statistics = text.TextStatistics()
+
     def documents() -> Any:
         if not options.data:
             return embedded.documents()
-        return text.documents(options.data, per=options.per, column=options.column)
+        return text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
 
     kinds = {"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}
     kinds |= {"spelled": spelling.train}
@@ -107,6 +111,14 @@ def _build(options: argparse.Namespace) -> None:
             progress=show,
         )
     print(built.summary())
+    replaced = {name: facts.replaced for name, facts in statistics.files.items()}
+    lost = text.losses(replaced, statistics.skipped)
+    for line in lost[:SHOWN]:
+        print(f"  {line}")
+    if len(lost) > SHOWN:
+        print(f"  {len(lost):,} such files in all; unmask corpus check names them")
+    if statistics.replaced:
+        print("  Bytes of another encoding are U+FFFD in the corpus: save their files as UTF-8, and build it again.")
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:

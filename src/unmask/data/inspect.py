@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.sentences import sentences
-from unmask.data.text import TextDocument, TextStatistics
+from unmask.data.text import TextDocument, TextStatistics, losses
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 EXPECTED_CONTROLS = "\t\n\r"
@@ -147,9 +147,8 @@ def render(report: Report) -> str:
     encodings = Counter(file.encoding for file in report.files.values())
     if encodings:
         lines.append(f"encodings   {', '.join(f'{name} × {count:,}' for name, count in encodings.most_common())}")
-    damaged = {name: file.replaced for name, file in report.files.items() if file.replaced}
-    lines += [f"  {name}: bytes that are no text of its encoding: {count:,}" for name, count in damaged.items()]
-    lines += [f"  {name}: passed over, {reason}" for name, reason in report.skipped.items()]
+    replaced = {name: file.replaced for name, file in report.files.items()}
+    lines += [f"  {loss}" for loss in losses(replaced, report.skipped)]
     if report.leakage is not None:
         leak = report.leakage
         lines.append(

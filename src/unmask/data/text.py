@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -48,6 +48,14 @@ class TextStatistics:
     @property
     def documents(self) -> int:
         return sum(facts.documents for facts in self.files.values())
+
+
+def losses(replaced: Mapping[str, int], skipped: Mapping[str, str]) -> list[str]:
+    """What was not read as it stands, a line for each file: bytes that became U+FFFD, and why one was passed over."""
+    return [
+        *(f"{name}: bytes that are no text of its encoding: {count:,}" for name, count in replaced.items() if count),
+        *(f"{name}: passed over, {reason}" for name, reason in skipped.items()),
+    ]
 
 
 def documents(
