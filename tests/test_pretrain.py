@@ -224,6 +224,17 @@ def test_a_foreign_tokenizer_is_refused(folder, tmp_path):
         Pretrain(config(start=str(tmp_path / "first")), [tmp_path / "other"], tmp_path / "second")
 
 
+def test_a_run_does_not_go_on_with_another_vocabulary(folder, tmp_path):
+    """Of as many pieces: the weights would fit, and each vector would stand for another piece."""
+    Pretrain(config(steps=2), [folder], tmp_path / "run").run()
+    size = corpus.Corpus(folder).tokenizer.size
+    other = corpus.build([story(i) for i in range(120)], tmp_path / "other", vocabulary_size=size, cased=True)
+    assert other.tokenizer.size == size
+    with pytest.raises(UnmaskError, match=f"{other.folder} has another vocabulary than the run in {tmp_path}"):
+        Pretrain(config(steps=4), [other.folder], tmp_path / "run", resume=True)
+    assert Pretrain(config(steps=4), [folder], tmp_path / "run", resume=True).run().step == 4
+
+
 def test_a_corpus_of_one_document_cannot_teach_what_comes_next(tmp_path):
     corpus.build([story(1)], tmp_path / "one", vocabulary_size=60)
     with pytest.raises(UnmaskError, match="at least two documents"):

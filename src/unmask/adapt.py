@@ -145,6 +145,25 @@ def opened(folder: Path | str, heads: Mapping[str, int] | None = None, seed: int
     return huggingface.Loaded(cast(Model, model), Tokenizer.load(folder), (), (), ())  # both kinds are trained alike
 
 
+def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:
+    """What a run from fresh weights that goes on guesses, where it guesses words (`Loaded.words`).
+
+    tokenizer  what the run makes of that of its corpora. Raises UnmaskError where its weights are of another one
+    """
+    for place in _checkpoints(run):
+        try:
+            own, words = Tokenizer.load(place), huggingface.words_of(place)
+        except UnmaskError:  # damaged, as for `Origin.open`
+            continue
+        if own.fingerprint != tokenizer.fingerprint:
+            raise UnmaskError(
+                f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}, which goes on with the "
+                "one that it began with: name its corpus, or begin a run in another folder."
+            )
+        return words
+    return ()
+
+
 @torch.no_grad()
 def _fill(head: nn.Module, log_p: np.ndarray) -> None:
     """Begin the bias of a masked-word head at log probabilities [V]; rows beyond, of no token, at the least of them."""

@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from unmask import heldout, huggingface, samples
-from unmask.adapt import Origin
+from unmask.adapt import Origin, resumed_words
 from unmask.data import segments, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.segments import Segments
@@ -68,7 +68,10 @@ class Pretrain:
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
-        words = () if self.origin is None else self.origin.stored.words
+        if self.origin is not None:
+            words = self.origin.stored.words
+        else:
+            words = resumed_words(self.out, self.corpora, self.tokenizer) if resume else ()
         self.learned = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
         self.objective = taught(config, self.learned, self.tokenizer)
         self.config = config

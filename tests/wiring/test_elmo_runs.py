@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +199,17 @@ def test_a_run_resumes_to_the_same_weights(folder: Path, tmp_path: Path) -> None
     again.run()
     for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_a_resumed_run_guesses_its_own_words(trained: Pretrain, tmp_path: Path) -> None:
+    """Though there be more text of the same letters: word number n of the head must stay word number n."""
+    texts = [". ".join(text for text, _ in reviews(8, seed)) + "." for seed in range(80)]
+    more = [TextDocument(t.replace("film", "plot"), str(i)) for i, t in enumerate(texts)]
+    built = corpus.build(more, tmp_path / "more", tokenizer=trained.tokenizer)
+    shutil.copytree(trained.out, tmp_path / "run")
+    again = Pretrain(config(), [built.folder], tmp_path / "run", resume=True)
+    assert Pretrain(config(), [built.folder], tmp_path / "new").objective.words != trained.objective.words
+    assert again.objective.words == trained.objective.words
 
 
 def test_what_cannot_be_learned_is_said(

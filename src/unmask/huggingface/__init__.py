@@ -6,7 +6,7 @@ value the page does not implement are errors. Nothing is unpickled.
 
 from unmask.huggingface.average import average
 from unmask.huggingface.config import TABLES
-from unmask.huggingface.folder import Loaded, config_of, export, load, names, save
+from unmask.huggingface.folder import Loaded, config_of, export, load, names, save, words_of
 from unmask.huggingface.writer import LoadedWriter, holds_writer, load_writer, only_here, save_writer
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "only_here",
     "save",
     "save_writer",
+    "words_of",
 ]

@@ -186,14 +186,17 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     settings: Mapping[str, Any] = {}
     if heads is None:
         settings = sentence_transformers.read(folder, tokenizer) or values.get("unmask_task") or {}
-    kept = folder / WORDS_FILE
-    words = _lines(kept) if kept.is_file() and "words" in model.heads else []
-    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, tuple(words))
+    words = words_of(folder) if "words" in model.heads else ()
+    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, words)
 
 
-def _lines(path: Path) -> list[str]:
+def words_of(folder: Path) -> tuple[str, ...]:
+    """What a head over words guesses (`Loaded.words`), by the file of a folder; nothing where there is none."""
+    path = folder / WORDS_FILE
+    if not path.is_file():
+        return ()
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return tuple(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"))
     except UnicodeDecodeError:
         raise UnmaskError(f"{path} is not text in UTF-8. Restore the folder from a copy.") from None
 
