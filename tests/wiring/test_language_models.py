@@ -117,6 +117,14 @@ def test_a_run_resumes_to_the_same_weights(corpora, tmp_path):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_characters_make_no_whole_words(corpora, tmp_path):
+    """Every text was one word, which was hidden as a whole or not at all."""
+    settings = config("bilstm", whole_words=True)
+    assert Pretrain(settings, [corpora / "pieces"], tmp_path / "run").learned.continuation.any()
+    with pytest.raises(UnmaskError, match="does not say where a word begins"):
+        Pretrain(settings, [corpora / "characters"], tmp_path / "run")
+
+
 @pytest.mark.parametrize("recipe", [None, "lstm-lm"])
 def test_a_language_model_goes_on_from_a_folder(trained, corpora, tmp_path, recipe):
     """With or without a recipe: the folder says that it guesses the next token."""

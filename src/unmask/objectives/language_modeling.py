@@ -49,6 +49,11 @@ class MaskedLM(Objective):
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True
         self.ordinary = np.flatnonzero(~self.special)
+        if continuation is not None and continuation[self.ordinary].all():  # each text would be a single word
+            raise UnmaskError(
+                "This vocabulary does not say where a word begins, as those of characters do not: leave whole words "
+                "(--whole-words) out."
+            )
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         """Runs of consecutive sentences that fill up to `length` tokens and never cross a document's end."""
