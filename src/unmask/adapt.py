@@ -228,12 +228,13 @@ def extend(
     pieces that it was torn into before (Gee et al. 2022, "Fast vocabulary transfer"; exBERT, Tai et al.
     2020, adds entries too, but beside a frozen model). All other numbers stay: a text without new entries gives the
     same logits as before. The new entries want continued pre-training before they are worth more than what they
-    replace. `extension.json` in `out` lists them and what each was made of.
+    replace. `extension.json` in `out` lists them and what each was made of. The generator beside an ELECTRA gets the
+    same entries.
 
     least  times that an entry must be used in the texts
 
-    Raises UnmaskError for a folder whose tokenizer is not WordPiece, texts that give no new entry, and an `out` that
-    holds something; nothing is written then.
+    Raises UnmaskError for a folder whose tokenizer is not WordPiece, an ELMo, which reads characters, texts that give
+    no new entry, and an `out` that holds something; nothing is written then.
     """
     folder, out = Path(folder), Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -241,16 +242,23 @@ def extend(
     loaded = huggingface.load(folder)
     tokenizer = loaded.require_tokenizer(folder)
     extension.check_wordpiece(tokenizer)
+    if not isinstance(loaded.model.embedding.token, Token):
+        raise UnmaskError(f"{folder} holds a model that reads words character by character: it needs no new pieces.")
+    parts, generator = {out: loaded}, folder / "generator"
+    if "rtd" in loaded.model.heads and generator.is_dir():
+        parts[out / generator.name] = huggingface.load(generator)
     words = count_words(tokenizer, texts)
     new = extension.learn_from_words(tokenizer, words, pieces, least=least)
     if not new:
         raise UnmaskError(f"No new piece would be used {least} times in this text; give more of it, or leave it as is.")
     made_of = extension.torn_before(tokenizer, new)
     larger = extension.extended(tokenizer, new)
-    grow(loaded.model, tokenizer.size, made_of)
+    for part in parts.values():
+        grow(part.model, tokenizer.size, made_of)
     limit = f"no other would be used {least} times" if len(new) < pieces else ""
     result = Extended(larger, tuple(new), of_words(tokenizer, words), of_words(larger, words), limit)
-    huggingface.save(out, loaded.model, larger, labels=loaded.labels, settings=loaded.settings)
+    for place, part in parts.items():
+        huggingface.save(place, part.model, larger, labels=part.labels, settings=part.settings)
     facts = {
         "folder": str(folder),
         "weights": {path.name: sha256(path) for path in sorted(folder.glob("*.safetensors"))},

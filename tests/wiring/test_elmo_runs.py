@@ -11,7 +11,7 @@ import pytest
 import torch
 from finetune_toy import fields, reviews, write_sets
 
-from unmask import heldout, huggingface, recipes
+from unmask import adapt, heldout, huggingface, recipes
 from unmask.cli import main
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
@@ -243,6 +243,8 @@ def test_what_cannot_be_learned_is_said(
         WordScorer(huggingface.load(wordless, heads={"tagging": 2}))
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
+    with pytest.raises(UnmaskError, match="character by character: it needs no new pieces"):
+        adapt.extend(trained.out, ["the plot was good"] * 9, 2, tmp_path / "more")
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(trained.out), "--text", __file__, "--window", "8"])
     assert "--window means nothing to an ELMo" in capsys.readouterr().err

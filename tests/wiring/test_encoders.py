@@ -264,6 +264,25 @@ def test_a_run_goes_on_from_the_folder_with_its_generator(electra: Pretrain, fol
     assert torch.equal(without.model.embedding.token.weight, electra.model.embedding.token.weight)
 
 
+def test_a_vocabulary_grows_with_that_of_the_generator(electra: Pretrain, folder: Path, tmp_path: Path) -> None:
+    """Both read new words by the same new vectors, and what each has learned is there."""
+    found = adapt.extend(electra.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
+    pair = {"rtd": 1, "mlm": 0}
+    old, new = (huggingface.load(place, heads=pair) for place in (electra.out, tmp_path / "more"))
+    assert not new.new
+    batch = Batch(torch.tensor([[2, 9, 4, 3]]))
+    with torch.no_grad():
+        before, after = (m.generator.answer("mlm", m.generator(batch), torch.arange(4)) for m in (old.model, new.model))
+    assert after.shape[1] == before.shape[1] + len(found.pieces)
+    torch.testing.assert_close(after[:, : before.shape[1]], before)
+    for name, p in old.model.generator.stack.state_dict().items():
+        assert torch.equal(new.model.generator.stack.state_dict()[name], p), name
+    beside = huggingface.load(tmp_path / "more" / "generator")
+    assert torch.equal(beside.model.embedding.token.weight, new.model.embedding.token.weight)
+    assert beside.tokenizer is not None
+    assert beside.tokenizer.fingerprint == found.tokenizer.fingerprint
+
+
 def test_a_generator_of_another_model_is_refused(electra: Pretrain, tmp_path: Path) -> None:
     model = huggingface.load(electra.out)
     huggingface.save(tmp_path / "out", model.model, model.tokenizer)
