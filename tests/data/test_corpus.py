@@ -253,6 +253,22 @@ def test_nothing_is_overwritten(tmp_path: Path, built: Path, tokenizer: Tokenize
     assert build(documents(3), tmp_path / "empty", tokenizer=tokenizer).split("train").documents == 2
 
 
+def test_what_no_folder_can_replace_is_refused_before_the_work(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link, or a volume of a container: it failed after the last document, and took the corpus with it."""
+    link, volume, texts = tmp_path / "link", tmp_path / "volume", iter(documents(5))
+    volume.mkdir()
+    link.symlink_to(volume)
+    with pytest.raises(UnmaskError, match=r"link is a link or a mount.*a folder within it"):
+        build(texts, link, tokenizer=tokenizer)
+    monkeypatch.setattr("os.path.ismount", lambda path: path == volume)
+    with pytest.raises(UnmaskError, match="volume is a link or a mount"):
+        build(texts, volume, tokenizer=tokenizer)
+    assert len(list(texts)) == 5
+    assert build(documents(5), link / "within", tokenizer=tokenizer).split("train").documents
+
+
 def test_an_interrupted_build_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
     def some() -> Iterator[TextDocument]:
         yield from documents(40)

@@ -52,9 +52,11 @@ def workspace(out: Path) -> Iterator[Path]:
 
 
 def refuse_taken(out: Path) -> None:
-    """Raises UnmaskError where `out` is a file or a folder that is not empty."""
+    """Raises UnmaskError where `out` is a file, a folder that is not empty, or one that no other can replace."""
     with writing(out):
         if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+            if out.is_symlink() or os.path.ismount(out):
+                raise UnmaskError(f"{out} is a link or a mount, which no corpus can replace: name a folder within it.")
             return
     if (out / MANIFEST).is_file():
         raise UnmaskError(f"{out} already holds a corpus; choose another folder, or delete it to build it again.")
