@@ -37,6 +37,12 @@ def check_place(path: Path) -> None:
             pass
 
 
+def check_replaceable(folder: Path) -> None:
+    """Raises UnmaskError for a link or a mount, whose place another folder cannot take."""
+    if folder.is_symlink() or os.path.ismount(folder):
+        raise UnmaskError(f"{folder} is a link or a mount, which cannot be replaced: name a folder within it.")
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, put in its place when the block ends well and removed when it does not.

@@ -238,6 +238,13 @@ def test_several_threads_lose_no_job(tmp_path, often):
     assert found.facts["words_trained"] == train(topics(100), often, threads=1).facts["words_trained"]
 
 
+def test_a_link_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(UnmaskError, match="link is a link or a mount"):
+        train(topics(50), SMALL, out=tmp_path / "link", threads=1)
+
+
 def test_to_resume_nothing_is_to_begin(tmp_path):
     assert train(topics(50), SMALL, out=tmp_path / "run", threads=1, resume=True).facts["share_done"] == 1
 

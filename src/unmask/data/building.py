@@ -22,7 +22,7 @@ from unmask.data.shards import token_type
 from unmask.data.text import TextDocument, sentences
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, writing
+from unmask.files import MANIFEST, check_replaceable, writing
 
 TRAIN, HELDOUT = "train", "heldout"
 BATCH_CHARACTERS = 1 << 18  # of text that one call of the encoder takes
@@ -55,8 +55,7 @@ def refuse_taken(out: Path) -> None:
     """Raises UnmaskError where `out` is a file, a folder that is not empty, or one that no other can replace."""
     with writing(out):
         if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-            if out.is_symlink() or os.path.ismount(out):
-                raise UnmaskError(f"{out} is a link or a mount, which no corpus can replace: name a folder within it.")
+            check_replaceable(out)
             return
     if (out / MANIFEST).is_file():
         raise UnmaskError(f"{out} already holds a corpus; choose another folder, or delete it to build it again.")

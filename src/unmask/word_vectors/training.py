@@ -21,7 +21,7 @@ import numpy as np
 
 from unmask.data.building import partial_of, remove_stale
 from unmask.errors import UnmaskError
-from unmask.files import write_text, writing
+from unmask.files import check_replaceable, write_text, writing
 from unmask.train.interrupt import Interrupt
 from unmask.word_vectors import checkpoint, reading, sampling
 from unmask.word_vectors.checkpoint import State
@@ -265,6 +265,7 @@ def _refuse_taken(out: Path, resume: bool) -> None:
         raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
+    check_replaceable(out)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
 
