@@ -145,6 +145,13 @@ def test_a_span_of_nothing_is_refused():
         masked(span=0)
 
 
+@pytest.mark.parametrize("rate", [-0.15, 0.0, 1.0, 15.0])
+def test_a_share_that_hides_nothing_or_everything_is_refused(rate):
+    """15 was meant as percent, and hid every token."""
+    with pytest.raises(UnmaskError, match=f"A share of {rate} of the tokens cannot be hidden: --rate"):
+        masked(rate=rate)
+
+
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 25))
 def test_runs_lose_no_token_and_keep_the_limit(lengths, limit):
     counter, sentences = 0, []

@@ -21,6 +21,7 @@ class MaskedLM(Objective):
 
     mask, specials, vocabulary  ids of the tokenizer
     join          frames a run of ids with special tokens; needed only where this objective samples the text itself
+    rate          share of the tokens that are chosen, above 0 and below 1
     continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
     span          above 1, runs of up to so many tokens, or words, are chosen together: see `spans`
     short         share of the sequences that aim at a random shorter length; it counts only together with `join`
@@ -44,6 +45,10 @@ class MaskedLM(Objective):
     ) -> None:
         if span < 1:
             raise UnmaskError(f"The longest run of words to hide must be at least 1, not {span}.")
+        if not 0 < rate < 1:
+            raise UnmaskError(
+                f"A share of {rate} of the tokens cannot be hidden: --rate must be above 0 and below 1, such as 0.15."
+            )
         self.heads, self.becomes, self.span = {self.name: 0}, becomes, span
         self.mask, self.rate, self.join, self.continuation, self.short = mask, rate, join, continuation, short
         self.special = np.zeros(vocabulary, dtype=bool)
