@@ -207,6 +207,8 @@ def recipes_model(folder):
         ({"rows.tokens": 4, "first": "none"}, "too short"),
         ({"first": 20}, "divide 32 evenly"),
         ({"batch": 0}, "batch of 0"),
+        ({"heldout": 0}, "Evaluations read 0 rows of held-out text, and can score nothing: --heldout"),
+        ({"rate": 15}, "share of 15.0 of the tokens"),
         ({"lr": 0}, "learning rate"),
         ({"steps": 0}, "steps"),
     ],

@@ -204,6 +204,11 @@ class Pretrain:
 
     def _heldout(self) -> list[Batch]:
         """The same held-out rows, with the same masks, at every evaluation."""
+        limit = self.config.rows.heldout
+        if limit < 1:
+            raise UnmaskError(
+                f"Evaluations read {limit} rows of held-out text, and can score nothing: --heldout must be at least 1."
+            )
         splits = [corpus.split("heldout") for corpus in self.corpora]
         if self.config.objectives.written == "segments":
             return segments.fixed(
@@ -212,7 +217,7 @@ class Pretrain:
                 end=self.tokenizer.sep,
                 length=self.tokens,
                 rows=self.micro_batch,
-                limit_rows=self.config.rows.heldout,
+                limit_rows=limit,
             )
         return fixed(
             splits,
@@ -220,7 +225,7 @@ class Pretrain:
             corrupt=self.objective.corrupt,
             length=self.tokens,
             rows=self.micro_batch,
-            limit_rows=self.config.rows.heldout,
+            limit_rows=limit,
         )
 
     # -- evaluation
