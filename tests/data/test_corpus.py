@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -194,6 +195,33 @@ def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, 
     assert corpus.split("heldout").documents == expected
     assert corpus.split("train").documents == count - expected
     assert build(documents(count), tmp_path / "n", tokenizer=tokenizer, heldout=0).split("heldout").documents == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_something_is_left_to_train_on(tmp_path: Path, tokenizer: Tokenizer, count: int) -> None:
+    """Chance may hold out every document of a small corpus, and no later document changes that."""
+    share = 1 - 1e-9
+    corpus = build(documents(count), tmp_path / "c", vocabulary_size=150, heldout=share)
+    assert (corpus.split("train").documents, corpus.split("heldout").documents) == (1, count - 1)
+    text = corpus.tokenizer.decode(np.concatenate(next(iter(corpus.split("train"))).sentences))
+    assert text.endswith(f"number {count - 1}.")
+
+
+@given(st.integers(0, 14), st.sampled_from([0.0, 0.02, 0.2, 0.5, 0.9]), st.integers(0, 9))
+def test_documents_are_dealt_by_their_hashes_alone(count: int, share: float, seed: int) -> None:
+    """Held-out ones are those of small hashes, in the order of reading, but for the last one of all where none is left
+    to train on, and those of the smallest where they are too few."""
+    some = documents(count, seed)
+    digests = [hashlib.blake2b(d.text.casefold().encode(), digest_size=16).digest()[:8] for d in some]
+    below = [d for d, digest in zip(some, digests, strict=True) if int.from_bytes(digest, "big") < share * 2**64]
+    dealt = list(building.deal(some, share, building.Tally()))
+    held = [d for d, split in dealt if split == "heldout"]
+    assert sorted(d.source for d, _ in dealt) == sorted(d.source for d in some)
+    if len(below) == count:
+        assert held == below[:-1]
+    else:
+        assert held[: len(below)] == below
+        assert len(held) == max(len(below), 0 if not share or count < 2 else 2 if count >= 8 else 1)
 
 
 def test_the_vocabulary_is_learned_from_the_training_part_alone(tmp_path: Path) -> None:

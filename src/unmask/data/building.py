@@ -106,11 +106,12 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
 
     A document is held out where the hash of its text falls below the share `heldout`: the same text goes to the
     same split in every corpus. Where chance holds out fewer than two of at least eight documents (one of at least
-    two), those with the smallest hashes are. Copies that differ in case or whitespace alone count as duplicates.
-    Memory: about 100 bytes a document, for its hash in a set.
+    two), those with the smallest hashes are; where it holds out all, the last one is trained on. Copies that differ
+    in case or whitespace alone count as duplicates. Memory: about 100 bytes a document, for its hash in a set.
     """
     seen: set[bytes] = set()
     waiting: list[tuple[bytes, TextDocument]] = []  # the two smallest hashes of the training part so far
+    kept: list[TextDocument] = []  # the held-out document that was read last, until there is one to train on
     found = 0
     for document in documents:
         digest = _digest(document.text)
@@ -121,15 +122,21 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
         elif int.from_bytes(digest[:8], "big") < heldout * 2**64:
             seen.add(digest)
             found += 1
-            yield document, HELDOUT
+            kept.append(document)
+            if waiting or len(kept) > 1:
+                yield kept.pop(0), HELDOUT
         else:
             seen.add(digest)
+            while kept:
+                yield kept.pop(), HELDOUT
             insort(waiting, (digest, document), key=itemgetter(0))
             if len(waiting) > 2:
                 yield waiting.pop()[1], TRAIN
     wanted = 0 if heldout <= 0 else 2 if len(seen) >= 8 else 1 if len(seen) >= 2 else 0
     for i, (_, document) in enumerate(waiting):
         yield document, HELDOUT if i < wanted - found else TRAIN
+    for document in kept:
+        yield document, TRAIN
 
 
 def _digest(text: str) -> bytes | None:
