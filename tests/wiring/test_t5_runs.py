@@ -442,6 +442,18 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "y"), "--dim", "32"])
     assert "keeps its sizes" in capsys.readouterr().err
+    for option in (
+        ["--vocabulary.size", "50"],
+        ["--size=8000"],
+        ["--vocabulary.kind", "bpe"],
+        ["--normalization", "x"],
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "z"), *option])
+        name = option[0].partition("=")[0]
+        sentence = f"{name} is for a vocabulary that is learned; {tuned / 'base'} has its own: leave it out."
+        assert capsys.readouterr().err == f"unmask: {sentence}\n"
+    assert not (tuned / "z").exists()
 
 
 def test_training_on_pairs_is_resumed_though_the_folder_be_gone(tuned: Path, tmp_path: Path) -> None:

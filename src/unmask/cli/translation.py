@@ -72,6 +72,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.optim import check_rate
     from unmask.translation import TrainTranslation, origin, systems
     from unmask.translation.report import write_translation
+    from unmask.translation.run import Vocabulary
 
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not facts:
@@ -80,6 +81,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     start = facts["config"].get("start") if facts else options.start
     if options.system and facts.get("recipe") and options.system != facts["recipe"]:  # one of one's own making has none
         raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{options.system}': leave the system out.")
+    asked = [name for name in overrides if name.removeprefix("vocabulary.") in Vocabulary().places()]
+    if start and asked:
+        raise UnmaskError(f"--{asked[0]} is for a vocabulary that is learned; {start} has its own: leave it out.")
     if facts and start:  # its own newest checkpoint has the same kind of model, though the folder be gone
         newest = checkpoint.latest(Path(options.out) / "checkpoints")
         start = str(newest.folder) if newest else start
