@@ -306,6 +306,38 @@ def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     assert f"{damaged}  2 such files in all" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (["--kind", "wordpiece"], "--kind"),
+        (["--vocabulary-size", "8192"], "--vocabulary-size"),
+        (["--vocabulary-size", "0"], "--vocabulary-size"),
+        (["--cased"], "--cased"),
+        (["--strip-accents"], "--strip-accents"),
+    ],
+)
+def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, named, folder, capsys):
+    with pytest.raises(SystemExit):
+        main(["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "corpora/other", *option])
+    sentence = f"unmask: {named} is for a vocabulary that is learned; corpora/other has its own: leave it out.\n"
+    assert capsys.readouterr().err == sentence
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe"),
+    [("wordpiece", "bert-mini"), ("bpe", "gpt2-mini"), ("character", "lstm-lm"), ("spelled", "elmo-tiny")],
+)
+def test_what_follows_a_corpus_is_told_by_its_tokens(kind, recipe, folder, capsys):
+    (folder / "text.txt").write_text("One document, one text.\n\nAnother document, another text.\n")
+    made = ["corpus", "build", "--data", "text.txt"]
+    main([*made, "--out", "first", "--kind", kind, "--vocabulary-size", "300"])
+    main([*made, "--out", "second", "--tokenizer", "first"])
+    main([*made, "--out", "third", "--tokenizer", "second/tokenizer.json"])
+    said = re.findall("Next: unmask pretrain (.*) --corpus", capsys.readouterr().out)
+    assert said == [recipe] * 3
+
+
 def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--steps", "10"])

@@ -6,9 +6,17 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.cli.parser import add_group, add_verb, text_options
+from unmask.errors import UnmaskError
+
+if TYPE_CHECKING:
+    from unmask.data.corpus import Corpus
+    from unmask.data.tokenizer import Tokenizer
+
+USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
+"""How a vocabulary is learned where nothing is said."""
 
 SHOWN = 10  # files that were not read as they stand, and are named once a corpus is built
 
@@ -33,15 +41,19 @@ def add_verbs(verbs: Any) -> None:
         help="files, folders or hub:NAME (default: the embedded corpus)",
     )
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
-    sub.add_argument("--vocabulary-size", type=int, default=8192, metavar="N", help="pieces to learn")
     sub.add_argument(
-        "--kind", choices=["wordpiece", "bpe", "character", "spelled"], default="wordpiece", help="what a token is"
+        "--vocabulary-size", type=int, metavar="N", help=f"pieces to learn (default: {USUAL['vocabulary_size']})"
+    )
+    sub.add_argument(
+        "--kind",
+        choices=["wordpiece", "bpe", "character", "spelled"],
+        help=f"what a token is (default: {USUAL['kind']})",
     )
     sub.add_argument(
         "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
     )
-    sub.add_argument("--cased", action="store_true", help="keep capitals")
-    sub.add_argument("--strip-accents", action="store_true", help="write é as e")
+    sub.add_argument("--cased", action="store_true", default=None, help="keep capitals")
+    sub.add_argument("--strip-accents", action="store_true", default=None, help="write é as e")
     sub.add_argument(
         "--heldout", type=float, default=0.02, metavar="SHARE", help="share of documents kept for evaluation"
     )
@@ -79,15 +91,22 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
-    _build(options)
-    print(f"Next: unmask pretrain {_next_run(options)} --corpus {options.out} --out runs/mine --minutes 30")
+    run = _next_run(options, _build(options))
+    print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 
 
-def _build(options: argparse.Namespace) -> None:
+def _build(options: argparse.Namespace) -> Corpus:
     from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text
     from unmask.data.tokenizer import Tokenizer
     from unmask.train.display import progress
 
+    asked = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
+    if options.tokenizer and asked:
+        raise UnmaskError(
+            f"--{next(iter(asked)).replace('_', '-')} is for a vocabulary that is learned; {options.tokenizer} has its "
+            "own: leave it out."
+        )
+    how = USUAL | asked
     statistics = text.TextStatistics()
 
     def documents() -> Any:
@@ -103,10 +122,8 @@ def _build(options: argparse.Namespace) -> None:
             documents,
             Path(options.out),
             tokenizer=tokenizer,
-            learn=kinds[options.kind],
-            vocabulary_size=options.vocabulary_size,
-            cased=options.cased,
-            strip_accents=options.strip_accents,
+            learn=kinds[how.pop("kind")],
+            **how,
             heldout=options.heldout,
             progress=show,
         )
@@ -119,6 +136,7 @@ def _build(options: argparse.Namespace) -> None:
         print(f"  {len(lost):,} such files in all; unmask corpus check names them")
     if statistics.replaced:
         print("  Bytes of another encoding are U+FFFD in the corpus: save their files as UTF-8, and build it again.")
+    return built
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
@@ -126,16 +144,26 @@ def embedded_corpus(kind: str, *, build: bool = True) -> str:
     folder = Path("corpora") / f"embedded-{kind}"
     if build and not (folder / "manifest.json").is_file():
         print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")
-        usual = {"tokenizer": None, "cased": False, "strip_accents": False, "vocabulary_size": 8192, "heldout": 0.02}
-        _build(argparse.Namespace(data=[], out=str(folder), kind=kind, **usual))
+        usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": 0.02}
+        _build(argparse.Namespace(**usual))
     return str(folder)
 
 
-def _next_run(options: argparse.Namespace) -> str:
+def _next_run(options: argparse.Namespace, built: Corpus) -> str:
     """What to pre-train on the corpus: on from the model whose tokenizer it has, if there is one, else a recipe."""
     if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
         return f"--from {options.tokenizer}"
-    return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[options.kind]
+    kind = _kind(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"]
+    return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[kind]
+
+
+def _kind(tokenizer: Tokenizer) -> str:
+    """What its tokens are, of the kinds that can be learned: nothing in a file says so, but their lengths do."""
+    pieces = tokenizer.pieces(i for i in range(tokenizer.size) if i not in tokenizer.specials)
+    letters = all(len(piece.removeprefix("##")) <= 1 for piece in pieces)
+    if tokenizer.separator:
+        return "character" if letters else "bpe"
+    return "spelled" if letters else "wordpiece"
 
 
 def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
