@@ -507,6 +507,23 @@ def test_the_check_as_json(folders, domain, capsys):
     assert facts["this text"]["per_word"] > 1
 
 
+def test_bytes_that_are_no_text_are_named(folders, domain, tmp_path, capsys):
+    """Accents in Latin-1 are lost, and so would be those of the new pieces."""
+    old = tmp_path / "old.txt"
+    old.write_bytes("\n\n".join(DOMAIN).encode() + "\n\nle café est fermé\n".encode("latin-1"))
+    model, said = ["--model", str(folders["mlm"])], f"  {old}: bytes that are no text of its encoding: 2\n"
+    main(["vocabulary", "check", *model, "--data", domain, "--reference", str(old)])
+    assert f"{said}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
+    main(["vocabulary", "extend", *model, "--data", str(old), "--pieces", "4", "--out", str(tmp_path / "larger")])
+    assert f"{said}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
+    main(["vocabulary", "check", *model, "--data", str(old), "--json"])
+    printed = capsys.readouterr()
+    assert "this text" in json.loads(printed.out)
+    assert said in printed.err
+    main(["vocabulary", "check", *model, "--data", domain])
+    assert "UTF-8" not in "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

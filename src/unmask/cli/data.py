@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from unmask.cli.parser import add_group, add_verb, text_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
     from unmask.data.corpus import Corpus
+    from unmask.data.text import TextStatistics
     from unmask.data.tokenizer import Tokenizer
 
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned where nothing is said."""
 
-SHOWN = 10  # files that were not read as they stand, and are named once a corpus is built
+SHOWN = 10  # files that were not read as they stand, and are named
 
 
 def add_verbs(verbs: Any) -> None:
@@ -128,15 +130,23 @@ def _build(options: argparse.Namespace) -> Corpus:
             progress=show,
         )
     print(built.summary())
-    replaced = {name: facts.replaced for name, facts in statistics.files.items()}
-    lost = text.losses(replaced, statistics.skipped)
-    for line in lost[:SHOWN]:
-        print(f"  {line}")
-    if len(lost) > SHOWN:
-        print(f"  {len(lost):,} such files in all; unmask corpus check names them")
-    if statistics.replaced:
-        print("  Bytes of another encoding are U+FFFD in the corpus: save their files as UTF-8, and build it again.")
+    _print_losses(statistics)
     return built
+
+
+def _print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
+    """Name the files that were not read as they stand, to standard output where no file is given."""
+    from unmask.data.text import losses
+
+    replaced = {name: facts.replaced for name, facts in statistics.files.items()}
+    lost = losses(replaced, statistics.skipped)
+    for line in lost[:SHOWN]:
+        print(f"  {line}", file=file)
+    if len(lost) > SHOWN:
+        print(f"  {len(lost):,} such files in all; unmask corpus check names them", file=file)
+    if statistics.replaced:
+        sentence = "Bytes of another encoding are U+FFFD here: save their files as UTF-8, and do this again."
+        print(f"  {sentence}", file=file)
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
@@ -169,27 +179,34 @@ def _kind(tokenizer: Tokenizer) -> str:
 def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import adapt
     from unmask.data import fertility
+    from unmask.data.text import TextStatistics
     from unmask.data.tokenizer import Tokenizer
 
-    reference = _documents(options, options.reference) if options.reference else None
+    statistics = TextStatistics()
+    reference = _documents(options, options.reference, statistics) if options.reference else None
     tokenizer = Tokenizer.load(options.model)
-    found = adapt.check(tokenizer, _documents(options, options.data), reference, pieces=options.pieces)
+    found = adapt.check(tokenizer, _documents(options, options.data, statistics), reference, pieces=options.pieces)
     if options.json:
         print(json.dumps({name: f.to_dict() for name, f in found.items()}, indent=2, ensure_ascii=False))
     else:
         print(fertility.render(found))
+    _print_losses(statistics, sys.stderr if options.json else None)
 
 
 def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import adapt
+    from unmask.data.text import TextStatistics
 
-    texts = _documents(options, options.data)
+    statistics = TextStatistics()
+    texts = _documents(options, options.data, statistics)
     print(adapt.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
+    _print_losses(statistics)
     print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
 
 
-def _documents(options: argparse.Namespace, paths: Sequence[str]) -> Any:
+def _documents(options: argparse.Namespace, paths: Sequence[str], statistics: TextStatistics) -> Any:
     """The texts of documents, as the options say how to read them."""
     from unmask.data import text
 
-    return (document.text for document in text.documents(paths, per=options.per, column=options.column))
+    found = text.documents(paths, per=options.per, column=options.column, statistics=statistics)
+    return (document.text for document in found)
