@@ -723,6 +723,92 @@ def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:
         assert "Scores" in (tmp_path / task / "report.html").read_text()
 
 
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A T5 that has learned nothing, whose vocabulary has a piece for each word here, and for each name."""
+    words = "film plot good bad how was it why classification sentence regression questionanswering question context"
+    texts = [f"{words} sentence1: sentence2: choice1: choice2: multiplechoice tagging: B-PER O no answer"] * 9
+    tokenizer = with_sentinels(Tokenizer.train(texts, 200))
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.sep}
+    folder = tmp_path_factory.mktemp("blank") / "t5"
+    huggingface.save_writer(folder, T5(**SMALL, **ids).build(seed=0), Subwords.of(tokenizer))
+    return folder
+
+
+def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -> None:
+    """As those of encoders are, not left out; what was cut is counted in the results."""
+    texts = ["film " * 300, *(f"{'film ' * (200 + i)}plot" for i in range(9)), "good plot"]
+    lines = [f"{text.strip()}\t{'good' if i % 2 else 'bad'}" for i, text in enumerate(texts)]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    rows = Rows(train=tmp_path / "train.tsv", dev=tmp_path / "dev.tsv", allow_overlap=True)
+    short = {"seeds": 1, "epochs": 1, "least_steps": 1, "precision": "fp32", "device": "cpu"}
+    run = FineTuning(model=blank, rows=rows).override(short)
+    result = finetune_text(run, tmp_path / "run")
+    places = ", ".join(f"{tmp_path / 'train.tsv'}:{line}" for line in (2, 3, 4))
+    said = f"train: 10 of 11 rows (90.9%) are longer than 128 tokens and were cut ({places}, …)."
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["notes"].count(said) == 1
+    assert said in result.notes
+    pieces = huggingface.load_writer(blank).tokenizer
+    prepared = prepare(run, Speaker(None))
+    for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
+        assert read.tolist() == pieces.encode(whole)[:127].tolist()
+    assert all("longer than" not in note for note in notes_of(run.replace(rows={"length": 310})))
+    with pytest.raises(UnmaskError, match="fits in 6 tokens with what is asked for: raise --length"):
+        prepare(run.replace(rows={"length": 6, "most": 9}), Speaker(None))
+
+
+def notes_of(run: FineTuning) -> list[str]:
+    say = Speaker(None)
+    prepare(run, say)
+    return say.notes
+
+
+def test_what_is_asked_for_is_not_cut_away(blank: Path, tmp_path: Path) -> None:
+    """Of questions and choices the context is cut; an answer that would go with it, and a word with a tag, is not."""
+    questions = []
+    for number, (before, behind) in enumerate([(0, 30), (30, 0), (2, 2), (6, 30)]):
+        context = f"{'film ' * before}good{' plot' * behind}"
+        asked = {"id": str(number), "question": "how was it", "context": context}
+        questions.append({**asked, "answers": {"text": ["good"], "answer_start": [5 * before]}})
+    (tmp_path / "squad.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
+    choices = [
+        {"context": "film " * 30, "question": "why", "choices": ["good", "bad"], "label": 0},
+        {"context": "film", "question": "how", "choices": ["good " * 30, "bad"], "label": 1},
+        {"context": "plot " * 30, "choices": ["good", "bad"], "label": 1},
+    ]
+    (tmp_path / "choices.jsonl").write_text("\n".join(map(json.dumps, choices)) + "\n")
+    (tmp_path / "words.conll").write_text("film B-PER\n\n" + "plot O\n" * 20)
+    pieces = huggingface.load_writer(blank).tokenizer
+    for task, file, length, place, ends in (
+        ("question-answering", "squad.jsonl", 20, ": question 1", ["plot", "plot", "plot"]),
+        ("multiple-choice", "choices.jsonl", 24, ":2", ["film question : why", "plot"]),
+        ("tagging", "words.conll", 24, ":3", ["film"]),
+    ):
+        rows = Rows(train=tmp_path / file, dev=tmp_path / file, allow_overlap=True, length=length)
+        run, say = FineTuning(model=blank, task=task, rows=rows), Speaker(None)
+        train = prepare(run, say).train
+        (note,) = [note for note in say.notes if "left out" in note]
+        assert note.endswith(f"left out, as a cut would take away what is asked for ({tmp_path / file}{place}).")
+        assert max(map(len, train.read)) <= train.longest - 1
+        read = [pieces.decode(ids) for ids in train.read]
+        assert [text.endswith(end) for text, end in zip(read, ends, strict=True)] == [True] * len(ends), read
+        for text, target in zip(read, train.pairs.targets, strict=True):
+            assert task != "question-answering" or target in text
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(12, 80))
+def test_the_longer_text_of_a_pair_is_cut(blank: Path, first: int, second: int, room: int) -> None:
+    task, pieces = written_task("classification", "classification", [Row(label="good")]), Subwords.load(blank)
+    row = Row(text="film " * first, pair="plot " * second, label="good")
+    ids = pieces.encode(task.source(row))
+    found = pieces.decode(task.shortened(row, ids, room, pieces)).split()
+    kept = [found.count("film"), found.count("plot")]
+    assert len(found) == min(len(ids), room)
+    assert kept == [first, second] or len(found) == room
+    assert all(k == n or k >= max(kept) - 2 for k, n in zip(kept, (first, second), strict=True))
+
+
 def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> None:
     base, train = tuned / "base", tuned / "train.tsv"
     with pytest.raises(UnmaskError, match="embedding is for encoders"):

@@ -16,6 +16,7 @@ from unmask.data.bitext import Bitext, Report
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import shorten
 
 STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
 FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
@@ -79,8 +80,21 @@ class Written:
         """sst2 sentence: … or mrpc sentence1: … sentence2: …"""
         if row.pair is None:
             return f"{self.name} sentence: {row.text}"
-        first, second = FIELDS.get(self.name, ("sentence1", "sentence2"))
+        first, second = self._fields
         return f"{self.name} {first}: {row.text} {second}: {row.pair}"
+
+    @property
+    def _fields(self) -> tuple[str, str]:
+        return FIELDS.get(self.name, ("sentence1", "sentence2"))
+
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+        """At most `room` of the ids [T] of what is read of a row: as for encoders, the longer text loses its end. None
+        where what is to be written would no longer be right."""
+        names = tokenizer.encode(self.source(replace(row, text="", pair=row.pair and "")))
+        if 2 * len(names) > room:  # no text would be left, or not its name
+            return None
+        second = 0 if row.pair is None else len(tokenizer.encode(f" {self._fields[1]}: {row.pair}"))
+        return _without_ends(ids, second, *shorten([len(ids) - second, second], room))
 
     def target(self, row: Row) -> str:
         """The label as text."""
@@ -182,6 +196,13 @@ class WrittenAnswers(Written):
         """squad question: … context: … (appendix D.15)"""
         return f"{self.name} question: {row.text} context: {row.pair}"
 
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+        """The context loses its end, but not the answer."""
+        assert isinstance(row, Question)
+        begin, answer = next(iter(row.answers), (0, ""))
+        needed = replace(row, pair=(row.pair or "")[: begin + len(answer)])
+        return ids[:room] if len(tokenizer.encode(self.source(needed))) <= room else None
+
     def target(self, row: Row) -> str:
         assert isinstance(row, Question)
         return next(iter(row.golds), NOTHING)
@@ -227,8 +248,17 @@ class WrittenChoices(Written):
         """swag choice1: … choice2: … context: … question: …"""
         assert isinstance(row, Choices)
         texts = "".join(f"{self.word(str(i))}: {choice} " for i, choice in enumerate(row.choices))
-        question = "" if row.pair is None else f" question: {row.pair}"
-        return f"{self.name} {texts}context: {row.text}{question}"
+        return f"{self.name} {texts}context: {row.text}{self._question(row)}"
+
+    def _question(self, row: Row) -> str:
+        return "" if row.pair is None else f" question: {row.pair}"
+
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+        """The context loses its end."""
+        if len(tokenizer.encode(self.source(replace(row, text="")))) > room:
+            return None
+        question = len(tokenizer.encode(self._question(row)))
+        return _without_ends(ids, question, room - question, question)
 
     def word(self, label: str) -> str:
         return f"choice{int(label) + 1}"
@@ -247,6 +277,12 @@ class WrittenChoices(Written):
         found = CHOICE.fullmatch(squeezed(answer))
         number = int(found[1]) - 1 if found else -1
         return number if 0 <= number < len(row.choices) else None
+
+
+def _without_ends(ids: np.ndarray, second: int, *kept: int) -> np.ndarray:
+    """Of ids, the last `second` of which are another part, the first ones of both parts."""
+    first = len(ids) - second
+    return np.concatenate([ids[:first][: kept[0]], ids[first:][: kept[1]]])
 
 
 def squeezed(text: str) -> str:

@@ -55,6 +55,10 @@ class WrittenTags(Written):
         """The first part of a sentence."""
         return self._read(row, 0)
 
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+        """None: every word has a tag."""
+        return None
+
     def target(self, row: Row) -> str:
         return self._written(row.tags, 0)
 

@@ -17,9 +17,11 @@ from unmask import families, huggingface
 from unmask.data import glue
 from unmask.data.bitext import Bitext
 from unmask.data.dataset import Dataset
+from unmask.data.rows import listed
+from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import sweep, write_text
-from unmask.finetune import FineTuning, Result, Speaker, summary, write_config
+from unmask.finetune import LONGEST, FineTuning, Result, Speaker, summary, write_config
 from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
@@ -63,8 +65,12 @@ class FinetuneText(TrainTranslation):
         return int(max(rows, key=lambda row: (row[self.metric], row["step"]))["step"])
 
     def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
-        task, sets = self.prepared.task, self.prepared.sets
-        return task.pairs(sets["train"]), task.pairs(sets["dev"])
+        return self.prepared.train.pairs, self.prepared.task.pairs(self.prepared.sets["dev"])
+
+    def _fitting(
+        self, train: Bitext, longest: int, ratio: float | None
+    ) -> tuple[Bitext, tuple[list[np.ndarray], list[np.ndarray]]]:
+        return train, (self.prepared.train.read, self.tokenizer.target.encode_all(train.targets))
 
     def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
         """As the folder will give them, with its limits."""
@@ -74,12 +80,26 @@ class FinetuneText(TrainTranslation):
         return self.prepared.task.scores(translations, list(self.prepared.sets["dev"]))
 
 
+class Learned(NamedTuple):
+    """What is learned.
+
+    pairs    of texts, for every part of every training row that fits or may be cut
+    read     ids of what is read of each, cut where it was too long
+    longest  tokens of a side, with its end
+    """
+
+    pairs: Bitext
+    read: list[np.ndarray]
+    longest: int
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Rows and task of a run that has not begun.
 
     config    with what depends on the rows filled in
     sets      split -> its rows
+    train     what of the training rows is learned
     baseline  split -> metrics of one answer to all rows
     metric    what decides which weights are kept
     """
@@ -87,6 +107,7 @@ class Prepared:
     config: FineTuning
     task: Written
     sets: Mapping[str, Dataset]
+    train: Learned
     baseline: dict[str, dict[str, float]]
     metric: str
 
@@ -115,6 +136,7 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
     name = "".join(c for c in name.lower() if c.isalnum())
     task = written_task(config.task, name, list(sets["train"]), plain.labels)
     check_written(task.fixed(list(sets["train"])), tokenizer, config.model)
+    train = _learned(config, task, sets["train"], tokenizer, say)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
     say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
     benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
@@ -127,7 +149,37 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
     if config.fit.optimizer.algorithm == "adafactor":
         rate = f"{config.fit.optimizer.lr:g}"
         say(f"A T5 is fine-tuned by Adafactor, whose learning rate is a share of the weights: {rate}.", note=False)
-    return Prepared(config, task, sets, baseline, metric)
+    return Prepared(config, task, sets, train, baseline, metric)
+
+
+def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwords, say: Speaker) -> Learned:
+    """What is learned of the training rows. Raises UnmaskError where they are all too long."""
+    assert config.model is not None
+    pairs = task.pairs(rows)
+    read, written = tokenizer.encode_all(pairs.sources), tokenizer.target.encode_all(pairs.targets)
+    usual = task.length or families.LENGTHS.get(config.task, LONGEST)
+    longest = max(usual if config.rows.length is None else config.rows.length, *(len(ids) + 1 for ids in written))
+    longest = min(longest, huggingface.load_writer(config.model).model.positions or longest)
+    kept: dict[int, np.ndarray] = {}
+    cut: set[int] = set()
+    lost: set[int] = set()
+    for i, number in enumerate(pairs.lines):
+        ids: np.ndarray | None = read[i] if len(written[i]) < longest else None
+        if ids is not None and len(ids) >= longest:
+            ids = task.shortened(rows[number], ids, longest - 1, tokenizer)
+            cut.add(number)
+        if ids is None:
+            lost.add(number)
+        else:
+            kept[i] = ids
+    if not kept:
+        raise UnmaskError(f"No row of {rows.path} fits in {longest} tokens with what is asked for: raise --length.")
+    for numbers, done in ((cut - lost, "cut"), (lost, "left out, as a cut would take away what is asked for")):
+        if numbers:
+            share = f"{len(numbers):,} of {len(rows):,} rows ({len(numbers) / len(rows):.1%})"
+            places = listed([rows[number].place for number in sorted(numbers)])
+            say(f"train: {share} are longer than {longest} tokens and were {done} ({places}).")
+    return Learned(pairs.take(kept), list(kept.values()), longest)
 
 
 def finetune_text(
@@ -256,19 +308,19 @@ def _write(out: Path, result: Result, task: Written) -> None:
 
 def _translation(prepared: Prepared, seed: int) -> Translation:
     """The run that takes as many rows a step, and as many steps, as the config of the fine-tuning says."""
-    config, pairs = prepared.config, prepared.task.pairs(prepared.sets["train"])
+    config, pairs = prepared.config, prepared.train.pairs
     assert config.model is not None
     fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
     sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
     steps = max(math.ceil(fit.epochs * len(sizes) / fit.batch_size), fit.least_steps)
     per_epoch = max(1, round(len(sizes) / fit.batch_size))
-    usual = prepared.task.length or families.LENGTHS.get(config.task, 128)
-    longest = max(config.rows.length or usual, *sizes)
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
     most, factor = prepared.task.longest(sizes, tokenizer)
     evaluate_every = max(1, min(round(per_epoch / fit.evaluations), steps))
     run = Translation(
-        texts=Texts(tokens=tokens, longest=longest, scored=len(prepared.task.pairs(prepared.sets["dev"]))),
+        texts=Texts(
+            tokens=tokens, longest=prepared.train.longest, scored=len(prepared.task.pairs(prepared.sets["dev"]))
+        ),
         learning=Learning(label_smoothing=0.0),
         training=Training(
             steps=steps,
