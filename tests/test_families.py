@@ -18,8 +18,10 @@ from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import FAMILIES, Options, Rows, check_fields, read, read_sets
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result, write_report
+from unmask.in_context import InContext, evaluate_in_context
 from unmask.models.bert import Bert
 from unmask.serve import Predictor
+from unmask.tasks import QuestionAnswering
 
 GOOD, BAD = ["good", "great", "lovely", "fine"], ["bad", "awful", "poor", "dull"]
 FILLER = ["the", "film", "was", "and", "it", "had", "a", "plot", "of", "some", "kind", "in", "which", "people", "talk"]
@@ -551,6 +553,9 @@ WRONG = {
     "windows of questions for texts": ("regression", rated, "tsv", {"stride": 3}, "--stride is for --task question"),
     "weights of scores": ("regression", rated, "tsv", {"balance": "weights"}, "--balance is for"),
     "columns of questions": ("question-answering", squad, "json", {"text": "question"}, "--text is for"),
+    "a format of questions": ("question-answering", squad, "json", {"format": "json"}, "--format is for --task class"),
+    "damaged questions": ("question-answering", squad, "json", {"skip": "yes"}, "question-answering has no use for it"),
+    "damaged roles": ("roles", conll, "conll", {"skip": "yes"}, "--skip is for .* roles has no use for it"),
     "balanced scores": ("regression", rated, "tsv", {"sampling": "balanced"}, "--sampling balanced is for"),
     "a loss that there is not": ("embedding", triplets, "tsv", {"loss": "tripled"}, "did you mean 'triplet'"),
     "a loss of other rows": ("embedding", triplets, "tsv", {"loss": "cosine"}, "cannot use"),
@@ -595,6 +600,29 @@ def test_a_folder_of_data_needs_the_name_of_its_benchmark(trunk, reviews, tmp_pa
     finetune(config(trunk, tmp_path, epochs=1, **reviews), tmp_path / "run")
     with pytest.raises(UnmaskError, match="--benchmark"):
         evaluate(tmp_path / "run", tmp_path)
+
+
+def test_what_means_nothing_to_rows_that_are_scored_is_refused(trunk, reviews, tmp_path):
+    loaded = huggingface.load(trunk, heads={"classification": 2})
+    huggingface.save(tmp_path / "run", loaded.model, loaded.tokenizer, labels=("neg", "pos"))
+    for fields in ({"train": "a.tsv"}, {"dev": "a.tsv"}, {"test": "a.tsv"}, {"most": 3}, {"allow_overlap": True}):
+        name = next(iter(fields)).replace("_", "-")
+        with pytest.raises(UnmaskError, match=f"--rows.{name} means nothing here: every row of --data is scored"):
+            evaluate(tmp_path / "run", reviews["dev"], Rows().replace(**fields))
+        with pytest.raises(UnmaskError, match=f"--rows.{name} means nothing here"):
+            evaluate_in_context(trunk, reviews["dev"], InContext(rows=Rows().replace(**fields)))
+
+
+def test_a_run_of_questions_that_was_told_to_skip_is_evaluated(trunk, tmp_path):
+    """Which nothing came of, and which is refused now."""
+    loaded = huggingface.load(trunk, heads={"span": 2})
+    huggingface.save(tmp_path / "run", loaded.model, loaded.tokenizer, settings=QuestionAnswering().settings())
+    run = {"config": {"task": "question-answering", "rows": {"skip": True, "format": "json", "length": 40}}}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+    dev = squad(tmp_path / "dev", 9, 0)
+    assert evaluate(tmp_path / "run", dev)["rows"] == 9
+    with pytest.raises(UnmaskError, match="--skip is for"):
+        evaluate(tmp_path / "run", dev, Rows(skip=True))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -17,7 +17,7 @@ from unmask.data.dataset import Dataset
 from unmask.data.rows import Question, Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
-from unmask.families import FAMILIES, Rows, family_of, read
+from unmask.families import FAMILIES, TAKERS, Rows, check_scored, family_of, read
 from unmask.models.model import Model
 from unmask.nn.packed import Precision
 from unmask.serve.written import WrittenPredictor
@@ -203,6 +203,7 @@ def _family(task: Task, run: Mapping[str, Any]) -> str:
 
 def _as_the_run(rows: Rows, run: Mapping[str, Any], data: Path) -> Rows:
     """How rows are read, and cut: what is not said as in the run, so that its dev rows get its scores again."""
+    check_scored(rows)
     given = run.get("rows")
     if not isinstance(given, Mapping):
         return rows
@@ -211,6 +212,8 @@ def _as_the_run(rows: Rows, run: Mapping[str, Any], data: Path) -> Rows:
         names += ["text", "pair", "label", "negative", "predicate"]
     if format_by_name(data) is None:
         names.append("format")
+    task = run.get("task")
+    names = [name for name in names if task not in FAMILIES or task in TAKERS.get(name, FAMILIES)]  # as older runs had
     usual = Rows().places()
     return rows.replace(**{name: given[name] for name in names if name in given and getattr(rows, name) == usual[name]})
 

@@ -128,6 +128,7 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
     "negative": ("embedding",),
     "predicate": ("roles",),
     "several": ("multilabel",),
+    **dict.fromkeys(("format", "skip"), (*_TEXTS, "tagging", "multiple-choice", "embedding")),
     "long": _TEXTS,
     **dict.fromkeys(("balance", "gamma"), ("classification", "multilabel", *_TAGGED)),
     **dict.fromkeys(("scheme", "crf"), _TAGGED),
@@ -146,6 +147,13 @@ def check_fields(family: str, *configs: Config) -> None:
             if value != usual[name] and family not in takers:
                 flag = "--" + name.replace("_", "-")
                 raise UnmaskError(f"{flag} is for --task {' or '.join(takers)}; {family} has no use for it.")
+
+
+def check_scored(rows: Rows) -> None:
+    """Raises UnmaskError for a field that is set but means nothing where the rows of one file are scored."""
+    for name in ("train", "dev", "test", "most", "allow_overlap"):
+        if getattr(rows, name) != getattr(Rows(), name):
+            raise UnmaskError(f"--rows.{name.replace('_', '-')} means nothing here: every row of --data is scored.")
 
 
 # ------------------------------------------------------------------------------------------------ reading

@@ -13,7 +13,7 @@ from unmask.config import Config
 from unmask.data.dataset import Dataset, ordered
 from unmask.data.rows import Choices, Row
 from unmask.errors import UnmaskError, plural, unknown
-from unmask.families import Rows, read
+from unmask.families import Rows, check_scored, read
 from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
 from unmask.tasks import Classification, MultipleChoice, Task
@@ -60,6 +60,7 @@ def evaluate_in_context(
     Raises UnmaskError for a model that says no next token, and for rows and templates that do not fit.
     """
     how = how or InContext()
+    check_scored(how.rows)
     scorer = Scorer(model)
     found = read(Path(data), how.task, how.rows, scoring=True)
     shown = None if examples is None else read(Path(examples), how.task, how.rows, scoring=True)
