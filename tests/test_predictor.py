@@ -16,10 +16,14 @@ from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
+from unmask.evaluation import evaluate
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
+from unmask.models.recurrent import RecurrentNetwork
 from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
+from unmask.serve.http.pool import Pool
 from unmask.serve.inputs import locate
+from unmask.serve.opened import open_model
 
 TEXT = "the function returns a list of strings and the film was good with people who talk"
 
@@ -234,6 +238,29 @@ def test_tags_have_offsets_in_the_text(tagger):
 def test_long_sentences_are_tagged_to_the_end(tagger):
     answer = Predictor(tagger)([["people", "talk", "zzz"] * 40])[0]
     assert len(answer["words"]) == 120
+
+
+def test_a_model_that_knows_no_end_reads_as_far_as_its_run(tmp_path, tokenizer):
+    """So that its answers are those that `evaluate` scores, from the command line and in the service."""
+    config = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=8, layers=1, cell="rnn")
+    huggingface.save(tmp_path / "m", config.build({"classification": 2}), tokenizer, labels=("bad", "good"))
+    rows = [("film " * 600 + "good", "good"), ("film " * 600 + "people talk", "bad"), ("good", "good")]
+    (tmp_path / "dev.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows]))
+    assert [Predictor(tmp_path / "m", length=n).length for n in (None, 100, 700)] == [512, 100, 700]
+    (tmp_path / "m" / "run.json").write_text(json.dumps({"config": {"rows": {"length": 700}}}))
+    read_so = (
+        Predictor(tmp_path / "m"),
+        Pool([tmp_path / "m"]).get("m").predictor,
+        open_model(tmp_path / "m").predictor,
+    )
+    for predictor in read_so:
+        answers = predictor([text for text, _ in rows])
+        assert not any("cut" in answer for answer in answers)
+        losses = [-np.log(answer["scores"][label]) for answer, (_, label) in zip(answers, rows, strict=True)]
+        expected = evaluate(tmp_path / "m", tmp_path / "dev.tsv")["metrics"]["loss"]
+        assert np.mean(losses) == pytest.approx(expected, abs=1e-6)
+    (tmp_path / "m" / "run.json").write_text(json.dumps({"config": {"rows": {"length": 100}}}))
+    assert Predictor(tmp_path / "m").length == 512
 
 
 def test_what_was_cut_is_said(classifier):

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from unmask import huggingface
-from unmask.config import read_json
 from unmask.data import dataset, glue
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Question, Row
@@ -20,6 +19,7 @@ from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, TAKERS, Rows, check_scored, family_of, read
 from unmask.models.model import Model
 from unmask.nn.packed import Precision
+from unmask.serve.predictor import MOST_TOKENS, run_of
 from unmask.serve.written import WrittenPredictor
 from unmask.tasks import (
     Classification,
@@ -36,8 +36,6 @@ from unmask.tasks import (
 
 Scores = dict[str, Any]
 Ready = Callable[[Model], Model]
-
-MOST_POSITIONS = 512  # of a row to be scored, where nobody says how long it may be and the model could take more
 
 
 def evaluate(
@@ -74,7 +72,7 @@ def evaluate(
     model = loaded.model if ready is None else ready(loaded.model)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
     tokenizer = loaded.require_tokenizer(folder)
-    run = _run(Path(folder))
+    run = run_of(Path(folder))
     rows = _as_the_run(rows or Rows(), run, Path(data))
     found = _read(Path(data), _family(task, run), rows)
     if isinstance(task, Embedding):
@@ -89,7 +87,7 @@ def evaluate(
         dataset.scores(found)
     elif task.labels:
         found = name_labels(found, task.labels, str(folder))
-    usual = min(model.positions or MOST_POSITIONS, MOST_POSITIONS)
+    usual = min(model.positions or MOST_TOKENS, MOST_TOKENS)
     longest = length or rows.length or getattr(task, "length", None) or usual
     encoded = task.encode(found, tokenizer, min(longest, model.positions or longest))
     answers = task.answer_all(model, encoded, tokenizer.pad)
@@ -126,7 +124,7 @@ def evaluate_written(
     predictor = WrittenPredictor(folder, device=device, precision=precision)
     if not Path(data).exists():
         raise UnmaskError(f"There is no file {data}.")
-    task, run = predictor.task, _run(Path(folder))
+    task, run = predictor.task, run_of(Path(folder))
     said = run.get("task")
     read_as = _as_the_run(rows or Rows(), run, Path(data))
     found = _read(Path(data), said if said in FAMILIES else task.family, read_as)
@@ -187,12 +185,6 @@ def _read(data: Path, family: str, rows: Rows) -> Dataset:
     if rows.benchmark is None:
         raise UnmaskError(f"{data} is a folder: give a file, or say whose folder it is with --benchmark.")
     return glue.split(rows.benchmark, data, "dev" if "dev" in glue.find(rows.benchmark).parts else "test")
-
-
-def _run(folder: Path) -> Mapping[str, Any]:
-    """The configuration of the run that made a folder; empty where none is known."""
-    config = read_json(folder / "run.json").get("config") if (folder / "run.json").is_file() else None
-    return config if isinstance(config, Mapping) else {}
 
 
 def _family(task: Task, run: Mapping[str, Any]) -> str:
@@ -265,10 +257,3 @@ def name_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
         )
 
     return replace(rows, rows=tuple(named(row) for row in rows))
-
-
-def length_of_run(folder: Path) -> int | None:
-    """The longest sequence that the folder was fine-tuned with, where it is known."""
-    rows = _run(folder).get("rows")
-    length = rows.get("length") if isinstance(rows, Mapping) else None
-    return length if isinstance(length, int) else None

@@ -11,9 +11,9 @@ from unmask.config import read_json
 from unmask.data import glue
 from unmask.data.glue import Benchmark
 from unmask.errors import UnmaskError, plural
-from unmask.evaluation import length_of_run
 from unmask.nn.packed import Precision
 from unmask.serve import Predictor
+from unmask.serve.predictor import length_of_run
 from unmask.submission import Average
 
 OF_MNLI = ("MNLI-m", "MNLI-mm", "AX")

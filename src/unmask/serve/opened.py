@@ -15,7 +15,7 @@ from unmask.generate import Limits, Search
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
 from unmask.serve.continuation import Continuer
-from unmask.serve.predictor import Predictor
+from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.visualize import beam
 from unmask.visualize.masking import masking, spans
@@ -149,7 +149,7 @@ def open_model(folder: Path | str) -> Opened:
     if isinstance(loaded.model, Model) and "next" in loaded.model.heads:
         return Opened(folder, continuer=Continuer(loaded))
     try:
-        return Opened(folder, predictor=Predictor(loaded))
+        return Opened(folder, predictor=Predictor(loaded, length=reach(loaded.model, folder)))
     except UnmaskError:
         loaded.require_tokenizer(folder)
         return Opened(folder, inner=loaded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Encoding, Tokenizer
@@ -27,6 +28,7 @@ from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evalua
 from unmask.types import Example
 
 PRETRAINED = ("mlm", "nsp", "sop", "rtd")  # heads of pre-training that answer
+MOST_TOKENS = 512  # of a text, where nobody says how long it may be and the model could take more
 
 
 class Predictor(Answering):
@@ -34,7 +36,8 @@ class Predictor(Answering):
 
     model      a folder, or one that `huggingface.load` opened
     top        answers to give for each hidden word
-    length     longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take
+    length     longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take, or
+               `reach` where it knows no end
     no_answer  threshold of question answering: "" is answered where no answer scores higher than the best span by more
                than this; None: as the folder says, which for those of other makers is never
     device     where the model runs
@@ -90,7 +93,9 @@ class Predictor(Answering):
             self.task = doubting(self.task, no_answer)
         self.kind = "" if self.task is None else self.task.name
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
-        positions = self.model.positions or 512
+        if length is None and not isinstance(model, Loaded):
+            length = reach(self.model, model)
+        positions = self.model.positions or length or MOST_TOKENS
         usual = self.task.length if isinstance(self.task, Embedding) else None
         self.length = min(length or usual or positions, positions)
         self.top = min(top, self.tokenizer.size)
@@ -249,6 +254,25 @@ class _Asked:
     encodings: tuple[Encoding, ...]
     example: Example
     cut: bool
+
+
+def run_of(folder: Path) -> Mapping[str, Any]:
+    """The configuration of the run that made a folder; empty where none is known."""
+    config = read_json(folder / "run.json").get("config") if (folder / "run.json").is_file() else None
+    return config if isinstance(config, Mapping) else {}
+
+
+def length_of_run(folder: Path) -> int | None:
+    """The longest sequence that the folder was fine-tuned with, where it is known."""
+    rows = run_of(folder).get("rows")
+    length = rows.get("length") if isinstance(rows, Mapping) else None
+    return length if isinstance(length, int) else None
+
+
+def reach(model: Model, folder: Path | str) -> int | None:
+    """The longest sequence for the model of a folder that knows no end: as in the run that made it, and 512 tokens at
+    least. None where the model knows its end."""
+    return None if model.positions else max(length_of_run(Path(folder)) or 0, MOST_TOKENS)
 
 
 def _instead(heads: Collection[str]) -> str:

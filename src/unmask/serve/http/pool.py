@@ -18,7 +18,7 @@ from unmask.huggingface.config import TABLES, require_model
 from unmask.huggingface.writer import holds_writer
 from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
-from unmask.serve.predictor import PRETRAINED, Predictor
+from unmask.serve.predictor import PRETRAINED, Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.serve.written import WrittenPredictor, task_of_writer
 from unmask.tasks import ANSWERING
@@ -172,7 +172,8 @@ class Pool:
         if kind in SHOWN.values():
             loaded.require_tokenizer(folder)
             return Served(name, folder, kind, inner=loaded)
-        predictor = Predictor(loaded, top=self.top, precision=self.precision)
+        length = reach(loaded.model, folder)
+        predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
         kind, guesses = predictor.kind or _pretrained(loaded.model.heads), None
         if kind == "replaced-tokens" and (beside := folder / "generator").is_dir():
             guesses = Predictor(beside, top=self.top, device=self.device)
