@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed, summary
 from unmask.search import differing
 from unmask.tasks import Encoded
-from unmask.train import distributed, report
+from unmask.train import checkpoint, distributed, report
 from unmask.train.trainer import Display
 
 NAME = "curve.json"
@@ -55,20 +56,39 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     A curve that was cut short, or that gets more sizes or seeds, goes on from the runs that are in curve.json. Returns
     the runs that were asked for; curve.json and the report have all that there are.
 
-    Raises UnmaskError for a folder that is in use otherwise, or has a curve of other settings or rows, for sizes that
-    the rows cannot give, and what `finetune` does.
+    Raises UnmaskError for a folder that is in use otherwise, by another process, or has a curve of other settings or
+    rows, for sizes that the rows cannot give, and what `finetune` does.
     """
     out = Path(out)
     distributed.init(config.fit.device)
     given = _fixed(config)
-    facts = _begun(out, given)
+    _begun(out, given)  # before anything takes long
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
     if config.seeds is None:
         config = config.replace(seeds=SEEDS)  # for the small sets, however many rows there are in all
     prepared = prepare(config, say)
+    numbers = _numbers(sizes, len(prepared.encoded["train"].rows))
+    wanted = [(rows, seed) for rows in numbers for seed in _seeds(prepared.config)]
+    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+        found = _curve(given, prepared, wanted, out, display, say)
+        if distributed.is_main():
+            (out / checkpoint.LOCK).unlink(missing_ok=True)
+    return found
+
+
+def _curve(
+    given: Mapping[str, Any],
+    prepared: Prepared,
+    wanted: Sequence[tuple[int, int]],
+    out: Path,
+    display: Display | None,
+    say: Speaker,
+) -> list[Found]:
+    """The runs that are wanted, each (rows, seed), by the process that alone is at them."""
+    facts = _begun(out, given)  # again: another one may have gone on with it meanwhile
+    distributed.barrier()
     whole = len(prepared.encoded["train"].rows)
-    wanted = [(rows, seed) for rows in _numbers(sizes, whole) for seed in _seeds(prepared.config)]
     known: dict[tuple[int, int], Found] = {(run["rows"], run["seed"]): run for run in facts.get("runs", ())}
     if known and facts.get("all") != whole:
         raise UnmaskError(
@@ -165,6 +185,7 @@ def _begun(out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """curve.json of an earlier run of the same settings; empty for a new folder. Raises UnmaskError for any other."""
     sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
+    there -= {checkpoint.LOCK}
     if there and (NAME not in there or there - {NAME, RUN, REPORT}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     if not there:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
 from unmask.fit import RESULTS
-from unmask.train import distributed, report
+from unmask.train import checkpoint, distributed, report
 from unmask.train.trainer import Display
 from unmask.transfer import Transfer
 
@@ -83,11 +84,12 @@ def search(
     beside. A search that was cut short goes on from the points that are in search.json, and where a signal ended the
     seeds of the best of them, runs those anew.
 
-    Raises UnmaskError for what `finetune` does, a folder with another search, and a search that a signal ended.
+    Raises UnmaskError for what `finetune` does, a folder with another search or one that another process is at, and a
+    search that a signal ended.
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    tried = _begun(out, config)
+    _begun(out, config)  # before anything takes long
     points = (grid or Grid.of(config.transfer)).drawn(limit, config.seed)
     distributed.barrier()  # every process has looked before the first one writes
     if config.model is None or config.rows.train is None:
@@ -95,6 +97,19 @@ def search(
     say = Speaker(display)
     say(_replaced(config))
     prepared = prepare(_at(config, points[0]), say)
+    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+        result = _searched(config, prepared, points, out, display, say)
+        if distributed.is_main():
+            (out / checkpoint.LOCK).unlink(missing_ok=True)
+    return result
+
+
+def _searched(
+    config: FineTuning, prepared: Prepared, points: Sequence[Point], out: Path, display: Display | None, say: Speaker
+) -> Result:
+    """The search, by the process that alone is at it."""
+    tried = _begun(out, config)  # again: another one may have gone on with it meanwhile
+    _clear(out / "seeds")  # of a run with the best point that was cut short
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
         say("The search goes on from the points that were tried before.")
@@ -200,6 +215,7 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
     """The points that an earlier search of the same settings tried. Raises UnmaskError for a folder with more."""
     sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
+    there -= {checkpoint.LOCK}
     if there and (NAME not in there or (RESULTS in there and not _is_cut_short(out))):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     if not there:
@@ -211,7 +227,6 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
     points = found.get("points")
     if not isinstance(points, list) or not all(isinstance(p, dict) and p.keys() >= _PARTS for p in points):
         raise UnmaskError(f"{out / NAME} is damaged: it lists no points; delete the folder.")
-    _clear(out / "seeds")  # of a run with the best point that was cut short
     return points
 
 

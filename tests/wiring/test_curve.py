@@ -13,7 +13,7 @@ from unmask.curve import curve, sizes_in, table
 from unmask.data.rows import Choices
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
+from unmask.finetune import FineTuning, finetune, prepare
 from unmask.report import write_report
 from unmask.tasks import MultipleChoice
 
@@ -176,6 +176,34 @@ def test_a_curve_that_is_stopped_keeps_what_it_has(place, tmp_path):
     )
     assert "Stopped by SIGTERM" in (out / "report.html").read_text()
     assert not (out / "run").exists()
+
+
+def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
+    out, settings = tmp_path / "run", config(place, seeds=1, epochs=1)
+    display = Spy()
+    original, refused = display.note, []
+
+    def note(text):
+        original(text)
+        if text.startswith("4 training rows"):
+            with pytest.raises(UnmaskError, match="is writing to") as error:
+                curve(settings, out, [8])
+            refused.append(error)
+
+    display.note = note
+    curve(settings, out, [4], display=display)
+    assert len(refused) == 1
+    assert {path.name for path in out.iterdir()} == {"curve.json", "report.html"}
+
+    def late(*given):
+        """Another process adds a point while this one reads its rows."""
+        monkeypatch.undo()
+        curve(settings, out, [8])
+        return prepare(*given)
+
+    monkeypatch.setattr("unmask.curve.prepare", late)
+    curve(settings, out, [16])
+    assert [row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]] == [4, 8, 16]
 
 
 def test_the_command(place, tmp_path, capsys):

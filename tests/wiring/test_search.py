@@ -9,7 +9,7 @@ from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning
+from unmask.finetune import FineTuning, prepare
 from unmask.report import write_report
 from unmask.search import Grid, best_of, search, verdict
 from unmask.transfer import Transfer
@@ -163,6 +163,35 @@ def test_a_signal_during_the_seeds_of_the_best_point_loses_no_point(place, tmp_p
     assert "Point 1 of 1" not in said
     with pytest.raises(UnmaskError, match="holds something already"):
         search(config(place), tmp_path / "run", grid=one)
+
+
+def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
+    out, settings = tmp_path / "run", config(place, seeds=1)
+    one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(1.0,))
+    display = Spy()
+    original, refused = display.note, []
+
+    def note(text):
+        original(text)
+        if text.startswith("Point 1"):
+            with pytest.raises(UnmaskError, match="is writing to") as error:
+                search(settings, out, grid=one)
+            refused.append(error)
+
+    display.note = note
+    search(settings, out, grid=one, display=display)
+    assert len(refused) == 1
+    assert not (out / ".lock").exists()
+
+    def late(*given):
+        """Another process does all of it while this one reads its rows."""
+        monkeypatch.undo()
+        search(settings, tmp_path / "other", grid=one)
+        return prepare(*given)
+
+    monkeypatch.setattr("unmask.search.prepare", late)
+    with pytest.raises(UnmaskError, match="holds something already"):
+        search(settings, tmp_path / "other", grid=one)
 
 
 @pytest.mark.parametrize("text", ['{"points": 3}', '{"config": {}, "points": []}', "[]", "{"])
