@@ -244,6 +244,29 @@ def test_pairs_are_scored(folder: Path, capsys) -> None:
     assert json.loads(out)["search"]["beam_size"] == 1
 
 
+def test_the_columns_of_a_table_are_named_where_it_is_scored(folder: Path, tmp_path: Path, capsys) -> None:
+    table = tmp_path / "dev.tsv"
+    rows = ["id\thyp_de\torig_en\n", *(f"{i}\t{b}\t{a}\n" for i, (a, b) in enumerate(pairs(20, 1)))]
+    table.write_text("".join(rows), encoding="utf-8")
+    asked = ["evaluate", "--model", str(folder / "run"), "--json", "--pairs"]
+    aligned = [str(folder / "dev.en"), str(folder / "dev.de")]
+    status, out, error = run_cli(capsys, *asked, str(table), "--columns", "orig_en,hyp_de")
+    assert (status, error) == (0, "")
+    wanted = json.loads(run_cli(capsys, *asked, *aligned)[1])
+    found = json.loads(out)
+    assert {name: found[name] for name in ("scores", "exact", "sentences")} == {
+        name: wanted[name] for name in ("scores", "exact", "sentences")
+    }
+    for names, says in (
+        ([str(table), "--columns", "orig_en"], "--columns must be 2 values"),
+        ([*aligned, "--columns", "orig_en,hyp_de"], "belong to a table"),
+        (["dates", "--columns", "1,2"], "belong to a table"),
+    ):
+        status, _, error = run_cli(capsys, *asked, *names)
+        assert (status, error.count("\n")) == (2, 1)
+        assert says in error
+
+
 def test_a_tsv_trains_from_the_command_line_and_has_a_page(tmp_path: Path, capsys) -> None:
     table = tmp_path / "pairs.tsv.gz"
     with gzip.open(table, "wt", encoding="utf-8") as file:
@@ -286,6 +309,10 @@ BAD = {
     "a vocabulary that holds nothing": (["train.en", "train.de"], ["--size", "2"], "too small"),
     "an unknown field": (["train.en", "train.de"], ["--beams", "3"], "beam_size"),
     "dev pairs from training": (["train.en", "train.de"], ["--dev", "train.en", "train.de"], "take them out"),
+    "columns of two files": (["train.en", "train.de"], ["--columns", "en,de"], "belong to a table"),
+    "a format of two files": (["train.en", "train.de"], ["--texts.format", "tsv"], "belong to a table"),
+    "columns of dates": (["dates"], ["--columns", "1,2"], "belong to a table"),
+    "dev pairs beside dates": (["dates"], ["--dev", "train.en", "train.de"], "Dev pairs need training pairs"),
 }
 
 
@@ -302,6 +329,25 @@ def test_bad_pairs_end_in_one_sentence_and_leave_nothing(case: str, tmp_path: Pa
     assert says in error
     assert error.count("\n") == 1
     assert not Path("run").exists()
+
+
+def test_dev_pairs_without_training_pairs_are_refused(tmp_path: Path, capsys) -> None:
+    dev = write(tmp_path, "dev", pairs(9))
+    status, _, error = run_cli(
+        capsys, "train", "seq2seq", "--out", str(tmp_path / "run"), "--steps", "1", "--dev", *dev
+    )
+    assert status == 2
+    assert "Dev pairs need training pairs" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_columns_are_those_of_the_table_where_only_one_side_is_one(tmp_path: Path) -> None:
+    table = tmp_path / "train.tsv"
+    table.write_text("x\ty\n" + "".join(f"{b}\t{a}\n" for a, b in pairs(50)), encoding="utf-8")
+    texts = {"train": (str(table),), "dev": write(tmp_path, "few", pairs(9, 1)), "columns": ("y", "x")}
+    run = TrainTranslation(config("seq2seq", tmp_path).replace(texts=texts), tmp_path / "run")
+    assert run.dev.sources == [source for source, _ in pairs(9, 1)]
+    assert "Sources are the column y, targets x" in run.notes[0]
 
 
 def test_a_folder_that_does_not_translate_says_so(tmp_path: Path, capsys) -> None:

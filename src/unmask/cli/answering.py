@@ -24,7 +24,7 @@ _NO_ANSWER = (
 
 _WAYS = {
     "data": ("shots", "examples", "no_answer"),
-    "pairs": ("out", "force"),
+    "pairs": ("columns", "out", "force"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
@@ -48,6 +48,11 @@ def add_verbs(verbs: Any) -> None:
     )
     what.add_argument(
         "--minimal-pairs", nargs="+", metavar="FILE", help="pairs of a right and a wrong sentence, as BLiMP has them"
+    )
+    sub.add_argument(
+        "--columns",
+        metavar="SOURCE,TARGET",
+        help="with --pairs: columns of a table (default: the usual names); 1,2 counts them where there is no header",
     )
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)

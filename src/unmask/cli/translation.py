@@ -169,10 +169,12 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
 
 def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask evaluate --pairs`."""
+    from unmask.config import typed
     from unmask.serve.translator import Translator
     from unmask.translation import evaluate_pairs, render_scores
 
+    columns = typed(options.columns, tuple[str, str] | None, "--columns")
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
-    found = evaluate_pairs(translator, options.pairs, out=options.out, force=options.force)
+    found = evaluate_pairs(translator, options.pairs, columns=columns, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -232,7 +232,7 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
         found = _known(names) or (tuple(names) if len(names) == 2 else None)
         if found is None:
             raise UnmaskError(
-                f"{name} has no two columns that are known to be sources and targets; say which they are of: "
+                f"{name} has no two columns that are known to be sources and targets; name them with --columns, of: "
                 f"{', '.join(names[:30])}."
             )
         return found[0], found[1]

@@ -1,7 +1,8 @@
 """Translation from pairs of texts: runs, the systems that have a name, scores, the page of a run."""
 
 from unmask.translation.evaluation import evaluate_pairs, render_scores
-from unmask.translation.run import Learning, Texts, TrainTranslation, Translation, Vocabulary
+from unmask.translation.run import Learning, TrainTranslation, Translation, Vocabulary
+from unmask.translation.texts import Texts
 
 __all__ = [
     "Learning",

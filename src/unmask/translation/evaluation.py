@@ -8,29 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unmask.data import bitext, dates
-from unmask.data.bitext import Bitext
-from unmask.errors import UnmaskError
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
 from unmask.metrics.translation import Bucket
 from unmask.serve.translator import Translator
+from unmask.translation.texts import read_pairs
 
-DATES = "dates"
 BOUNDS = (5, 10, 15, 20, 30, 40, 50)  # words of a source
-
-
-def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, format: str | None = None) -> Bitext:
-    """Pairs of one table or of two aligned files; "dates": 1,000 dates that no run has trained on. Raises UnmaskError
-    for another number of names."""
-    if tuple(names) == (DATES,):
-        return dates.pairs(1_000, split="test")
-    if len(names) == 1:
-        return bitext.read(names[0], columns=columns, format=format)
-    if len(names) == 2:
-        return bitext.read(*names)
-    raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
 
 
 def evaluate_pairs(

@@ -33,42 +33,13 @@ from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
 from unmask.translation import origin
-from unmask.translation.evaluation import DATES, read_pairs
+from unmask.translation.texts import DATES, Texts
 from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
 AT_ONCE = 8_192  # tokens of a batch that is only evaluated
 BEST = "best"
 LIMITS = Limits(max_length=256)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Texts(Config):
-    """Which pairs are read, and how many tokens make a step.
-
-    train, dev  two aligned files, sources and targets; or one table; or "dates", the embedded default
-    columns     of a table: sources, targets
-    format      of a table, where the name does not tell
-    most        training pairs to use, the first ones; of dates, how many are made (50,000)
-    heldout     pairs held out of training, where no dev files are given
-    longest     tokens of a side; longer training pairs are left out, and counted
-    ratio       leave out pairs of which one side is so many times as long as the other
-    tokens      target tokens of a step, over all processes
-    scored      dev pairs that are translated and scored at every evaluation
-    allow_overlap  go on where more than a tenth of the dev pairs are also in training
-    """
-
-    train: tuple[str, ...] = (DATES,)
-    dev: tuple[str, ...] = ()
-    columns: tuple[str, str] | None = None
-    format: str | None = None
-    most: int | None = None
-    heldout: int = 1_000
-    longest: int = 256
-    ratio: float | None = None
-    tokens: int = 4_096
-    scored: int = 500
-    allow_overlap: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +113,8 @@ class TrainTranslation:
         self.out, self.recipe = Path(out), recipe
         self.notes: list[str] = []
         checkpoint.refuse_taken(self.out, resume=resume)
+        if not resume:
+            config.texts.check()
         train, dev = self._read(config.texts, config.training.seed)
         self.tokenizer = self._tokenizer(config, train, resume)
         longest = _longest(config)
@@ -246,11 +219,11 @@ class TrainTranslation:
             dev = dates.pairs(texts.heldout, seed=seed, split="dev")
             self.notes += [f"{train.description}."]
             return train, dev
-        train = read_pairs(texts.train, texts.columns, texts.format)
+        train = texts.pairs(texts.train)
         if texts.most is not None:
             train = train.take(range(min(texts.most, len(train))))
         if texts.dev:
-            dev = read_pairs(texts.dev, texts.columns, texts.format)
+            dev = texts.pairs(texts.dev)
             apart = () if texts.allow_overlap else bitext.check_apart(train, dev)
         else:
             train, dev = bitext.hold_out(train, min(texts.heldout, len(train) // 10), seed)

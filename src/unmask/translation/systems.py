@@ -17,7 +17,8 @@ from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 from unmask.translation import origin
-from unmask.translation.run import Learning, Texts, Translation, Vocabulary
+from unmask.translation.run import Learning, Translation, Vocabulary
+from unmask.translation.texts import Texts
 
 # A text that turns in circles is cut at three times its source, as Marian does.
 BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))

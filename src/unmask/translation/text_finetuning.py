@@ -33,7 +33,8 @@ from unmask.train import checkpoint, distributed
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
-from unmask.translation.run import Learning, Texts, TrainTranslation, Translation
+from unmask.translation.run import Learning, TrainTranslation, Translation
+from unmask.translation.texts import Texts
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
 """Settings of fine-tuning that mean nothing to a T5."""

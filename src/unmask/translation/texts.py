@@ -1,0 +1,70 @@
+"""Which pairs a run reads, and how they are read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unmask.config import Config
+from unmask.data import bitext, dates
+from unmask.data.bitext import Bitext
+from unmask.errors import UnmaskError
+
+DATES = "dates"
+NO_TABLE = "Columns and formats belong to a table: leave them out for two aligned files, and for dates."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(Config):
+    """Which pairs are read, and how many tokens make a step.
+
+    train, dev  two aligned files, sources and targets; or one table; or "dates", the embedded default
+    columns     of a table: sources, targets
+    format      of a table, where the name does not tell
+    most        training pairs to use, the first ones; of dates, how many are made (50,000)
+    heldout     pairs held out of training, where no dev files are given
+    longest     tokens of a side; longer training pairs are left out, and counted
+    ratio       leave out pairs of which one side is so many times as long as the other
+    tokens      target tokens of a step, over all processes
+    scored      dev pairs that are translated and scored at every evaluation
+    allow_overlap  go on where more than a tenth of the dev pairs are also in training
+    """
+
+    train: tuple[str, ...] = (DATES,)
+    dev: tuple[str, ...] = ()
+    columns: tuple[str, str] | None = None
+    format: str | None = None
+    most: int | None = None
+    heldout: int = 1_000
+    longest: int = 256
+    ratio: float | None = None
+    tokens: int = 4_096
+    scored: int = 500
+    allow_overlap: bool = False
+
+    def check(self) -> None:
+        """Raises UnmaskError for what would be ignored: dev pairs beside dates, columns where there is no table."""
+        if self.train == (DATES,) and self.dev:
+            raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
+        if (self.columns or self.format) and not (_is_table(self.train) or _is_table(self.dev)):
+            raise UnmaskError(NO_TABLE)
+
+    def pairs(self, names: Sequence[str]) -> Bitext:
+        """Those of `train` or `dev`, of which one may be a table and the other not."""
+        return read_pairs(names, self.columns, self.format) if _is_table(names) else read_pairs(names)
+
+
+def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, format: str | None = None) -> Bitext:
+    """Pairs of one table or of two aligned files; "dates": 1,000 dates that no run has trained on. Raises UnmaskError
+    for another number of names, and for columns or a format of what is no table."""
+    if len(names) not in (1, 2):
+        raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
+    if _is_table(names):
+        return bitext.read(names[0], columns=columns, format=format)
+    if columns or format:
+        raise UnmaskError(NO_TABLE)
+    return bitext.read(*names) if len(names) == 2 else dates.pairs(1_000, split="test")
+
+
+def _is_table(names: Sequence[str]) -> bool:
+    return len(names) == 1 and tuple(names) != (DATES,)
