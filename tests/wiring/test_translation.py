@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from unmask.cli import main
+from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.generate import Search
 from unmask.huggingface import load_writer
@@ -69,6 +70,7 @@ def test_every_system_trains_and_its_folder_translates(name: str, tmp_path: Path
     assert result.step == 4
     assert {"loss/next", "next/nll", "perplexity", "bleu", "chrf"} <= result.heldout.keys()
     assert (tmp_path / "run" / "run.json").exists()
+    assert not any("not read" in note for note in run.notes)
     translator = Translator(tmp_path / "run")
     assert translator.search.beam_size == 2
     texts = ["one two", "", "six six six"]
@@ -82,7 +84,10 @@ def test_the_end_of_a_dev_pair_that_is_too_long_is_not_read(name: str, tmp_path:
     long = " ".join(["one"] * 40), " ".join(["eins"] * 40)
     chosen = config(name, tmp_path, length=24).replace(texts={"dev": write(tmp_path, "long", [*pairs(19, 1), long])})
     run = TrainTranslation(chosen, tmp_path / "run")
+    note = "Dev sources with more than 23 tokens, whose ends are not read: 1."
+    assert run.notes.count(note) == 1
     assert run.run().heldout.keys() >= {"perplexity", "bleu"}
+    assert note in read_json(tmp_path / "run" / "run.json")["notes"]
     translator = Translator(tmp_path / "run")
     [answer] = translator.stream([long[0]])
     assert answer.cut

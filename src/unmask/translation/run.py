@@ -125,6 +125,9 @@ class TrainTranslation:
         self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
         self.model = origin.build(config, resume=resume and bool(self._checkpoints()))
+        read = _tokens_read(self.model)
+        if cut := sum(len(ids) > read for ids in self.dev_sources):
+            self.notes.append(f"Dev sources with more than {read:,} tokens, whose ends are not read: {cut:,}.")
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
         self.pairs = Pairs(
             *kept,
@@ -296,8 +299,8 @@ class TrainTranslation:
 
     def translations(self, model: EncoderDecoder, count: int, search: Search = GREEDY) -> list[str]:
         """Translations of the first dev sources, in full precision, as the folder will give them."""
-        longest = min(model.positions or LONGEST, LONGEST)
-        sources = [[*ids[: longest - 1].tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
+        read = _tokens_read(model)
+        sources = [[*ids[:read].tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
         end, pad = self.tokenizer.end, self.tokenizer.pad
         with torch.autocast(model.device.type, enabled=False):
             found = list(generate_all(quickened(model), sources, search, end=end, pad=pad, device=model.device))
@@ -352,6 +355,11 @@ class TrainTranslation:
 def _longest(config: Translation) -> int:
     positions = getattr(config.model, "length", None)
     return config.texts.longest if positions is None else min(config.texts.longest, positions)
+
+
+def _tokens_read(model: EncoderDecoder) -> int:
+    """Tokens of a source that are read at most, its end aside."""
+    return min(model.positions or LONGEST, LONGEST) - 1
 
 
 def _by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
