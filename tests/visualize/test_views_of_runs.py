@@ -15,6 +15,7 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
+from unmask.finetune import INTERRUPTIONS
 from unmask.generate import Search
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
@@ -230,6 +231,44 @@ def test_runs_are_found_and_read(tmp_path):
     assert runs.run(b, now=math.inf)["state"] == "stopped"
     both = runs.compare([a, b])
     assert both["differences"] == [{"field": "rate", "values": [1, 2]}, {"field": "more", "values": [None, True]}]
+
+
+def checkpoint_of(folder, step, total):
+    place = folder / "checkpoints" / f"step-{step:08d}"
+    place.mkdir(parents=True)
+    (place / "state.json").write_text(json.dumps({"step": step, "total": total}))
+
+
+def test_a_run_is_finished_only_with_its_last_step(tmp_path):
+    run = a_run(tmp_path / "a")
+    os.utime(run / "metrics.jsonl", (1000, 1000))
+    os.utime(run / "run.json", (1001, 1001))
+    checkpoint_of(run, 900, 1000)
+    checkpoint_of(run, 999, 1000)
+    assert runs.run(run, now=1002)["state"] == "stopped"  # by a signal, after which the folder was written
+    os.utime(run / "metrics.jsonl", (1002, 1002))
+    assert runs.run(run, now=1003)["state"] == "running"  # it goes on
+    assert runs.run(run, now=5000)["state"] == "stopped"
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 1000, "split": "train"}) + "\n")
+    checkpoint_of(run, 1000, 1000)
+    assert runs.run(run)["state"] == "finished"
+    with (run / "metrics.jsonl").open("a") as file:  # with more steps than at first
+        file.write(json.dumps({"step": 1010, "split": "train"}) + "\n")
+    assert runs.run(run)["state"] == "running"
+
+
+@pytest.mark.parametrize("stopped", [None, "no gain in 3 evaluations", *INTERRUPTIONS])
+def test_fine_tuning_is_finished_unless_a_signal_ended_its_last_seed(stopped, tmp_path):
+    run = a_run(tmp_path / "a")
+    a_run(run / "seeds" / "0", ended=False)
+    (run / "results.json").write_text(json.dumps({"seeds": [{"stopped": None}, {"stopped": stopped}]}))
+    os.utime(run / "seeds" / "0" / "metrics.jsonl", (1000, 1000))
+    os.utime(run / "results.json", (1001, 1001))
+    cut = stopped in INTERRUPTIONS
+    assert runs.run(run, now=1002)["state"] == ("stopped" if cut else "finished")
+    os.utime(run / "seeds" / "0" / "metrics.jsonl", (1002, 1002))
+    assert runs.run(run, now=1003)["state"] == ("running" if cut else "finished")
 
 
 def test_no_run_is_said(tmp_path):

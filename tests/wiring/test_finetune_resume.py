@@ -15,6 +15,7 @@ from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, begun, finetune
 from unmask.train.metrics import TIMED
+from unmask.visualize import runs
 
 TRACES = ("results.json", "metrics.jsonl", "config.json", "tokenizer.json", "seeds/0/metrics.jsonl")
 
@@ -68,7 +69,9 @@ def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path):
     out = tmp_path / "run"
     result = finetune(config(place), out, display=Stopper("Seed 0:"))
     assert result.seeds[-1]["stopped"] == "SIGTERM"
+    assert runs.run(out)["state"] == "stopped"
     finetune(begun(out), out, resume=True)
+    assert runs.run(out)["state"] == "finished"
     assert trace(out)["weights"] == trace(whole)["weights"]
 
 

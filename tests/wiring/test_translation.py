@@ -20,6 +20,7 @@ from unmask.huggingface import load_writer
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
 from unmask.translation import TrainTranslation, Translation, evaluate_pairs, systems
+from unmask.visualize import runs
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
 WORDS |= {"seven": "sieben", "eight": "acht", "nine": "neun"}
@@ -138,8 +139,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     chosen_early = chosen.replace(training={"evaluate_every": 4})
     stopped = Stopped(chosen_early, tmp_path / "part")
     assert stopped.run().step == 4
+    assert runs.run(tmp_path / "part")["state"] == "stopped"
     again = TrainTranslation(chosen_early, tmp_path / "part", resume=True)
     assert again.run().step == 8
+    assert runs.run(tmp_path / "part")["state"] == "finished"
     ours, theirs = (
         load_file(tmp_path / name / "checkpoints" / "step-00000008" / "model.safetensors") for name in ("part", "whole")
     )
@@ -344,6 +347,13 @@ def test_dev_pairs_without_training_pairs_are_refused(tmp_path: Path, capsys) ->
     assert status == 2
     assert "Dev pairs need training pairs" in error
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_was_begun_with_columns_that_it_ignored_goes_on(tmp_path: Path) -> None:
+    chosen = config("seq2seq", tmp_path).replace(texts={"columns": ("y", "x")})
+    with pytest.raises(UnmaskError, match="belong to a table"):
+        TrainTranslation(chosen, tmp_path / "run")
+    assert len(TrainTranslation(chosen, tmp_path / "run", resume=True).dev) == 20
 
 
 def test_columns_are_those_of_the_table_where_only_one_side_is_one(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from unmask.train.metrics import require_run
 from unmask.visualize.numbers import Data
 
 LIVELY = 300.0  # seconds without a new line, after which a run without an end counts as stopped
+SIGNALS = ("SIG", "a signal")  # what `stopped` of a seed begins with where it did not end by itself
 MOST = 400  # points of a curve
 NOT_CURVES = {"step", "seconds", "split", "skipped"}
 
@@ -50,14 +51,12 @@ def run(folder: Path | str, now: float | None = None) -> Data:
     rows = read_lines(path)
     facts = _facts(folder)
     config = facts.get("config")
-    quiet = abs((time.time() if now is None else now) - path.stat().st_mtime)  # the clock may have been set back
-    ended = (folder / "run.json").exists() or (folder / "results.json").exists()
     last = rows[-1] if rows else {}
     return {
         "name": folder.name,
         "folder": str(folder),
         "recipe": str(facts.get("recipe") or ""),
-        "state": "finished" if ended else "running" if quiet < LIVELY else "stopped",
+        "state": _state(folder, last.get("step", 0), time.time() if now is None else now),
         "step": last.get("step", 0),
         "seconds": last.get("seconds", 0.0),
         "curves": curves(rows),
@@ -90,6 +89,33 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[f
                 split = str(row.get("split", "train"))
                 found.setdefault(name, {}).setdefault(split, []).append([row.get("step", 0), value])
     return {name: {split: _thin(points, MOST) for split, points in lines.items()} for name, lines in found.items()}
+
+
+def _state(folder: Path, step: int, now: float) -> str:
+    """How it stands with a run that was measured up to a step: its folder is written when it comes to its end, and also
+    when a signal stops it, after which it may go on."""
+    results, facts = folder / "results.json", folder / "run.json"
+    written = results if results.exists() else facts if facts.exists() else None
+    if written is not None and not _has_more_to_do(folder, step):
+        return "finished"
+    lines = [*folder.glob("seeds/*/metrics.jsonl")] or [folder / "metrics.jsonl"]
+    measured = max(path.stat().st_mtime for path in lines)
+    left = written is not None and written.stat().st_mtime >= measured
+    return "running" if not left and abs(now - measured) < LIVELY else "stopped"  # the clock may have been set back
+
+
+def _has_more_to_do(folder: Path, step: int) -> bool:
+    """Whether a run whose folder was written did not come to its last step: by the results of its seeds, else by its
+    newest checkpoint, which lies behind what was measured where a run goes on beyond what was its end."""
+    if (folder / "results.json").exists():
+        seeds = read_json(folder / "results.json").get("seeds")
+        last = seeds[-1] if isinstance(seeds, list) and seeds else None
+        return isinstance(last, dict) and str(last.get("stopped")).startswith(SIGNALS)
+    newest = max((folder / "checkpoints").glob("step-*/state.json"), default=None)
+    if newest is None:
+        return False
+    state = read_json(newest)
+    return not step <= state.get("step", 0) == state.get("total", 0)
 
 
 def _facts(folder: Path) -> dict[str, Any]:
