@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,19 @@ def test_the_report_holds_curves_guesses_and_configuration(folder, tmp_path):
     for part in ("Masked words: loss", "word frequencies alone", "Next sentence", "What it guesses", "optimizer.lr"):
         assert part in page
     assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize("term", ["mlm", "next"])
+def test_the_report_of_a_run_whose_loss_is_no_number_has_a_gap(term, tmp_path):
+    last = {f"loss/{term}": None, f"{term}/correct": 0.25, "next/bits_per_character": None}
+    rows = [{"step": step, "seconds": 1.0, "split": "heldout", **last} for step in (0, 10)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    baseline = {f"loss/{term}": 2.0, f"{term}/correct": 0.125}
+    (tmp_path / "run.json").write_text(json.dumps({"config": {}, "baseline": baseline}))
+    page = report.write_report(tmp_path).read_text()
+    assert re.search(r"this model</td><td[^>]*>0\.25\d*</td><td>–</td><td>–</td>", page)
+    assert "7.389" in page  # exp(2), of word frequencies
+    assert "bits per character" not in page
 
 
 def test_a_plan_writes_nothing(folder, tmp_path):

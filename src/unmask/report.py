@@ -93,17 +93,17 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
 
 def _against_frequencies(term: str, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
     found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
-    rows = [
-        [who, of[f"{term}/correct"], of[f"loss/{term}"], math.exp(min(of[f"loss/{term}"], 700.0))]
-        for who, of in found.items()
-    ]
+    rows = []
+    for who, of in found.items():
+        loss = of[f"loss/{term}"]  # None where it was no number
+        rows.append([who, of[f"{term}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
     title, what = {
         "mlm": ("Hidden words of held-out documents", "hidden tokens whose first guess is right"),
         "forward": ("Held-out documents, each word from those before", "words that were thought likeliest"),
         "backward": ("Held-out documents, each word from those behind", "words that were thought likeliest"),
     }.get(term, ("Held-out documents, token by token", "tokens that were thought likeliest"))
     note = f"Accuracy is the share of {what}; loss is in nats."
-    if "next/bits_per_character" in last:
+    if last.get("next/bits_per_character") is not None:
         note += f" The model takes {last['next/bits_per_character']:.3f} bits per character."
     return report.Table(title, ["", "accuracy", "loss", "perplexity"], rows, note=note)
 
