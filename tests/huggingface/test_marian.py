@@ -473,9 +473,27 @@ def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
     again(tmp_path)
 
 
-def test_pieces_that_pegasus_numbers_are_refused_not_misread(tmp_path):
+@pytest.mark.parametrize(
+    ("tokenizer", "model"),
+    [
+        ({"tokenizer_class": "PegasusTokenizer"}, {}),
+        ({"model_max_length": 512}, {"model_type": "pegasus"}),
+        ({"tokenizer_class": "PreTrainedTokenizerFast"}, {"model_type": "pegasus"}),
+    ],
+)
+def test_pieces_that_pegasus_numbers_are_refused_not_misread(tokenizer, model, tmp_path):
     Subwords.train(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
     (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PegasusTokenizer"}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "config.json").write_text(json.dumps(model))
     with pytest.raises(UnmaskError, match="is numbered as Pegasus does"):
         Subwords.load(tmp_path)
+
+
+def test_pieces_beside_a_pegasus_that_a_t5_numbers_are_read(tmp_path):
+    Subwords.train(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
+    (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
+    alone = Subwords.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "pegasus"}')
+    assert Subwords.load(tmp_path).fingerprint == alone.fingerprint

@@ -106,8 +106,10 @@ def _sentencepiece(path: Path) -> SentencePiece:
 
 def read_t5(folder: Path) -> Side:
     """spiece.model, with the sentinels behind its pieces, <extra_id_0> the last of all."""
-    config = optional_json(folder / CONFIG)
-    if str(config.get("tokenizer_class")).startswith("Pegasus"):  # its ids stand 103 higher than those of its pieces
+    config, model = optional_json(folder / CONFIG), optional_json(folder / "config.json")
+    kind = str(config.get("tokenizer_class"))
+    of_pegasus = model.get("model_type") == "pegasus" and not kind.startswith("T5")
+    if kind.startswith("Pegasus") or of_pegasus:  # its ids stand 103 higher than those of its pieces
         raise UnmaskError(
             f"{folder / T5_MODEL} is numbered as Pegasus does, which is not supported; save it with transformers as a "
             f"{TOKENIZER}, and remove {T5_MODEL}."
