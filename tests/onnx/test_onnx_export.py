@@ -369,6 +369,17 @@ def test_a_sentence_encoder_keeps_the_files_of_sentence_transformers(tokenizer, 
         np.testing.assert_allclose(said[0], vector, atol=1e-6)
 
 
+def test_a_sentence_encoder_of_another_family_keeps_its_length(tokenizer, tmp_path):
+    settings = {"pooling": "mean", "normalise": True, "length": 30}
+    folder = saved(tmp_path / "model", {}, tokenizer, settings=settings)
+    out = export(folder, tmp_path / "out").folder
+    (folder / "sentence_bert_config.json").rename(folder / "sentence_roberta_config.json")
+    (folder / "manifest.json").unlink()
+    export(folder, out)
+    assert [path.name for path in out.glob("sentence_*")] == ["sentence_roberta_config.json"]
+    assert json.loads((out / "sentence_roberta_config.json").read_text())["max_seq_length"] == 30
+
+
 def test_a_graph_reads_no_packed_rows(classifier, tokenizer):
     folder, found, _ = classifier
     graph, _ = graph_of(huggingface.load(folder).model)

@@ -25,10 +25,10 @@ FARTHEST = 1e-3  # that an answer in float32 may be from that of the model
 BESIDE = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
     *("1_Pooling/config.json", "2_Normalize/config.json"),
 )
-"""Files that others open a folder by, besides the graph."""
+"""Files that others open a folder by, besides the graph; the `*` is a family: bert, roberta."""
 
 Score = Callable[[Callable[[Model], Model]], Mapping[str, float]]
 """What answers in the place of a folder's model -> the metrics of its answers to labelled rows."""
@@ -144,15 +144,19 @@ def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
 
 def _place(folder: Path, out: Path, made: list[Path]) -> None:
     """Put the files into the folder, each whole; what an earlier export left there does not outlive it."""
-    beside = [(folder / name, out / name) for name in BESIDE if (folder / name).is_file()]
+    beside = [(path, out / path.relative_to(folder)) for path in _beside(folder)]
     before = (out / PLAIN).is_file()
-    stale = {out / name for name in BESIDE} - {goal for _, goal in beside} if before else set()
+    stale = _beside(out) - {goal for _, goal in beside} if before else set()
     for path in (*stale, *(out / name for name in (PLAIN, FUSED, INT8))):
         path.unlink(missing_ok=True)
     for source, goal in [*beside, *((path, out / path.name) for path in made)]:
         if source.resolve() != goal.resolve():
             with atomic(goal) as temporary:
                 shutil.copyfile(source, temporary)
+
+
+def _beside(folder: Path) -> set[Path]:
+    return {path for name in BESIDE for path in folder.glob(name) if path.is_file()}
 
 
 def render(found: Exported) -> str:
