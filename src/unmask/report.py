@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from unmask import samples
 from unmask.config import flatten, read_json
+from unmask.errors import UnmaskError
 from unmask.heldout import SIDES, WORDS, plateau
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
@@ -57,11 +59,13 @@ def write_pretraining(folder: Path) -> Path:
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
-    """run.json of a run, from its newest sound checkpoint where the run has not ended."""
-    if (folder / "run.json").exists():
-        return read_json(folder / "run.json")
-    found = checkpoint.latest(folder / "checkpoints")
-    return read_json(found.folder / "run.json") if found and (found.folder / "run.json").exists() else {}
+    """run.json of a run, from its newest checkpoint: that of the folder is older where a run that had ended was made
+    longer, and then killed."""
+    checkpoints = folder / "checkpoints"
+    for step in reversed(checkpoint.steps(checkpoints)):
+        with suppress(UnmaskError):  # damaged, or of a run whose checkpoints have none
+            return checkpoint.read_one(checkpoint.folder_of(checkpoints, step), "run.json")
+    return read_json(folder / "run.json") if (folder / "run.json").exists() else {}
 
 
 def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Section]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from unmask import recipes
 from unmask.cli import main
+from unmask.data import corpus
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.pretrain import Pretrain
 from unmask.pretraining import OFF, Objectives
+from unmask.train import checkpoint
 
 SHORT = ["--steps", "1", "--batch-size", "2", "--heldout", "4", "--device", "cpu"]
 SMALL = [*SHORT, "--dim", "16", "--layers", "1"]
@@ -157,9 +160,11 @@ def test_a_recipe_sets_nothing_that_it_does_not_use(recipe: str) -> None:
 def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [*SMALL, "--heads", "2", "--length", "32"]
     main(["pretrain", "gpt-tiny", *sizes, "--out", "run"])
-    facts = json.loads((place / "run" / "run.json").read_text())
+    newest = checkpoint.folder_of(place / "run" / "checkpoints", 1)
+    facts = json.loads((newest / "run.json").read_text())
     facts["config"]["objectives"] |= {"span": 3, "sentences": "order", "words": 100}
-    (place / "run" / "run.json").write_text(json.dumps(facts))
+    (newest / "run.json").write_text(json.dumps(facts))
+    checkpoint.seal(newest)
     main(["pretrain", "--out", "run", "--resume"])
     assert "1 of 1 step" in capsys.readouterr().out
     config = recipes.find("gpt-tiny").resumed(facts)
@@ -169,6 +174,34 @@ def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", "run", "--resume", "--span", "4"])
     assert "--span is for learning hidden words" in capsys.readouterr().err
+
+
+def test_a_run_in_the_default_folder_goes_on_with_its_own_settings(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And on its own corpus: the embedded one is of another vocabulary."""
+    corpus.build([TextDocument(f"A {name} here. It is there. " * 20, name) for name in _names()], place / "mine")
+    main(["pretrain", "gpt-tiny", *SMALL, "--heads", "2", "--length", "32", "--corpus", "mine"])
+    main(["pretrain", "gpt-tiny", "--resume", "--steps", "2"])
+    assert "2 of 2 steps" in capsys.readouterr().out
+    run = json.loads((place / "runs" / "gpt-tiny" / "run.json").read_text())
+    assert run["corpora"] == ["mine"]
+    assert (run["config"]["rows"]["batch"], run["config"]["model"]["dim"]) == (2, 16)
+
+
+def test_a_run_that_was_made_longer_and_killed_goes_on_with_its_last_settings(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the folder says of itself was written before, when the run had ended."""
+    main(["pretrain", "gpt-tiny", *SMALL, "--heads", "2", "--length", "32", "--out", "run"])
+    ended = (place / "run" / "run.json").read_text()
+    main(["pretrain", "--out", "run", "--resume", "--steps", "4", "--alpha", "0.25", "--save-every", "2"])
+    shutil.rmtree(checkpoint.folder_of(place / "run" / "checkpoints", 4))
+    (place / "run" / "run.json").write_text(ended)  # as where it was killed before step 4
+    capsys.readouterr()
+    main(["pretrain", "--out", "run", "--resume"])
+    assert "4 of 4 steps" in capsys.readouterr().out
+    assert json.loads((place / "run" / "run.json").read_text())["config"]["rows"]["alpha"] == 0.25
 
 
 def test_a_run_from_a_folder_has_the_objectives_of_the_folder(place: Path) -> None:

@@ -121,6 +121,8 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
     from unmask.train.optim import check_rate
 
+    if options.resume and options.recipe and not options.start:
+        options.out = options.out or f"runs/{options.recipe}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if (options.recipe or facts.get("recipe")) in words.RECIPES:
         words.pretrain(options, overrides)

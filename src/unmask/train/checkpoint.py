@@ -109,6 +109,13 @@ def verify(folder: Path) -> None:
     check(folder, files, "The checkpoint cannot be used.")
 
 
+def read_one(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON file of a checkpoint. Raises UnmaskError where it is missing, or not as it was written."""
+    files = read_json(folder / MANIFEST).get("files")
+    check(folder, {name: files.get(name) if isinstance(files, dict) else None}, "The checkpoint cannot be used.")
+    return read_json(folder / name)
+
+
 def folder_of(folder: Path, step: int) -> Path:
     """Where in a folder of checkpoints that of a step lies."""
     return folder / f"step-{step:08d}"
