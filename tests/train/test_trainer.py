@@ -250,6 +250,26 @@ def test_stop_from_an_evaluation_saves_and_can_be_resumed(out: Path) -> None:
     assert checkpoint.steps(out / "checkpoints") == [4]
 
 
+@pytest.mark.parametrize("at", [4, 12])
+def test_an_evaluation_that_a_signal_put_off_is_made_when_the_run_goes_on(tmp_path: Path, at: int) -> None:
+    calls: list[int] = []
+
+    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        calls.append(step)
+        return {"weights": float(next(model.parameters()).sum())}
+
+    config, out = TRAINING.replace(evaluate_every=4), tmp_path / "cut"
+    _, whole = train(tmp_path / "whole", config, evaluate=evaluate)
+    calls.clear()
+    _, cut = train(out, config, evaluate=evaluate, **stopping_at(at))
+    assert (cut.step, calls[-1]) == (at, at - 4)  # to save comes first
+    for _ in range(2):  # once is enough
+        _, result = train(out, config, evaluate=evaluate, resume=True)
+        assert result.heldout == whole.heldout
+    assert calls == [0, 4, 8, 12]
+    assert trace(out) == trace(tmp_path / "whole")
+
+
 def test_the_files_of_the_model_are_part_of_every_checkpoint(out: Path) -> None:
     def save(folder: Path) -> None:
         (folder / "config.json").write_text("{}")

@@ -209,6 +209,9 @@ class Trainer:
         self.total = (
             found.state["total"] if known and found is not None else self._length(pace, evaluation, self.clock.spent())
         )
+        if self.evaluate is not None and found is not None and found.state.get("owed"):
+            self._note_evaluation()
+            self._save()
 
     def _found(self) -> checkpoint.Checkpoint | None:
         folder = self.out / "checkpoints"
@@ -260,7 +263,7 @@ class Trainer:
         self.meter.load(state["meter"])
         self.step, self.position, self.heldout = found.step, state["position"], state["heldout"]
         self.clock.earlier = state["seconds"]
-        self._saved = self.step
+        self._saved = -1 if state.get("owed") else self.step
         if state["ranks"] == distributed.ranks():
             kinds = checkpoint.random_state(self.device)
             random = {kind: tensors.get(f"random.{distributed.rank()}.{kind}", kinds[kind]) for kind in kinds}
@@ -289,10 +292,10 @@ class Trainer:
             if last or self.step % config.log_every == 0:
                 self._log()
             with self.clock.paused():
-                if self.evaluate is not None and (last or self.step % evaluate_every == 0) and not interrupted:
+                if (due := self.evaluate is not None and (last or self.step % evaluate_every == 0)) and not interrupted:
                     self._note_evaluation()
                 if last or interrupted or self.stopped is not None or self.step % save_every == 0:
-                    self._save()
+                    self._save(owed=due and interrupted)
 
     def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
         """One update; True if a signal asks to leave."""
@@ -360,7 +363,7 @@ class Trainer:
             self.writer.write(row)
             self.display.show(row)
 
-    def _save(self) -> None:
+    def _save(self, *, owed: bool = False) -> None:
         if self._saved == self.step:
             return
         state = {
@@ -370,6 +373,7 @@ class Trainer:
             "position": self.position,
             "ranks": distributed.ranks(),
             "heldout": self.heldout,
+            "owed": owed,  # an evaluation of this step, which is made when the run goes on: a signal leaves little time
             "meter": self.meter.state(),
         }
         tensors = self.engine.tensors()
