@@ -230,6 +230,28 @@ def test_a_run_that_was_stopped_goes_on_too(tmp_path, monkeypatch):
     assert (found.vectors.matrix == whole.vectors.matrix).all()
 
 
+def test_a_run_that_was_killed_while_it_tidied_has_ended(tmp_path, often, monkeypatch):
+    def half(out):
+        (out / "checkpoint" / "state.safetensors").unlink()
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.checkpoint, "remove", half)
+        with pytest.raises(Killed):
+            train(topics(100), often, out=tmp_path / "run", threads=1)
+    assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to go on with"):
+        train(out=tmp_path / "run", resume=True)
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_a_signal_after_the_last_job_stops_nothing(tmp_path):
+    display = Display(lambda: display.rows[-1]["step"] == display.total and os.kill(os.getpid(), signal.SIGTERM))
+    found = train(topics(50), SMALL, out=tmp_path / "run", threads=1, display=display)
+    assert (found.facts["share_done"], found.facts["stopped"]) == (1, None)
+    assert not any("Go on with" in note for note in display.notes)
+
+
 def test_several_threads_lose_no_job(tmp_path, often):
     with pytest.raises(Killed):
         train(topics(100), often, out=tmp_path / "run", threads=3, display=killed_at(15))
@@ -322,6 +344,8 @@ def test_rates_that_break_everything_are_named():
         {"words": {"min_count": 0}},
         {"words": {"subsample": -1.0}},
         {"words": {"phrases": -1}},
+        {"words": {"most": -1}},
+        {"words": {"limit": 0}},
     ],
 )
 def test_settings_that_make_no_sense_are_named(changes):

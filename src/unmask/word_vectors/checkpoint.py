@@ -46,8 +46,14 @@ class State:
 
 
 def there(out: Path) -> bool:
-    """Whether a folder holds a run that can go on."""
-    return (out / FOLDER).is_dir()
+    """Whether a folder holds a run that can go on; one that has ended may have been killed while it tidied up."""
+    return (out / FOLDER).is_dir() and (out / RUN).is_file() and not ended(out)
+
+
+def ended(out: Path) -> bool:
+    """Whether the run in a folder came to its end, by its run.json."""
+    facts = read_json(out / RUN).get("facts")
+    return isinstance(facts, dict) and facts.get("share_done") == 1
 
 
 def begun(out: Path) -> Word2Vec:

@@ -69,6 +69,9 @@ class Word2Vec(Config):
         for name in ("dim", "window", "epochs", "negative", "words.min_count"):
             if self.places()[name] < 1:
                 raise UnmaskError(f"{name} must be at least 1, not {self.places()[name]}.")
+        for name in ("most", "limit"):
+            if (count := self.places()[f"words.{name}"]) is not None and count < 2:
+                raise UnmaskError(f"words.{name} must be at least 2, or none for all words, not {count}.")
         if not 0 <= self.min_alpha <= self.alpha or not self.alpha > 0:
             raise UnmaskError(
                 f"The learning rate must fall from alpha to min_alpha, not {self.alpha} to {self.min_alpha}."

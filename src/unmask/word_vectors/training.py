@@ -171,7 +171,8 @@ def _learn(
             if state.jobs == total or interrupt.name is not None:
                 break
     progress.close()
-    facts = {**progress.facts(), "different_words": len(corpus.words), "threads": threads, "stopped": interrupt.name}
+    stopped = interrupt.name if state.jobs < total else None
+    facts = {**progress.facts(), "different_words": len(corpus.words), "threads": threads, "stopped": stopped}
     return Trained(WordVectors(corpus.words, inputs_VD, corpus.counts), outputs_RD, facts)
 
 
@@ -262,6 +263,8 @@ def _refuse_taken(out: Path, resume: bool) -> None:
     if checkpoint.there(out):
         raise UnmaskError(f"{out} holds a run that did not end; go on with it by --resume, or remove it.")
     if resume and (out / checkpoint.RUN).is_file():
+        if checkpoint.ended(out):
+            checkpoint.remove(out)
         raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
