@@ -419,6 +419,15 @@ def test_vectors_are_not_converted_to_what_they_are_not(folder, tmp_path, capsys
     assert not (tmp_path / "a.csv").exists()
 
 
+def test_vectors_are_not_converted_into_a_folder_that_holds_others(folder, tmp_path, capsys):
+    (tmp_path / "v.txt").write_text("word 1 2 3\n")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(SystemExit):
+        main(["words", "convert", "--model", str(tmp_path / "v.txt"), "--out", str(folder)])
+    assert "holds something already; choose another folder" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_walks_are_written(capsys, tmp_path):
     (tmp_path / "edges.txt").write_text("a b\nb c\n")
     arguments = ["--edges", str(tmp_path / "edges.txt"), "--out", str(tmp_path / "walks.txt"), "--walks", "2"]

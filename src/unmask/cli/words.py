@@ -133,6 +133,8 @@ def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
     out = Path(options.out)
     if out.suffix not in ("", ".bin", ".txt", ".vec"):
         raise UnmaskError(f"Vectors are written as .bin, .txt or .vec, or into a folder, not to {out.name}.")
+    if not out.suffix and out.is_dir() and any(out.iterdir()):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     vectors = _vectors(options)
     if out.suffix:
         write(vectors, out)
