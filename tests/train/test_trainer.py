@@ -347,6 +347,8 @@ def test_bad_input_is_one_sentence(tmp_path: Path, out: Path) -> None:
         train(out, TRAINING.replace(steps=None))
     with pytest.raises(UnmaskError, match="above 0"):
         train(out, TRAINING.replace(steps=0))
+    with pytest.raises(UnmaskError, match="of --log-every must be above 0"):
+        train(out, TRAINING.replace(log_every=0))
     with pytest.raises(UnmaskError, match="There is no device 'gpu'"):
         train(out, TRAINING.replace(device="gpu"))
     train(out)

@@ -129,8 +129,8 @@ class Trainer:
     ) -> None:
         if config.steps is None and config.minutes is None:
             raise UnmaskError("Say how long to train: a number of steps, or of minutes.")
-        if (config.steps is not None and config.steps < 1) or (config.minutes is not None and config.minutes <= 0):
-            raise UnmaskError("The number of steps and of minutes must be above 0.")
+        if any(n is not None and n <= 0 for n in (config.steps, config.minutes, config.log_every)):
+            raise UnmaskError("The numbers of steps, of minutes and of --log-every must be above 0.")
         self.model, self.data, self.config, self.out = model, data, config, Path(out)
         self.evaluate, self.save, self.tuning, self.resume = evaluate, save, tuning, resume
         self.device = distributed.init(config.device)
