@@ -70,11 +70,8 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     prepared = prepare(config, say)
     numbers = _numbers(sizes, len(prepared.encoded["train"].rows))
     wanted = [(rows, seed) for rows in numbers for seed in _seeds(prepared.config)]
-    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
-        found = _curve(given, prepared, wanted, out, display, say)
-        if distributed.is_main():
-            (out / checkpoint.LOCK).unlink(missing_ok=True)
-    return found
+    with checkpoint.alone(out) if distributed.is_main() else nullcontext():
+        return _curve(given, prepared, wanted, out, display, say)
 
 
 def _curve(

@@ -97,11 +97,8 @@ def search(
     say = Speaker(display)
     say(_replaced(config))
     prepared = prepare(_at(config, points[0]), say)
-    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
-        result = _searched(config, prepared, points, out, display, say)
-        if distributed.is_main():
-            (out / checkpoint.LOCK).unlink(missing_ok=True)
-    return result
+    with checkpoint.alone(out) if distributed.is_main() else nullcontext():
+        return _searched(config, prepared, points, out, display, say)
 
 
 def _searched(

@@ -8,7 +8,8 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -213,6 +214,14 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The lock of a folder, whose file goes when what is done there has come to its end."""
+    with Lock(folder):
+        yield
+        (folder / LOCK).unlink(missing_ok=True)
 
 
 def _manifest(files: Mapping[str, Any]) -> bytes:
