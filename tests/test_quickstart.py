@@ -94,8 +94,10 @@ def test_the_verdict_says_what_came_out():
     assert "1 of 1 label counts" in won
     assert "ahead of the regression on lexical features at 100" in won
     lost = quickstart.verdict(scores(pre=(0.5, 0.05), random=(0.49, 0.02), plain=(0.6, 0.01)))
-    assert "0 of 1 label counts" in lost
+    assert "has not paid yet: beside the random start it gives +0.01 to +0.01 F1" in lost
     assert "still ahead of both" in lost
+    behind = quickstart.verdict(scores(pre=(0.45, 0.01), random=(0.49, 0.01), plain=(0.4, 0.01)))
+    assert "gives -0.04 to -0.04 F1. The model is ahead of the regression" in behind
 
 
 def test_the_lexical_reference_learns_what_its_features_tell():

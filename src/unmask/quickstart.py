@@ -186,14 +186,17 @@ def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
     gains = {n: m[names.PRETRAINED][0] - m[names.RANDOM][0] for n, m in table.items()}
     clear = [n for n, gain in gains.items() if gain > 2 * max(table[n][names.PRETRAINED][1], table[n][names.RANDOM][1])]
     ahead = [n for n, m in table.items() if m[names.PRETRAINED][0] > m[names.LEXICAL][0]]
+    least, most = min(gains.values()), max(gains.values())
     first = (
-        f"The pre-trained start is ahead of the random one by {min(gains.values()):+.2f} to {max(gains.values()):+.2f} "
-        f"F1, by more than two standard deviations at {len(clear)} of {len(gains)} label counts."
+        f"The pre-trained start is ahead of the random one by {least:+.2f} to {most:+.2f} F1, by more than two "
+        f"standard deviations at {len(clear)} of {len(gains)} label counts."
     )
+    if not clear:
+        first = f"Pre-training has not paid yet: beside the random start it gives {least:+.2f} to {most:+.2f} F1."
     if not ahead:
         return f"{first} The regression on lexical features is still ahead of both: what is missing is text and time."
     counts = ", ".join(f"{n:,}" for n in ahead)
-    return f"{first} It is ahead of the regression on lexical features at {counts} labelled sentences."
+    return f"{first} The model is ahead of the regression on lexical features at {counts} labelled sentences."
 
 
 def _label_table(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Table:
