@@ -157,6 +157,21 @@ def test_the_same_step_can_be_written_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_process_that_dies_while_it_writes_a_step_again_leaves_it_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    script = (
+        "import os, sys, torch\nfrom pathlib import Path\nfrom unmask.train import checkpoint\n"
+        "rename = Path.rename\n"
+        "Path.rename = lambda a, b: rename(a, b) if a.name.startswith('step') else os._exit(9)  # the second of two\n"
+        "checkpoint.write(Path(sys.argv[1]), 1, state={'second': True}, tensors={'x': torch.zeros(3)})\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
+    assert checkpoint.latest(tmp_path) is None
+    checkpoint.tidy(tmp_path)
+    assert "second" not in checkpoint.latest(tmp_path).state  # type: ignore[union-attr]
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnmaskError, match="there is no earlier one"):

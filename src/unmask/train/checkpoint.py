@@ -28,6 +28,7 @@ BEGUN = frozenset({"checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard
 """What a run may leave in its folder that ends before its first checkpoint, besides hidden files."""
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
+_REPLACED = f"{_TEMPORARY}replaced-"
 
 
 class Checkpoint(NamedTuple):
@@ -161,7 +162,11 @@ def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a process that died while saving left behind. Call it while holding the run's `Lock`."""
+    """Remove what a process that died while saving left behind, and put back what it had moved out of the way. Call it
+    while holding the run's `Lock`."""
+    for path in folder.glob(f"{_REPLACED}*"):
+        if not (place := path.with_name(path.name.removeprefix(_REPLACED))).exists():
+            path.rename(place)
     for path in folder.glob(f"{_TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -233,7 +238,7 @@ def _manifest(files: Mapping[str, Any]) -> bytes:
 
 def _put_in_place(temporary: Path, target: Path) -> None:
     """Rename, after moving an older folder of that name aside (a run that went on from before it)."""
-    old = target.with_name(f"{_TEMPORARY}old-{target.name}")
+    old = target.with_name(f"{_REPLACED}{target.name}")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
         target.rename(old)
