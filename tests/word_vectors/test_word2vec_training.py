@@ -196,7 +196,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, n
     whole = train(topics(100), config, threads=1)
     with pytest.raises(Killed):
         train(topics(100), config, out=tmp_path / "run", threads=1, display=killed_at(20))
-    with pytest.raises(UnmaskError, match="holds no word vectors"):
+    with pytest.raises(UnmaskError, match="holds no word vectors yet; go on: unmask pretrain --out"):
         read(tmp_path / "run")
     display = Display()
     found = train(out=tmp_path / "run", threads=1, display=display, resume=True)

@@ -18,9 +18,8 @@ MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
 """The linear congruential generator of POSIX `drand48`: 48 bits of state, of which the upper 32 are used."""
 
 REACH, STEPS = 16.0, 4_096
-LOGISTIC = (1 / (1 + np.exp(-np.linspace(-REACH, REACH, STEPS + 1)))).astype(np.float32)
-"""The logistic function from -REACH to REACH, at even distances; beyond, it is 0 or 1 to 1e-7."""
-LOGISTIC = np.append(LOGISTIC, LOGISTIC[-1:])
+LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
+"""The logistic function at even distances from -REACH to REACH, and one beyond; there it is 0 or 1 to 2e-7."""
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:

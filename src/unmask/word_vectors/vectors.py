@@ -151,6 +151,8 @@ class WordVectors:
 
         folder = Path(folder)
         if not (folder / TENSORS).is_file():
+            if (folder / "checkpoint").is_dir():
+                raise UnmaskError(f"{folder} holds no word vectors yet; go on: unmask pretrain --out {folder} --resume")
             raise UnmaskError(f"{folder} holds no word vectors ({TENSORS} is missing).")
         try:
             tensors = load_file(folder / TENSORS)
