@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unmask.files import atomic
+
 Record = dict[str, Any]
 Opened = Callable[[str], list[str]]
 """Lines of a file of the task's folder, which may be packed (.gz), by its name without .gz."""
@@ -74,7 +76,9 @@ def prepare(name: str, data: Path, folder: Path, *, limits: tuple[int | None, in
         kept[split] = rows[:limit] if task.first and split == "train" else spaced(rows, limit)
         there[split], used[split] = len(rows), len(kept[split])
         path = folder / f"{name}.{split}.jsonl"
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept[split]), encoding="utf-8")
+        with atomic(path) as temporary:  # another process may read the same rows
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in kept[split])
+            temporary.write_text("".join(lines), encoding="utf-8")
         files[split] = str(path)
     return Prepared(files, used, there, constant(task.kind, kept["train"]))
 

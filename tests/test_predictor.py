@@ -320,6 +320,37 @@ def test_threads_get_their_own_answers(classifier):
     assert predictor.model.training
 
 
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("which", ["classifier", "tagger", "pretrained"])
+def test_batches_side_by_side_give_the_same_answers(which, request, monkeypatch):
+    folder = request.getfixturevalue(which)
+    texts = ["film [MASK] " + "good " * (n % 9) if which == "pretrained" else "film " * (n % 9 + 1) for n in range(60)]
+    together = Predictor(folder)(texts)
+    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 40)
+    threads = set()
+
+    class Watched(Predictor):
+        """Notes who computes."""
+
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.quick.register_forward_pre_hook(lambda *_: threads.add(threading.get_ident()))
+
+    apart = Watched(folder)(texts)
+    assert threading.get_ident() not in threads
+    assert len(threads) > 1
+    assert apart == approximately(together)
+
+
+def approximately(answers):
+    """Answers that equal others, up to rounding."""
+    if isinstance(answers, dict):
+        return {name: approximately(value) for name, value in answers.items()}
+    if isinstance(answers, list):
+        return [approximately(value) for value in answers]
+    return pytest.approx(answers, abs=1e-5) if isinstance(answers, float) else answers
+
+
 def test_stream(classifier, tagger, pretrained):
     lines = [f"film {i}" for i in range(150)]
     pairs = list(Predictor(classifier).stream(iter(lines)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 import torch
@@ -120,6 +121,31 @@ def test_batches_equal_one_at_a_time_and_keep_the_order(search, window):
     together = list(generate_all(model, iter(some), search, end=END, pad=11, tokens=60, window=window))
     alone = [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in some]
     close(together, alone)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_batches_side_by_side_equal_one_at_a_time(search, monkeypatch):
+    calls = []
+
+    def noted(model, batch, *given, **named):
+        calls.append((threading.get_ident(), batch.tokens.numel()))
+        return generate(model, batch, *given, **named)
+
+    monkeypatch.setattr("unmask.generate.batching.LEAST", 4)
+    monkeypatch.setattr("unmask.generate.batching.generate", noted)
+    model, some = Recurrent(12), sources(60)
+    together = list(generate_all(model, iter(some), search, end=END, pad=11, tokens=60))
+    close(together, [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in some])
+    assert threading.get_ident() not in {thread for thread, _ in calls}
+    assert max(places for _, places in calls) <= max(60 // search.beam_size // 3, 7)  # the longest has seven
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_few_sources_are_one_batch_with_all_threads():
+    model = Recurrent(12)
+    list(generate_all(model, [[1, 2], [3, 4], [5]], Search(limits=Limits(max_length=2)), end=END, pad=11))
+    assert model.rows[0] == 3
 
 
 def test_what_is_finished_leaves_the_batch():

@@ -110,7 +110,7 @@ def environment(threads: int, gpu: bool = False) -> dict[str, str]:
         "RAYON_NUM_THREADS": str(threads),
         **({} if gpu else {"CUDA_VISIBLE_DEVICES": ""}),
         "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
+        "TOKENIZERS_PARALLELISM": "true",
     }
     return {**os.environ, **fixed}
 

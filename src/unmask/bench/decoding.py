@@ -43,6 +43,8 @@ class Decoding(Config):
     batch       sources at once
     sources     in all; a batch of 1 gets an eighth of them
     precision   of unmask and transformers
+    at_once     whether those that can, unmask and CTranslate2, search several batches at once, a thread each, as
+                `unmask translate` does; False: one after another, with all threads each. A batch of 1 is always alone
     clock       "cpu", with one thread, where others use the machine too
     """
 
@@ -52,6 +54,7 @@ class Decoding(Config):
     batch: int = 32
     sources: int = 256
     precision: Literal["fp32", "bf16"] = "bf16"
+    at_once: bool = True
     clock: Literal["wall", "cpu"] = "wall"
     seed: int = 0
 
@@ -108,11 +111,9 @@ def ctranslate2(settings: Settings) -> Decode:
 
     from unmask.bench.decoding_models import name
 
-    folder, threads = Path(settings["folder"]), settings["threads"]
-    form = settings["form"]
-    model = ctranslate2.Translator(
-        str(folder / form), device="cpu", compute_type=form, inter_threads=1, intra_threads=threads
-    )
+    folder, form, threads = Path(settings["folder"]), settings["form"], settings["threads"]
+    shared = {"inter_threads": threads, "intra_threads": 1} if several(settings) else {"intra_threads": threads}
+    model = ctranslate2.Translator(str(folder / form), device="cpu", compute_type=form, **shared)
     names = {token: name(token) for token in range(settings["pad"])}
 
     def decode(batch: Batch) -> list[list[int]]:
@@ -132,20 +133,31 @@ def ctranslate2(settings: Settings) -> Decode:
 
 
 def batches(sources: Sequence[list[int]], size: int) -> list[Batch]:
-    """Sources of similar lengths together."""
-    ordered = sorted(sources, key=len)
+    """Sources of similar lengths together, the longest first."""
+    ordered = sorted(sources, key=len, reverse=True)
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
-def decode_all(settings: Settings, make: Callable[[Settings], Decode]) -> Result:
-    """A turn of one side, after one batch that does not count. Tokens are those of the answers, ends included."""
-    decode, texts = make(settings), []
+def several(settings: Settings) -> bool:
+    """Whether a side that can searches several batches at once."""
+    return bool(settings["at_once"]) and settings["batch"] > 1
+
+
+def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bool = False) -> Result:
+    """A turn of one side, after as many batches as it has threads, which do not count. Tokens are those of the answers,
+    ends included.
+
+    alone  it cannot search several batches at once
+    """
+    from unmask.threads import a_thread_each
+
+    decode = make(settings)
+    each = map if alone or not several(settings) else a_thread_each
     asked = batches(settings["given"], settings["batch"])
-    decode(asked[-1])
+    list(each(decode, asked[: settings["threads"]]))
     clock = CLOCKS[settings["clock"]]
     began = clock()
-    for batch in asked:
-        texts += decode(batch)
+    texts = [text for found in each(decode, asked) for text in found]
     seconds = clock() - began
     tokens = sum(len(text) + 1 for text in texts)
     found = {"seconds": seconds, "tokens": tokens, "figure": tokens / seconds, "texts": texts}
@@ -197,7 +209,7 @@ def write_model(settings: Settings) -> Result:
 TRIALS = {
     "model": write_model,
     OURS: partial(decode_all, make=unmask),
-    "transformers": partial(decode_all, make=transformers),
+    "transformers": partial(decode_all, make=transformers, alone=True),
     "CTranslate2, fp32": partial(decode_all, make=ctranslate2),
     "CTranslate2, int8": partial(decode_all, make=ctranslate2),
 }

@@ -16,7 +16,11 @@ from unmask.generate.sampling import Sampling
 from unmask.generate.trace import Hypothesis
 from unmask.generate.writing import generate
 from unmask.models.sequence import Writer
+from unmask.threads import a_thread_each
 from unmask.types import Batch
+
+LEAST = 256
+"""Tokens of the smallest batch that gets a thread of its own."""
 
 
 def generate_all(
@@ -35,7 +39,9 @@ def generate_all(
 
     sources  token ids of each, special tokens included, as the model was trained on
     end      id of the token that ends a text        pad  id that fills short sources
-    tokens   places in a batch, padding included, counted once for every hypothesis of a source
+    tokens   places that are read at once, padding included, counted once for every hypothesis of a source: those of a
+             batch, or on a CPU, where threads search a batch each (`threads.a_thread_each`), of as many batches. Draws
+             come from one stream, so that batches are sampled one after another
     window   sources that are sorted by length at a time
     device   where the model is
 
@@ -46,14 +52,31 @@ def generate_all(
     width = search.samples if isinstance(search, Sampling) else search.beam_size
     if isinstance(search, Sampling) and generator is None:
         generator = search.generator(torch.device(device))  # one stream for all batches
-    remaining, first = iter(sources), 0
+    remaining, first, room = iter(sources), 0, max(1, tokens // width)
+    alone = isinstance(search, Sampling) or torch.device(device).type != "cpu"
+    threads = 1 if alone else torch.get_num_threads()
+
+    def write(batch: Batch) -> list[list[Hypothesis]]:
+        return generate(model, batch.to(device), search, end=end, generator=generator)
+
     while some := list(islice(remaining, window)):
         answers: dict[int, list[Hypothesis]] = {}
-        for rows in batches([len(source) for source in some], max(1, tokens // width), first):
-            batch = rectangle([some[row] for row in rows], pad).to(device)
-            answers.update(zip(rows, generate(model, batch, search, end=end, generator=generator), strict=True))
+        lengths = [len(source) for source in some]
+        parts = list(batches(lengths, _places(sum(lengths), room, threads), first))
+        read = [rectangle([some[row] for row in rows], pad) for rows in parts]
+        found = map(write, read) if alone else a_thread_each(write, read, device)
+        for rows, hypotheses in zip(parts, found, strict=True):
+            answers.update(zip(rows, hypotheses, strict=True))
         yield from (answers[row] for row in range(len(some)))
         first += len(some)
+
+
+def _places(total: int, room: int, threads: int) -> int:
+    """Places of a batch, so that every thread gets as many batches, and together they are at most `room`."""
+    if threads == 1:
+        return room
+    rounds = -(-total // room)
+    return max(-(-total // max(1, rounds * threads)), min(room, LEAST))
 
 
 def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[list[int]]:

@@ -88,9 +88,10 @@ class QuickTransformer:
         assert isinstance(state, TransformerState)
         cache, W = state.cache, state.width
         self.model.check_length(cache.length + 1)
-        if cache.length >= len(self.places_TD):
-            self.places_TD = self._places(2 * len(self.places_TD))
-        x_ND: Tensor = self.model.target.token(tokens_N) + self.places_TD[cache.length]
+        places_TD = self.places_TD  # once: another thread may change it meanwhile
+        if cache.length >= len(places_TD):
+            self.places_TD = places_TD = self._places(2 * cache.length)
+        x_ND: Tensor = self.model.target.token(tokens_N) + places_TD[cache.length]
         seen = additive(cache.advance(len(tokens_N) // W, W, x_ND.device), self.dtype)
         source = additive(cache.memory_mask, self.dtype)
         for block, kept in zip(self.blocks, cache.blocks, strict=True):

@@ -201,9 +201,10 @@ class WeightNorm(nn.Module):
             self._kept = None
             return g_C[:, None] * F.normalize(v_CD, dim=1)
         stamp = tuple(fact for p in (g_C, v_CD) for fact in (p.data_ptr(), p._version, p.dtype))
-        if self._kept is None or self._kept[0] != stamp:
-            self._kept = stamp, g_C[:, None] * F.normalize(v_CD, dim=1)
-        return self._kept[1]
+        kept = self._kept  # once: another thread may change it meanwhile
+        if kept is None or kept[0] != stamp:
+            self._kept = kept = stamp, g_C[:, None] * F.normalize(v_CD, dim=1)
+        return kept[1]
 
     def train(self, mode: bool = True) -> WeightNorm:
         self._kept = None

@@ -16,7 +16,7 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.huggingface import LoadedWriter
 from unmask.objectives.paired_rows import pack_pairs
-from unmask.tasks import by_length, evaluating
+from unmask.tasks import answered, evaluating
 
 COPIES = 4_096  # that are made before they are read, in batches of equal lengths
 WRITTEN = 3  # tokens of a target: <X>, what stood there, <Y>
@@ -48,24 +48,27 @@ class GapScorer:
         gaps = [(i, j) for i, own in enumerate(ids) for j in range(len(own))]
         with torch.inference_mode(), evaluating(self.model):
             for some in (gaps[begin : begin + COPIES] for begin in range(0, len(gaps), COPIES)):
-                for batch in by_length(np.array([len(ids[i]) + WRITTEN for i, _ in some])):
-                    chosen = [some[k] for k in batch]
-                    for (i, j), said in zip(chosen, self._fill([(ids[i], j) for i, j in chosen]), strict=True):
-                        found[i][j] = said
+                for (i, j), said in zip(some, self._fill_all([(ids[i], j) for i, j in some]), strict=True):
+                    found[i][j] = said
         return found
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         """The sum of each text, in nats."""
         return np.array([one.sum(dtype=np.float64) for one in self.log_probabilities(texts)])
 
+    def _fill_all(self, copies: Sequence[tuple[np.ndarray, int]]) -> list[float]:
+        """Log p of token j of each text and of <Y>, after <X>."""
+        lengths = [len(ids) + WRITTEN for ids, _ in copies]
+        return answered(lambda batch: self._fill([copies[k] for k in batch]), lengths, self.model.device)
+
     def _fill(self, copies: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-        """[N] log p of token j of a text and of <Y>, after <X>."""
+        """The same for a batch, [N]."""
         rows = []
         for ids, j in copies:
             read = ids.astype(np.int64)
             read[j] = self.gap
             rows.append([(read, np.array([self.gap, ids[j], self.after]))])
-        device = next(self.model.parameters()).device
+        device = self.model.device
         batch = pack_pairs(rows, self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end).to(device)
         asked = batch.targets["next"]  # <X>, the token, <Y> and the end of each row, in order
         kept = torch.arange(len(asked.places), device=device).view(-1, WRITTEN + 1)[:, 1:WRITTEN]

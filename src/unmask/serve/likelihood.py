@@ -20,7 +20,7 @@ from unmask.data import collate
 from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
 from unmask.serve.continuation import WritingModel, language_model
-from unmask.tasks import by_length, evaluating
+from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
 LONGEST = 1_024  # tokens of a window, where the model sets no limit
@@ -157,16 +157,15 @@ class Scorer:
             if len(tokens) > 1
             for window in windows(len(tokens), self.window, self.stride)
         ]
-        lengths = np.array([window.end - window.begin for _, window in cut])
+        lengths = [window.end - window.begin for _, window in cut]
         with evaluating(self.model):
-            for places in by_length(lengths):
-                self._score([cut[place] for place in places], sequences, found)
+            said = answered(lambda places: self._score([cut[i] for i in places], sequences), lengths, self.model.device)
+        for (i, w), piece in zip(cut, said, strict=True):
+            found[i][w.first - 1 : w.end] = piece
         return found
 
-    def _score(
-        self, cut: Sequence[tuple[int, Window]], sequences: Sequence[np.ndarray], found: Sequence[np.ndarray]
-    ) -> None:
-        """Read some windows, one a row, and note what they guess."""
+    def _score(self, cut: Sequence[tuple[int, Window]], sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Read some windows, one a row: log p of every token that each of them guesses."""
         examples = [Example(np.asarray(sequences[i][w.begin : w.end], dtype=np.int64)) for i, w in cut]
         batch = collate.pad(examples, self.tokenizer.pad, multiple=1).to(self.model.device)
         width = batch.tokens.shape[1]
@@ -180,9 +179,7 @@ class Scorer:
         for begin in range(0, len(places_M), step):
             logits_MV = self.model.answer("next", hidden_BTD, places_M[begin : begin + step]).float()
             said.append(logits_MV.log_softmax(-1).gather(-1, values_M[begin : begin + step, None]).squeeze(-1))
-        pieces = np.split(torch.cat(said).cpu().numpy(), np.cumsum([len(x) for x in places])[:-1])
-        for (i, w), piece in zip(cut, pieces, strict=True):
-            found[i][w.first - 1 : w.end] = piece
+        return np.split(torch.cat(said).cpu().numpy(), np.cumsum([len(x) for x in places])[:-1])
 
 
 def together(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -17,7 +17,7 @@ from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.serve.pseudo_likelihood import whole
-from unmask.tasks import by_length, evaluating
+from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
 
@@ -45,12 +45,9 @@ class OriginalScorer:
         Raises UnmaskError for a text that is too long.
         """
         framed = whole(self.tokenizer, self.model.positions, texts)
-        found = [np.zeros(len(places), dtype=np.float32) for _, places in framed]
+        lengths = [len(tokens) for tokens, _ in framed]
         with torch.inference_mode(), evaluating(self.model):
-            for batch in by_length(np.array([len(tokens) for tokens, _ in framed])):
-                for i, own in zip(batch, self._judge([framed[i] for i in batch]), strict=True):
-                    found[i] = own
-        return found
+            return answered(lambda batch: self._judge([framed[i] for i in batch]), lengths, self.model.device)
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         """The sum of each text, in nats."""

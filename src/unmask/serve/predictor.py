@@ -24,7 +24,7 @@ from unmask.models.quick_encoder import answering
 from unmask.nn.packed import Precision, placed
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer, answer_of
-from unmask.tasks import ANSWERING, Embedding, Task, by_length, doubting, evaluating, is_encoder, task_of
+from unmask.tasks import ANSWERING, Embedding, Task, answered, doubting, evaluating, is_encoder, task_of
 from unmask.types import Example
 
 PRETRAINED = ("mlm", "nsp", "sop", "rtd")  # heads of pre-training that answer
@@ -130,11 +130,9 @@ class Predictor(Answering):
 
     def _pretrained(self, rows: Sequence[Row]) -> list[Answer]:
         asked = [self._asked(row) for row in rows]
-        found: list[Answer] = [{}] * len(rows)
-        for places in by_length(np.array([len(one.example.tokens) for one in asked])):
-            for i, answer in zip(places, self._answers([asked[i] for i in places]), strict=True):
-                found[i] = {**answer, "cut": True} if asked[i].cut else answer
-        return found
+        lengths = [len(one.example.tokens) for one in asked]
+        found = answered(lambda places: self._answers([asked[i] for i in places]), lengths, self.model.device)
+        return [{**answer, "cut": True} if one.cut else answer for one, answer in zip(asked, found, strict=True)]
 
     def _asked(self, row: Row) -> _Asked:
         """A row with its masks, the place of its [CLS], or all tokens of its texts as the targets."""

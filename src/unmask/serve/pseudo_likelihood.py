@@ -17,7 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.quick_encoder import answering
-from unmask.tasks import by_length, evaluating
+from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
 COPIES = 4_096  # that are made before they are read, in batches of equal lengths
@@ -47,21 +47,23 @@ class PseudoScorer:
         found = [np.zeros(len(places), dtype=np.float32) for _, places in framed]
         with torch.inference_mode(), evaluating(self.model):
             for some in _together([(i, j) for i, (_, places) in enumerate(framed) for j in range(len(places))]):
-                for batch in by_length(np.array([len(framed[i][0]) for i, _ in some])):
-                    self._guess([some[k] for k in batch], framed, found)
+                for (i, j), said in zip(some, self._guesses(some, framed), strict=True):
+                    found[i][j] = said
         return found
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         """PLL of each text, in nats."""
         return np.array([one.sum(dtype=np.float64) for one in self.log_probabilities(texts)])
 
-    def _guess(
-        self,
-        copies: Sequence[tuple[int, int]],
-        framed: Sequence[tuple[np.ndarray, np.ndarray]],
-        found: Sequence[np.ndarray],
-    ) -> None:
-        """Hide token j of text i for each (i, j), and note how likely it is."""
+    def _guesses(
+        self, copies: Sequence[tuple[int, int]], framed: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> list[float]:
+        """Log p of token j of text i for each (i, j), while it is hidden."""
+        lengths = [len(framed[i][0]) for i, _ in copies]
+        return answered(lambda batch: self._guess([copies[k] for k in batch], framed), lengths, self.model.device)
+
+    def _guess(self, copies: Sequence[tuple[int, int]], framed: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """The same for a batch, [N]."""
         examples = []
         for i, j in copies:
             tokens, places = framed[i]
@@ -72,9 +74,8 @@ class PseudoScorer:
         batch = collate.pad(examples, self.tokenizer.pad, multiple=1).to(self.model.device)
         target_M = batch.targets["mlm"]  # one a row, in the order of the rows
         logits_MV = self.model.answer("mlm", self.model(batch), target_M.places).float()
-        said_M = logits_MV.log_softmax(-1).gather(-1, target_M.values[:, None]).squeeze(-1).cpu().numpy()
-        for (i, j), said in zip(copies, said_M, strict=True):
-            found[i][j] = said
+        said_M: np.ndarray = logits_MV.log_softmax(-1).gather(-1, target_M.values[:, None]).squeeze(-1).cpu().numpy()
+        return said_M
 
 
 def whole(tokenizer: Tokenizer, longest: int | None, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:

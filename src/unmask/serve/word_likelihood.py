@@ -16,7 +16,7 @@ from unmask.models.elmo import WORDS, ElmoModel
 from unmask.objectives import TwoWayLM
 from unmask.objectives.two_way import DIRECTIONS, UNKNOWN, check_words, likelihoods
 from unmask.serve.likelihood import Likelihood, together
-from unmask.tasks import by_length, evaluating
+from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
 
@@ -67,12 +67,15 @@ class WordScorer:
 
     def _scores(self, read: Sequence[Example]) -> np.ndarray:
         """[N] the mean over both directions."""
-        found = np.zeros(len(read))
+        lengths = [len(example.tokens) for example in read]
         with torch.inference_mode(), evaluating(self.model):
-            for places in by_length(np.array([len(example.tokens) for example in read])):
-                batch = collate.pad([read[i] for i in places], self.tokenizer.pad, multiple=1)
-                said = likelihoods(self.model, batch.to(self.model.device))
-                owners = np.repeat(places, [len(read[i].targets[DIRECTIONS[0]][1]) for i in places])
-                for log_p_M, _ in said.values():
-                    np.add.at(found, owners, log_p_M.double().cpu().numpy() / len(said))
-        return found
+            return np.array(answered(lambda places: self._sums([read[i] for i in places]), lengths, self.model.device))
+
+    def _sums(self, read: Sequence[Example]) -> np.ndarray:
+        batch = collate.pad(read, self.tokenizer.pad, multiple=1)
+        said = likelihoods(self.model, batch.to(self.model.device))
+        owners = np.repeat(np.arange(len(read)), [len(example.targets[DIRECTIONS[0]][1]) for example in read])
+        sums = np.zeros(len(read))
+        for log_p_M, _ in said.values():
+            np.add.at(sums, owners, log_p_M.double().cpu().numpy() / len(said))
+        return sums

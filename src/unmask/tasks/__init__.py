@@ -16,7 +16,7 @@ from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.question_answering import QuestionAnswering
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
-from unmask.tasks.task import Encoded, Task, by_length, evaluating
+from unmask.tasks.task import Encoded, Task, answered, evaluating
 
 __all__ = [
     "ClassLoss",
@@ -29,7 +29,7 @@ __all__ = [
     "Regression",
     "Tagging",
     "Task",
-    "by_length",
+    "answered",
     "doubting",
     "evaluating",
     "is_encoder",

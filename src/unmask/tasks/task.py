@@ -5,12 +5,12 @@ Shapes: N examples, M targets, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +22,12 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective
+from unmask.threads import a_thread_each
 from unmask.types import Batch, Example
 
-TOKENS_AT_ONCE = 512  # of a batch that is only answered, for each thread: what lies between its layers stays in cache
+Answer = TypeVar("Answer")
+TOKENS_AT_ONCE = 512  # of a batch that is only answered, by one thread: what lies between its layers stays in cache
+TOKENS_ELSEWHERE = 8_192  # the same where no threads share the work
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,13 @@ class Task(Objective):
 
     def answer_all(self, model: Model, encoded: Encoded, pad: int) -> list[Any]:
         """The answer to each row; computed without gradients, in evaluation mode."""
-        lengths = np.array([len(example.tokens) for example in encoded.examples])
-        found: list[np.ndarray] = [np.empty(0)] * len(lengths)
+
+        def read(places: list[int]) -> list[np.ndarray]:
+            batch = collate.pad([encoded.examples[i] for i in places], pad, multiple=1)
+            return self.answers(model, batch.to(model.device))
+
         with evaluating(model):
-            for places in by_length(lengths):
-                batch = collate.pad([encoded.examples[i] for i in places], pad, multiple=1)
-                for i, answer in zip(places, self.answers(model, batch.to(model.device)), strict=True):
-                    found[i] = answer
+            found = answered(read, [len(example.tokens) for example in encoded.examples], model.device)
         return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
@@ -172,11 +175,23 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             model.train()
 
 
-def by_length(lengths: np.ndarray) -> Iterator[list[int]]:
-    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE a thread once they are padded."""
+def answered(
+    read: Callable[[list[int]], Iterable[Answer]], lengths: Sequence[int], device: torch.device | str
+) -> list[Answer]:
+    """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
+    asked for batches of similar lengths, on a CPU for several at once (`threads.a_thread_each`)."""
+    batches = list(by_length(lengths, device))
+    found: dict[int, Answer] = {}
+    for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
+        found.update(zip(places, answers, strict=True))
+    return [found[i] for i in range(len(lengths))]
+
+
+def by_length(lengths: Sequence[int], device: torch.device | str = "cpu") -> Iterator[list[int]]:
+    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE once they are padded."""
     batch: list[int] = []
-    most = TOKENS_AT_ONCE * torch.get_num_threads()
-    for i in np.argsort(lengths, kind="stable").tolist():
+    most = TOKENS_AT_ONCE if torch.device(device).type == "cpu" else TOKENS_ELSEWHERE
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) + 1) * lengths[i] > most:
             yield batch
             batch = []

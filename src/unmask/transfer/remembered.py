@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ class Remembered:
     def __init__(self, forward: Callable[[Batch], Tensor], most: int = MOST) -> None:
         self.forward, self.most, self.bytes = forward, most, 0
         self.states: dict[Key, Tensor] = {}
+        self.lock = Lock()  # of the two above: batches that are only answered come several at once
 
     def __call__(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D]; zero at padding where all are remembered."""
@@ -73,11 +75,12 @@ class Remembered:
         return [(tokens[at].tobytes(), second, bf16) for at, second in zip(places, seconds, strict=True)]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
-        for key, place in zip(keys, places, strict=True):
-            size = states[place].nbytes
-            if key not in self.states and self.bytes + size <= self.most:
-                self.states[key] = states[place].clone()
-                self.bytes += size
+        with self.lock:
+            for key, place in zip(keys, places, strict=True):
+                size = states[place].nbytes
+                if key not in self.states and self.bytes + size <= self.most:
+                    self.states[key] = states[place].clone()
+                    self.bytes += size
 
 
 def spans(batch: Batch) -> list[slice]:

@@ -1,0 +1,71 @@
+"""Batches side by side: in order, each by one thread, in the modes of the caller; and what comes of it is the same."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from unmask.threads import a_thread_each
+
+
+def modes(_: int) -> tuple[bool, bool, bool, torch.dtype]:
+    return (
+        torch.is_inference_mode_enabled(),
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+    )
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_results_come_in_order_from_several_threads_at_once() -> None:
+    at_once = threading.Barrier(3, timeout=60)  # breaks where fewer than three are under way
+
+    def double(item: int) -> tuple[int, int]:
+        at_once.wait()
+        return 2 * item, torch.get_num_threads()
+
+    assert list(a_thread_each(double, range(9))) == [(2 * item, 1) for item in range(9)]
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_others_keep_their_threads() -> None:
+    """PyTorch gives a new thread the number that was set last, wherever that was."""
+    list(a_thread_each(lambda item: item, range(2)))
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert (torch.get_num_threads(), later) == (3, [3])
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_modes_are_those_of_the_caller(mode: type, autocast: bool) -> None:
+    with mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        assert set(a_thread_each(modes, range(5))) == {modes(0)}
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("items", "device"), [([1], "cpu"), ([1, 2, 3], "meta"), ([], "cpu")])
+def test_one_item_and_other_devices_stay_in_the_thread_of_the_caller(items: list[int], device: str) -> None:
+    found = list(a_thread_each(lambda _: (threading.get_ident(), torch.get_num_threads()), items, device))
+    assert found == [(threading.get_ident(), 3)] * len(items)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_inside_an_item_no_more_threads_are_begun() -> None:
+    nested = a_thread_each(lambda _: set(a_thread_each(lambda _: threading.get_ident(), range(4))), range(4))
+    assert all(len(threads) == 1 for threads in nested)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_what_an_item_raises_is_raised_in_its_place() -> None:
+    found = a_thread_each(lambda item: 1 // item, [1, 0, 1])
+    assert next(found) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+    assert list(a_thread_each(lambda item: 1 // item, [1, 1])) == [1, 1]
