@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import CancelledError
 
 import pytest
 import torch
 
-from unmask.threads import a_thread_each
+from unmask.threads import a_thread_each, close, go_on
 
 
 def modes(_: int) -> tuple[bool, bool, bool, torch.dtype]:
@@ -69,3 +71,66 @@ def test_what_an_item_raises_is_raised_in_its_place() -> None:
     with pytest.raises(ZeroDivisionError):
         next(found)
     assert list(a_thread_each(lambda item: 1 // item, [1, 1])) == [1, 1]
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_no_more_at_once_than_asked_for() -> None:
+    at_once, most = [0], [0]
+    lock = threading.Lock()
+
+    def count(item: int) -> int:
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        time.sleep(0.005)
+        with lock:
+            at_once[0] -= 1
+        return item
+
+    assert list(a_thread_each(count, range(20), most=2)) == list(range(20))
+    assert most[0] == 2
+
+
+def until_told(_: int) -> None:
+    while True:
+        time.sleep(0.001)
+        go_on()
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_who_goes_leaves_nothing_behind() -> None:
+    begun: list[int] = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item:
+            until_told(item)
+        return item
+
+    found = a_thread_each(work, range(30))
+    assert next(found) == 0
+    found.close()  # type: ignore[attr-defined]
+    after = list(begun)
+    assert len(after) <= 7
+    assert list(a_thread_each(lambda item: item, range(3))) == [0, 1, 2]
+    assert begun == after
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_closing_ends_what_is_under_way_and_later_calls_begin_anew() -> None:
+    raised: list[type] = []
+
+    def wait_for_it() -> None:
+        try:
+            list(a_thread_each(until_told, range(30)))
+        except CancelledError as error:
+            raised.append(type(error))
+
+    caller = threading.Thread(target=wait_for_it)
+    torch.set_num_threads(3)
+    caller.start()
+    time.sleep(0.2)
+    close()
+    caller.join(timeout=60)
+    assert raised == [CancelledError]
+    assert list(a_thread_each(lambda item: item, range(3))) == [0, 1, 2]

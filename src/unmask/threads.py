@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from functools import cache
 from typing import TypeVar
 
 import torch
@@ -14,35 +14,95 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in this process share them
+_LOCK = threading.Lock()  # of _POOLS
+_CLOSED = threading.Event()
+_JOB = threading.local()  # `left`: set when nobody waits any more for what this thread computes
+
 
 def a_thread_each(
-    function: Callable[[Item], Result], items: Sequence[Item], device: torch.device | str = "cpu"
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    device: torch.device | str = "cpu",
+    *,
+    most: int | None = None,
 ) -> Iterator[Result]:
     """`function(item)` of each item, in order: on a CPU as many at once as PyTorch has threads, each by one of them.
 
     Threads that share one small product wait for one another between any two; those that have a batch each do not. A
     single item has all threads, and elsewhere than on a CPU items come one after another. The function runs in the
-    modes of the caller (gradients, inference, autocast) and must bear being called several times at once.
+    modes of the caller (gradients, inference, autocast) and must bear being called several times at once; where it
+    takes long, it calls `go_on` now and then, so that it ends when the caller has gone.
+
+    most  items at once, where that is fewer: what each of them holds in memory may matter
     """
     threads = torch.get_num_threads()
-    if len(items) < 2 or threads < 2 or torch.device(device).type != "cpu":
+    at_once = min(threads, len(items), threads if most is None else most)
+    if at_once < 2 or torch.device(device).type != "cpu":
         return map(function, items)
-    return _pool(threads).map(_in_modes(function), items)
+    ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for the order of the results
+    return _ordered(_in_modes(function), items, ahead, _pool(threads))
 
 
-@cache
+def go_on() -> None:
+    """Raises CancelledError in a thread of the pool where nobody waits any more for what it computes."""
+    left: threading.Event | None = getattr(_JOB, "left", None)
+    if left is not None and (left.is_set() or _CLOSED.is_set()):
+        raise CancelledError
+
+
+def close() -> None:
+    """End what is under way, begin nothing that waits, and return when no thread is left; who waits for a result gets
+    CancelledError. A later call begins with new threads."""
+    with _LOCK:
+        _CLOSED.set()
+        for pool in _POOLS.values():
+            pool.shutdown(cancel_futures=True)
+        _POOLS.clear()
+        _CLOSED.clear()
+
+
+def _ordered(
+    function: Callable[[Item], Result], items: Sequence[Item], ahead: int, pool: ThreadPoolExecutor
+) -> Iterator[Result]:
+    """Results in order; no more than `ahead` items are handed to the pool, which others use as well."""
+    left = threading.Event()
+
+    def run(item: Item) -> Result:
+        _JOB.left = left
+        go_on()
+        return function(item)
+
+    under_way: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            if len(under_way) == ahead:
+                yield under_way.popleft().result()
+            under_way.append(pool.submit(run, item))
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        left.set()
+        wait([future for future in under_way if not future.cancel()])  # what runs reads the model of the caller
+
+
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """As many threads, in each of which PyTorch has one; all who call in this process share them."""
-    pool = ThreadPoolExecutor(threads, "a-thread-each", initializer=_take_one)
-    all_begun = threading.Barrier(threads)
-    wait([pool.submit(all_begun.wait) for _ in range(threads)])
-    torch.set_num_threads(threads)  # what was set last, here by the pool, is what threads of others would begin with
-    return pool
+    """As many threads, in each of which PyTorch has one."""
+    with _LOCK:
+        if threads not in _POOLS:
+            pool = ThreadPoolExecutor(threads, "a-thread-each", initializer=_take_one)
+            all_begun = threading.Barrier(threads, timeout=60)
+            wait([pool.submit(all_begun.wait) for _ in range(threads)])
+            torch.set_num_threads(threads)  # threads of others would begin with what was set last, here by the pool
+            _POOLS[threads] = pool
+        return _POOLS[threads]
 
 
 def _take_one() -> None:
     torch.get_num_threads()  # a thread takes what was set last when it is first asked, which may be later than this
     torch.set_num_threads(1)
+    # The thread that leaves autocast for good forgets the weights in bfloat16: that is for the caller to do, not here.
+    torch.autocast_increment_nesting()
 
 
 def _in_modes(function: Callable[[Item], Result]) -> Callable[[Item], Result]:

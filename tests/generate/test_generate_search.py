@@ -135,10 +135,26 @@ def test_batches_side_by_side_equal_one_at_a_time(search, monkeypatch):
     monkeypatch.setattr("unmask.generate.batching.LEAST", 4)
     monkeypatch.setattr("unmask.generate.batching.generate", noted)
     model, some = Recurrent(12), sources(60)
-    together = list(generate_all(model, iter(some), search, end=END, pad=11, tokens=60))
+    room = 60 * search.beam_size
+    together = list(generate_all(model, iter(some), search, end=END, pad=11, tokens=room))
     close(together, [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in some])
     assert threading.get_ident() not in {thread for thread, _ in calls}
-    assert max(places for _, places in calls) <= max(60 // search.beam_size // 3, 7)  # the longest has seven
+    assert max(places for _, places in calls) <= 60 // 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_batches_that_would_not_fit_together_come_one_after_another(monkeypatch):
+    calls = set()
+
+    def noted(*given, **named):
+        calls.add(threading.get_ident())
+        return generate(*given, **named)
+
+    monkeypatch.setattr("unmask.generate.batching.generate", noted)
+    some = [[1] * 20] * 6
+    found = list(generate_all(Recurrent(12), some, Search(limits=Limits(max_length=3)), end=END, pad=11, tokens=20))
+    assert len(found) == 6
+    assert calls == {threading.get_ident()}
 
 
 @pytest.mark.usefixtures("three_threads")

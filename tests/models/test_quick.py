@@ -11,7 +11,7 @@ from unmask.generate import Limits, Search, generate
 from unmask.models.quick import QuickTransformer, quickened
 from unmask.models.transformer import Transformer, TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
-from unmask.nn.packed import can_pack
+from unmask.nn.packed import PackedLinear, can_pack
 from unmask.types import Batch
 
 V, START, END = 40, 1, 2
@@ -70,15 +70,24 @@ def test_it_is_searched_like_the_model() -> None:
         assert len({len(hs[0].tokens) for hs in wanted}) > 1
 
 
+class Own:
+    """A writer of another make."""
+
+
+@pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
+def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
+    adapted = model()
+    adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
+    assert isinstance(quickened(adapted, "bf16").decoder.blocks[0].attention.f.key, PackedLinear)
+    with pytest.raises(UnmaskError, match="leave the precision of this model at fp32"):
+        quickened(Own(), "bf16")  # type: ignore[arg-type]
+
+
 def test_what_it_is_not_made_for_stays_as_it_is() -> None:
     adapted = model()
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
     assert adapters(adapted)
     assert quickened(adapted) is adapted
-
-    class Own:
-        pass
-
     assert isinstance(quickened(Own()), Own)  # type: ignore[arg-type]
 
 

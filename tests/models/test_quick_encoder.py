@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from unmask.data import collate
+from unmask.errors import UnmaskError
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.elmo import Elmo
@@ -107,6 +108,28 @@ def test_the_model_keeps_its_own_stack():
     assert len(model.stack.blocks) == SIZE["layers"]
 
 
+def test_the_model_keeps_its_mode():
+    model = build().train()
+    quick = answering(model)
+    assert all(part.training for part in model.modules())
+    quick.eval()
+    assert not model.embedding.training  # for it is shared
+
+
+def test_the_numbers_are_those_of_the_model():
+    model = build().double()
+    for batch in batches():
+        seen = slice(None) if batch.documents is None else batch.documents > 0
+        torch.testing.assert_close(answering(model)(batch)[seen], model(batch)[seen].detach(), atol=1e-12, rtol=1e-10)
+
+
+def test_no_bfloat16_is_said(monkeypatch):
+    monkeypatch.setattr("unmask.nn.packed.can_pack", lambda device: False)
+    for model in (build(), build(Gpt2, {"next": 0})):
+        with pytest.raises(UnmaskError, match="leave the precision at fp32"):
+            answering(model, "bf16")
+
+
 def test_models_with_other_parts_answer_themselves():
     recurrent = RecurrentNetwork(vocabulary=60, dim=16, hidden=16).build(seed=0).eval()
     assert answering(recurrent) is recurrent
@@ -117,7 +140,6 @@ def test_models_with_other_parts_answer_themselves():
 
 
 def test_too_long_a_sequence_is_refused_as_by_the_model():
-    from unmask.errors import UnmaskError
     from unmask.types import Batch
 
     with pytest.raises(UnmaskError, match="40 positions"):

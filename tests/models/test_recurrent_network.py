@@ -37,6 +37,19 @@ def examples(lengths, seed=0):
     return [Example(rng.integers(4, 20, n)) for n in lengths]
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_beginnings_are_filled_up_on_either_side(side):
+    model, sources = built(), [e.tokens.tolist() for e in examples([2, 5, 1])]
+    rows = [[PAD] * (5 - len(s)) + s if side == "left" else s + [PAD] * (5 - len(s)) for s in sources]
+    tokens = torch.tensor(rows)
+    search = Search(limits=Limits(max_length=6))
+    together = generate(model, Batch(tokens, (tokens != PAD).long()), search, end=END)
+    alone = [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in sources]
+    assert [found[0].tokens for found in together] == [found[0].tokens for found in alone]
+    with pytest.raises(UnmaskError, match="Row 1 has no token to go on from"):
+        model.begin(Batch(tokens[:2], torch.tensor([[1] * 5, [0] * 5])))
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_future_does_not_change_the_past(cell):
     model = built({"next": 0, "classification": 3}, cell=cell)

@@ -15,6 +15,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.quick import quickened
 from unmask.models.t5 import T5, T5Model
+from unmask.nn.packed import can_pack
 from unmask.objectives import NextToken
 from unmask.types import Batch, Target
 
@@ -119,6 +120,19 @@ def test_a_batch_writes_what_each_source_writes_alone(beam: int) -> None:
     alone = [generate(model, source_batch([source], PAD, END), search, end=END)[0] for source in sources]
     assert [[h.tokens for h in found] for found in together] == [[h.tokens for h in found] for found in alone]
     assert quickened(model) is model  # the layout of another model's parts is not its own
+
+
+@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_it_writes_in_bfloat16_what_it_writes_in_float32(version: str) -> None:
+    model = MODELS[version]
+    lower = quickened(model, "bf16")
+    sources = source_batch(random_ids([5, 1, 17], 3), PAD, END)
+    states = [writer.begin(sources) for writer in (model, lower)]
+    for tokens in [states[0].first, *torch.tensor([[5, 6, 7], [8, 9, 4]])]:
+        exact, near = (writer.next(tokens, state) for writer, state in zip((model, lower), states, strict=True))
+        assert (near - exact).abs().max() < 0.05 * exact.abs().max()
+        assert not torch.equal(near, exact)
 
 
 def test_the_loss_of_a_batch_is_that_of_its_tokens() -> None:

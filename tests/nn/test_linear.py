@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn.linear import linear, side_by_side
-from unmask.nn.packed import can_pack
+from unmask.nn.packed import PackedLinear, can_pack
 
 needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
 
@@ -33,6 +33,24 @@ def test_layers_side_by_side_say_and_learn_what_each_would_alone(bias: bool) -> 
     torch.testing.assert_close(
         gradients(torch.cat(list(together), -1), *known), gradients(torch.cat(alone, -1), *known), rtol=1e-5, atol=1e-5
     )
+
+
+def test_layers_with_and_without_a_bias_are_asked_themselves() -> None:
+    (first, _, _), (_, second, _) = layers(), layers(bias=False)
+    x = torch.randn(3, 24)
+    for said, layer in zip(side_by_side(x, first, second), (first, second), strict=True):
+        assert torch.equal(said, layer(x))
+    with torch.no_grad():
+        packed = PackedLinear(first, second, dtype=torch.float32)(x)
+        torch.testing.assert_close(packed, torch.cat([first(x), second(x)], -1), rtol=1e-5, atol=1e-5)
+
+
+def test_backward_hooks_are_called() -> None:
+    (first, second, _), seen = layers(), []
+    first.register_full_backward_hook(lambda *_: seen.append("after"))
+    second.register_full_backward_pre_hook(lambda *_: seen.append("before"))
+    torch.cat(list(side_by_side(torch.randn(2, 24, requires_grad=True), first, second)), -1).sum().backward()
+    assert sorted(seen) == ["after", "before"]
 
 
 def test_layers_of_a_special_kind_and_hooks_are_asked_themselves() -> None:

@@ -30,6 +30,13 @@ def layer(i: int = 6, o: int = 5, *, bias: bool = True, **changes: float) -> LoR
     return adapted
 
 
+def test_maps_of_one_shape_start_with_different_numbers() -> None:
+    attention = Attention(8, 2)
+    adapt(attention, ("query", "value"), rank=2)
+    first, second = (part.A for part in adapters(attention).values())
+    assert not torch.equal(first, second)
+
+
 def test_it_starts_as_the_layer_that_it_adapts() -> None:
     base = nn.Linear(6, 5)
     weight, x = base.weight, torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))

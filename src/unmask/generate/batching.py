@@ -64,7 +64,8 @@ def generate_all(
         lengths = [len(source) for source in some]
         parts = list(batches(lengths, _places(sum(lengths), room, threads), first))
         read = [rectangle([some[row] for row in rows], pad) for rows in parts]
-        found = map(write, read) if alone else a_thread_each(write, read, device)
+        fitting = max(1, round(room / max(batch.tokens.numel() for batch in read)))
+        found = map(write, read) if alone else a_thread_each(write, read, device, most=fitting)
         for rows, hypotheses in zip(parts, found, strict=True):
             answers.update(zip(rows, hypotheses, strict=True))
         yield from (answers[row] for row in range(len(some)))
@@ -72,7 +73,7 @@ def generate_all(
 
 
 def _places(total: int, room: int, threads: int) -> int:
-    """Places of a batch, so that every thread gets as many batches, and together they are at most `room`."""
+    """Places of a batch, so that every thread gets as many of them, and that are worth a thread; at most `room`."""
     if threads == 1:
         return room
     rounds = -(-total // room)

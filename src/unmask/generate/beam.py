@@ -18,6 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest, remaining
 from unmask.generate.trace import Hypothesis, Step, Trace, answers
 from unmask.models.sequence import Writer
+from unmask.threads import go_on
 from unmask.types import Batch
 
 
@@ -53,7 +54,8 @@ class Search(Config):
 
     With one hypothesis (greedy, and groups of one) a text is done when it ends. Results equal those of `transformers`
     with penalty "power", one group, its `max_new_tokens` as max_length and its `min_new_tokens` as min_length, up to
-    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search.
+    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search, and
+    `blocking` does not look at what a language model goes on from, as it does there.
     """
 
     beam_size: int = 1
@@ -156,6 +158,7 @@ def beam_search(
     live_Rw = torch.full((B * G, w), -math.inf, device=device)
     live_Rw[:, 0] = 0  # all hypotheses of a beam are equal at first: one of them counts
     for length in range(1, int(most_B.max()) + 1):
+        go_on()
         logits_NV = model.next(tokens_N, state).float()
         if length == 1:
             rules.check(logits_NV.shape[1])

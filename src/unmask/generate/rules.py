@@ -62,6 +62,12 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
     least_B, most_B = limits.of(lengths_B, getattr(model, "positions", None))
     room_B = model.room(lengths_B) if hasattr(model, "room") else None  # of a model that writes where it read
     if room_B is not None:
+        if bool((room_B < 1).any()):
+            row = int(room_B.argmin())
+            raise UnmaskError(
+                f"Beginning {row} of the batch has {int(lengths_B[row])} tokens, which leaves the model no place to "
+                "write at; shorten it."
+            )
         most_B = torch.minimum(most_B, room_B)
         least_B = torch.minimum(least_B, most_B - 1)
     return least_B, most_B
@@ -69,7 +75,8 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking(Config):
-    """Tokens that may not come next. Where nothing is left, the token that ends the text is allowed after all.
+    """Tokens that may not come next, by what was written so far; the beginning that a language model goes on from is
+    not looked at. Where nothing is left, the token that ends the text is allowed after all.
 
     forbidden           ids that are never written: padding, the unknown token
     repetition_penalty  at least 1: what was written before is divided by it where positive, multiplied where negative

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.errors import UnmaskError
 from unmask.models.sequence import State, Writer
 from unmask.models.transformer import TransformerModel, TransformerState
 from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
@@ -108,10 +109,18 @@ class QuickTransformer:
 
 
 def quickened(model: Writer, precision: Precision = "fp32") -> Writer:
-    """What writes the same, up to rounding, sooner: a `QuickTransformer` where there is one, else the model itself."""
+    """What writes the same, up to rounding, sooner: a `QuickTransformer` where there is one, else the model itself, in
+    bfloat16 with packed layers.
+
+    Raises UnmaskError for bfloat16 where the device has no such products, or the model has next to none of them.
+    """
     if type(model) is TransformerModel and not adapters(model):  # T5 has the same wiring, but other parts
         return QuickTransformer(model, precision)
-    return model
+    if precision == "fp32":
+        return model
+    if not isinstance(model, TransformerModel):
+        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave the precision of this model at fp32.")
+    return packed(model)
 
 
 def _as_linear(head: TiedHead) -> nn.Linear:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unmask.models.model import Model
 from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
 from unmask.nn.cache import additive
-from unmask.nn.packed import PackedLinear, Precision, packed
+from unmask.nn.packed import PackedLinear, Precision, check_bf16, packed
 
 EVEN = 256
 """In bfloat16, larger batches are filled up to a multiple of so many tokens: for every new number of rows the
@@ -58,7 +58,7 @@ class QuickStack(Stack):
 
     def __init__(self, stack: Stack, precision: Precision) -> None:
         super().__init__([], order=stack.order, norm=stack.norm)
-        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.dtype = torch.bfloat16 if precision == "bf16" else next(stack.parameters()).dtype
         self.quick = [QuickEncoderBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
 
     def forward(
@@ -86,16 +86,21 @@ def answering(model: Model, precision: Precision = "fp32") -> Model:
     """What answers in the place of a model, sooner: on a CPU, and in bfloat16 anywhere, one with a `QuickStack` where
     the blocks are those of BERT; otherwise, in bfloat16, one whose linear layers are packed; else the model itself.
 
-    Pooler and heads stay as they are. Raises UnmaskError where the device has no products in bfloat16.
+    Pooler and heads stay as they are, and are shared with the model, as its mode is. Raises UnmaskError where the
+    device has no products in bfloat16.
     """
-    if precision == "fp32" and model.device.type != "cpu":
+    if precision == "bf16":
+        check_bf16(model.device)
+    elif model.device.type != "cpu":
         return model
     if not _is_plain(model):
         own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
         return packed(model, but=own) if precision == "bf16" else model
     quick = QuickStack(model.stack, precision)
     heads = dict(model.heads.items())
-    return Model(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask).eval()
+    return Model(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask).train(
+        model.training
+    )
 
 
 def _is_plain(model: Model) -> bool:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
+from unmask.models.causal import left_aligned
 from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.seq2seq import xavier
@@ -322,13 +323,13 @@ class RecurrentModel(Model):
 
     @torch.no_grad()
     def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
-        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first."""
+        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+
+        Short ones are filled up on either side. Raises UnmaskError for one without a token.
+        """
         if "next" not in self.heads:
             raise unknown("head of this model", "next", self.heads)
-        tokens_BT, B = batch.tokens, len(batch.tokens)
-        lengths_B = batch.lengths
-        if lengths_B is None:
-            lengths_B = torch.full((B,), tokens_BT.shape[1], device=tokens_BT.device)
+        tokens_BT, lengths_B = left_aligned(batch)
         first_B = tokens_BT.gather(1, lengths_B[:, None] - 1).squeeze(1)
         last = self._after(tokens_BT, lengths_B - 1)
         return Seq2SeqState(width, first_B.repeat_interleave(width), last.repeat(width))

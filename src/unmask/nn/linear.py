@@ -19,16 +19,20 @@ from unmask.nn.packed import can_pack, product
 def side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     """What layers say about the same x. Where they learn, plain linear layers are one product, for its gradients are
     then fewer and larger products, too."""
-    plain = [
-        layer for layer in layers if type(layer) is nn.Linear and not (layer._forward_hooks or layer._forward_pre_hooks)
-    ]
-    if len(plain) < len(layers) or not torch.is_grad_enabled():
+    plain = [layer for layer in layers if type(layer) is nn.Linear and not _hooked(layer)]
+    if len(plain) < len(layers) or not torch.is_grad_enabled() or len({layer.bias is None for layer in plain}) > 1:
         return [layer(x) for layer in layers]
     if len(plain) == 1:
         return [linear(x, plain[0].weight, plain[0].bias)]
     biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]
     said = linear(x, torch.cat([layer.weight for layer in plain]), torch.cat(biases) if biases else None)
     return said.split([layer.out_features for layer in plain], -1)
+
+
+def _hooked(layer: nn.Module) -> bool:
+    """Whether somebody wants to be told when it is called."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return any(hooks)
 
 
 def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None) -> Tensor:

@@ -101,6 +101,7 @@ def adapt(
             raise unknown("linear layer to adapt,", name, known)
     if adapters(module):
         raise UnmaskError("The model has adapters already; merge them before it gets new ones.")
+    generator = torch.Generator().manual_seed(0) if generator is None else generator  # one for all: no two A are equal
     for name, part in linear.items():
         if name.rpartition(".")[2] in target:
             adapted = LoRALinear(part, rank, alpha=alpha, dropout=dropout, generator=generator)

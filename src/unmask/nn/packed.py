@@ -25,8 +25,14 @@ def can_pack(device: torch.device | str = "cpu") -> bool:
     """Whether a device multiplies in bfloat16 by itself; a processor without that would be slower than in float32."""
     kind = torch.device(device).type
     if kind == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and torch.backends.mkldnn.is_available()
-    return kind != "cuda" or torch.cuda.is_bf16_supported()
+        return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return kind != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def check_bf16(device: torch.device) -> None:
+    """Raise UnmaskError where the device has no products in bfloat16."""
+    if not can_pack(device):
+        raise UnmaskError(f"This {device.type} does not multiply in bfloat16: leave the precision at fp32.")
 
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -77,8 +83,9 @@ class PackedLinear(nn.Module):
     ) -> None:
         super().__init__()
         weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(dtype)
-        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        self.dtype, self.bias_E = dtype, torch.cat(biases).to(dtype) if biases else None
+        biases = [x.weight.new_zeros(len(x.weight)) if x.bias is None else x.bias.detach() for x in layers]
+        unbiased = all(layer.bias is None for layer in layers)
+        self.dtype, self.bias_E = dtype, None if unbiased else torch.cat(biases).to(dtype)
         known = weight_ED.device.type == "cpu" and dtype in ORDERED
         self.ordered = known and torch.backends.mkldnn.is_available()
         self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
@@ -110,9 +117,7 @@ def packed(part: Part, *, but: nn.Module | None = None) -> Part:
 
     Raises UnmaskError where the device has no products in bfloat16.
     """
-    device = next(part.parameters()).device
-    if not can_pack(device):
-        raise UnmaskError(f"This {device.type} does not multiply in bfloat16: leave the precision at fp32.")
+    check_bf16(next(part.parameters()).device)
     instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
     instead |= {id(module): module for module in but.modules()} if but is not None else {}
     linear = [module for module in part.modules() if type(module) is nn.Linear and id(module) not in instead]

@@ -15,6 +15,9 @@ from unmask.nn.character_cnn import CharacterCNN
 from unmask.nn.dropout import Dropout
 from unmask.nn.head import ScalarMix
 
+# Which says that a CPU has no faster kernel for them. Here, for a filter is of the whole process, not of a thread.
+warnings.filterwarnings("ignore", message="LSTM with projections")
+
 
 class TwoWayLayer(nn.Module):
     """An LSTM that reads from the left and one that reads from the right; each knows nothing of the other.
@@ -31,9 +34,7 @@ class TwoWayLayer(nn.Module):
         and so changes nothing."""
         dtype = next(self.forwards.parameters()).dtype  # which layers before this one need not have kept
         left_NSD, right_NSD = left_NSD.to(dtype), right_NSD.to(dtype)
-        with warnings.catch_warnings():  # torch says that a CPU has no faster kernel for projections
-            warnings.filterwarnings("ignore", message="LSTM with projections")
-            return self.forwards(left_NSD)[0], flip(self.backwards(flip(right_NSD, lengths_N))[0], lengths_N)
+        return self.forwards(left_NSD)[0], flip(self.backwards(flip(right_NSD, lengths_N))[0], lengths_N)
 
 
 class TwoWayStack(nn.Module):

@@ -25,7 +25,7 @@ from unmask.types import Example
 
 LONGEST = 1_024  # tokens of a window, where the model sets no limit
 DOCUMENTS = 256  # that are read before they are scored together
-LOGITS = 2**24  # numbers that a head may answer with at once
+LOGITS = 2**22  # numbers that a head may answer with at once, in each of the threads that read
 
 
 class Window(NamedTuple):

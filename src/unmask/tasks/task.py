@@ -27,7 +27,8 @@ from unmask.types import Batch, Example
 
 Answer = TypeVar("Answer")
 TOKENS_AT_ONCE = 512  # of a batch that is only answered, by one thread: what lies between its layers stays in cache
-TOKENS_ELSEWHERE = 8_192  # the same where no threads share the work
+FEWEST_TOKENS = 128  # of a batch that is smaller so that every thread has one
+TOKENS_ELSEWHERE = 8_192  # of a batch where no threads share the work
 
 
 @dataclass(frozen=True)
@@ -180,17 +181,20 @@ def answered(
 ) -> list[Answer]:
     """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
     asked for batches of similar lengths, on a CPU for several at once (`threads.a_thread_each`)."""
-    batches = list(by_length(lengths, device))
+    most = TOKENS_ELSEWHERE
+    if torch.device(device).type == "cpu":
+        share = -(-sum(lengths) // torch.get_num_threads())
+        most = min(max(share, FEWEST_TOKENS), TOKENS_AT_ONCE)
+    batches = list(by_length(lengths, most))
     found: dict[int, Answer] = {}
     for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
         found.update(zip(places, answers, strict=True))
     return [found[i] for i in range(len(lengths))]
 
 
-def by_length(lengths: Sequence[int], device: torch.device | str = "cpu") -> Iterator[list[int]]:
-    """Places of examples, short ones first, in batches of at most TOKENS_AT_ONCE once they are padded."""
+def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places of examples, short ones first, in batches of at most so many tokens once they are padded."""
     batch: list[int] = []
-    most = TOKENS_AT_ONCE if torch.device(device).type == "cpu" else TOKENS_ELSEWHERE
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) + 1) * lengths[i] > most:
             yield batch

@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from unmask import threads
 from unmask.errors import UnmaskError
 from unmask.serve.http.service import Service
 
@@ -56,7 +57,10 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
     """Serve until a signal; `begun` is told the address once it answers. Raises UnmaskError where it is taken."""
     bound = bind(host, port)
     server = Server(app, begun=lambda: begun(address(bound)))
-    asyncio.run(server.serve(sockets=[bound]))
+    try:
+        asyncio.run(server.serve(sockets=[bound]))
+    finally:
+        threads.close()  # its time is up: what is still under way is for nobody
 
 
 def bind(host: str, port: int) -> socket.socket:
