@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,9 @@ _POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in 
 _LOCK = threading.Lock()  # of _POOLS
 _CLOSED = threading.Event()
 _JOB = threading.local()  # `left`: set when nobody waits any more for what this thread computes
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOLS.clear)  # a process that is forked has none of the threads
 
 
 def a_thread_each(
