@@ -181,15 +181,19 @@ def answered(
 ) -> list[Answer]:
     """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
     asked for batches of similar lengths, on a CPU for several at once (`threads.a_thread_each`)."""
-    most = TOKENS_ELSEWHERE
-    if torch.device(device).type == "cpu":
-        share = -(-sum(lengths) // torch.get_num_threads())
-        most = min(max(share, FEWEST_TOKENS), TOKENS_AT_ONCE)
-    batches = list(by_length(lengths, most))
+    batches = list(by_length(lengths, _most_tokens(sum(lengths), device)))
     found: dict[int, Answer] = {}
     for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
         found.update(zip(places, answers, strict=True))
     return [found[i] for i in range(len(lengths))]
+
+
+def _most_tokens(total: int, device: torch.device | str) -> int:
+    """Of a batch: fewer where there are not enough for every thread."""
+    if torch.device(device).type != "cpu":
+        return TOKENS_ELSEWHERE
+    threads = torch.get_num_threads()
+    return TOKENS_AT_ONCE if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), TOKENS_AT_ONCE)
 
 
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
