@@ -54,8 +54,8 @@ class Search(Config):
 
     With one hypothesis (greedy, and groups of one) a text is done when it ends. Results equal those of `transformers`
     with penalty "power", one group, its `max_new_tokens` as max_length and its `min_new_tokens` as min_length, up to
-    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search, and
-    `blocking` does not look at what a language model goes on from, as it does there.
+    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search; and
+    unlike there, `blocking` does not look at what a language model goes on from.
     """
 
     beam_size: int = 1
