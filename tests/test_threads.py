@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Generator
 from concurrent.futures import CancelledError
 
 import pytest
 import torch
 
-from unmask.threads import a_thread_each, close, go_on
+from unmask.threads import a_thread_each, begin, close, go_on
 
 
 def modes(_: int) -> tuple[bool, bool, bool, torch.dtype]:
@@ -35,7 +36,8 @@ def test_results_come_in_order_from_several_threads_at_once() -> None:
 @pytest.mark.usefixtures("three_threads")
 def test_others_keep_their_threads() -> None:
     """PyTorch gives a new thread the number that was set last, wherever that was."""
-    list(a_thread_each(lambda item: item, range(2)))
+    close()
+    begin()
     later: list[int] = []
     thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     thread.start()
@@ -92,7 +94,7 @@ def test_no_more_at_once_than_asked_for() -> None:
 
 
 def until_told(_: int) -> None:
-    while True:
+    for _ in range(60_000):  # a minute, lest a defect should hang
         time.sleep(0.001)
         go_on()
 
@@ -108,8 +110,9 @@ def test_who_goes_leaves_nothing_behind() -> None:
         return item
 
     found = a_thread_each(work, range(30))
+    assert isinstance(found, Generator)
     assert next(found) == 0
-    found.close()  # type: ignore[attr-defined]
+    found.close()
     after = list(begun)
     assert len(after) <= 7
     assert list(a_thread_each(lambda item: item, range(3))) == [0, 1, 2]
@@ -119,17 +122,21 @@ def test_who_goes_leaves_nothing_behind() -> None:
 @pytest.mark.usefixtures("three_threads")
 def test_closing_ends_what_is_under_way_and_later_calls_begin_anew() -> None:
     raised: list[type] = []
+    under_way = threading.Event()
+
+    def work(item: int) -> None:
+        under_way.set()
+        until_told(item)
 
     def wait_for_it() -> None:
         try:
-            list(a_thread_each(until_told, range(30)))
+            list(a_thread_each(work, range(30)))
         except CancelledError as error:
             raised.append(type(error))
 
     caller = threading.Thread(target=wait_for_it)
-    torch.set_num_threads(3)
     caller.start()
-    time.sleep(0.2)
+    assert under_way.wait(timeout=60)
     close()
     caller.join(timeout=60)
     assert raised == [CancelledError]

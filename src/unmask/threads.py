@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypeVar
@@ -48,6 +48,13 @@ def a_thread_each(
     return _ordered(_in_modes(function), items, ahead, _pool(threads))
 
 
+def begin() -> None:
+    """Begin the threads now, for a process that will have others: one that meets PyTorch for the first time while they
+    begin would have a single thread for good."""
+    if (threads := torch.get_num_threads()) > 1:
+        _pool(threads)
+
+
 def go_on() -> None:
     """Raises CancelledError in a thread of the pool where nobody waits any more for what it computes."""
     left: threading.Event | None = getattr(_JOB, "left", None)
@@ -70,24 +77,45 @@ def _ordered(
     function: Callable[[Item], Result], items: Sequence[Item], ahead: int, pool: ThreadPoolExecutor
 ) -> Iterator[Result]:
     """Results in order; no more than `ahead` items are handed to the pool, which others use as well."""
-    left = threading.Event()
+    left, under_way = threading.Event(), set[Future[Result]]()
 
     def run(item: Item) -> Result:
         _JOB.left = left
         go_on()
         return function(item)
 
+    def submit(item: Item) -> Future[Result]:
+        try:
+            future = pool.submit(run, item)
+        except RuntimeError:  # it was closed meanwhile
+            raise CancelledError from None
+        under_way.add(future)
+        future.add_done_callback(under_way.discard)
+        return future
+
+    try:
+        yield from in_order(submit, items, ahead)
+    finally:
+        left.set()
+        wait(under_way.copy())  # what runs reads the model of the caller
+
+
+def in_order(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int
+) -> Generator[Result, None, None]:
+    """Results in the order of the items, of which no more than `ahead` are under way; those that are not begun when the
+    caller goes are cancelled."""
     under_way: deque[Future[Result]] = deque()
     try:
         for item in items:
+            under_way.append(submit(item))
             if len(under_way) == ahead:
                 yield under_way.popleft().result()
-            under_way.append(pool.submit(run, item))
         while under_way:
             yield under_way.popleft().result()
     finally:
-        left.set()
-        wait([future for future in under_way if not future.cancel()])  # what runs reads the model of the caller
+        for future in under_way:
+            future.cancel()
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

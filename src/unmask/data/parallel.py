@@ -6,15 +6,15 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 import torch
 
 from unmask.errors import UnmaskError
+from unmask.threads import in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,14 +32,8 @@ def ordered(
     Raises what the function raises, and UnmaskError where a worker process dies.
     """
     pool, call = _pool(function, workers)
-    pending: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            pending.append(pool.submit(call, item))
-            if len(pending) >= max(workers, 1) + ahead:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        yield from in_order(lambda item: pool.submit(call, item), items, max(workers, 1) + ahead)
     except BrokenProcessPool:
         raise UnmaskError(
             "A worker process ended unexpectedly, most likely for want of memory; use fewer workers, or 0."

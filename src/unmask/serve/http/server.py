@@ -57,6 +57,7 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
     """Serve until a signal; `begun` is told the address once it answers. Raises UnmaskError where it is taken."""
     bound = bind(host, port)
     server = Server(app, begun=lambda: begun(address(bound)))
+    threads.begin()
     try:
         asyncio.run(server.serve(sockets=[bound]))
     finally:
