@@ -339,16 +339,7 @@ def test_batches_side_by_side_give_the_same_answers(which, request, monkeypatch)
     apart = Watched(folder)(texts)
     assert threading.get_ident() not in threads
     assert len(threads) > 1
-    assert apart == approximately(together)
-
-
-def approximately(answers):
-    """Answers that equal others, up to rounding."""
-    if isinstance(answers, dict):
-        return {name: approximately(value) for name, value in answers.items()}
-    if isinstance(answers, list):
-        return [approximately(value) for value in answers]
-    return pytest.approx(answers, abs=1e-5) if isinstance(answers, float) else answers
+    assert apart == near(together)
 
 
 def test_stream(classifier, tagger, pretrained):

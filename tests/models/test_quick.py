@@ -9,6 +9,7 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.quick import QuickTransformer, quickened
+from unmask.models.sequence import State
 from unmask.models.transformer import Transformer, TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.nn.packed import PackedLinear, can_pack
@@ -73,14 +74,20 @@ def test_it_is_searched_like_the_model() -> None:
 class Own:
     """A writer of another make."""
 
+    def begin(self, batch: Batch, width: int = 1) -> State:
+        raise NotImplementedError
+
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        raise NotImplementedError
+
 
 @pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
 def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
     adapted = model()
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
     assert isinstance(quickened(adapted, "bf16").decoder.blocks[0].attention.f.key, PackedLinear)
-    with pytest.raises(UnmaskError, match="leave the precision of this model at fp32"):
-        quickened(Own(), "bf16")  # type: ignore[arg-type]
+    with pytest.raises(UnmaskError, match="leave --precision out for this model"):
+        quickened(Own(), "bf16")
 
 
 def test_what_it_is_not_made_for_stays_as_it_is() -> None:
@@ -88,7 +95,7 @@ def test_what_it_is_not_made_for_stays_as_it_is() -> None:
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
     assert adapters(adapted)
     assert quickened(adapted) is adapted
-    assert isinstance(quickened(Own()), Own)  # type: ignore[arg-type]
+    assert isinstance(quickened(Own()), Own)
 
 
 def test_it_ends_where_the_model_ends() -> None:

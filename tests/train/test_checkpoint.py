@@ -168,7 +168,9 @@ def test_a_process_that_dies_while_it_writes_a_step_again_leaves_it_as_it_was(tm
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
     assert checkpoint.latest(tmp_path) is None
     checkpoint.tidy(tmp_path)
-    assert "second" not in checkpoint.latest(tmp_path).state  # type: ignore[union-attr]
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert "second" not in found.state
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
 
 
