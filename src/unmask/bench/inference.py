@@ -22,7 +22,7 @@ SPEED = Unit("texts/s")
 LATENCY = Unit("ms", digits=2, time=True)
 SENTENCE = "How do I reset my password?"  # 9 tokens, special ones included
 BATCH = 32  # texts, as sentence-transformers has it by default
-TOKENS = 512  # of a batch for ONNX Runtime, for each thread, as unmask has it
+TOKENS = 512  # of a batch for ONNX Runtime, for each of its threads: as many as unmask has under way
 Embed = Callable[[Sequence[str]], Any]
 """Texts -> vectors [N, D], in order; tokenisation included."""
 

@@ -119,7 +119,7 @@ def quickened(model: Writer, precision: Precision = "fp32") -> Writer:
     if precision == "fp32":
         return model
     if not isinstance(model, TransformerModel):
-        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave the precision of this model at fp32.")
+        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave --precision out for this model.")
     return packed(model)
 
 
