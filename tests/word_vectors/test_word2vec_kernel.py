@@ -113,6 +113,29 @@ def test_machine_code_does_what_the_python_does(network, make):
     assert np.abs(inputs - vectors(8, 2)).max() > 0.1
 
 
+def test_steps_on_copies_are_added_to_what_other_threads_did_meanwhile(monkeypatch):
+    inputs, outputs = vectors(8, 2), vectors(7, 3)
+    begun = outputs.copy()
+    output = sampling.hierarchical_softmax(COUNTS)
+    own, others = np.zeros(7), np.zeros(7)
+
+    def steps(h, taken, rows, labels, count, alpha, error):
+        assert taken is not outputs
+        path = output.rows[output.offsets[4] : output.offsets[5]]  # the word in the middle
+        if count == len(path):
+            taken[:count] += 1.0
+            own[path] += 1
+            outputs[path[0]] += 100.0  # another thread
+            others[path[0]] += 100
+        error[:] = 0.0
+
+    monkeypatch.setattr(kernel, "update", steps)
+    words, ends = np.array([0, 4, 0], np.int32), np.array([3])
+    kernel.skip_gram(words, ends, ALL, inputs, outputs, output, sampling.longest(output), 1, ALPHA, 5)
+    assert own.max() == 2
+    np.testing.assert_allclose(outputs - begun, np.repeat((own + others)[:, None], 6, 1), atol=1e-4)
+
+
 @pytest.mark.parametrize("network", ["skip-gram", "cbow"])
 def test_nothing_and_single_words_teach_nothing(network):
     output = sampling.negative_sampling(COUNTS, 3)

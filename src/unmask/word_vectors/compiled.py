@@ -20,7 +20,7 @@ def compiled(network: str) -> Callable[..., int]:
         from numba.extending import register_jitable
     except ImportError:
         raise UnmaskError("Training word vectors needs numba: run pip install 'unmask[words]'.") from None
-    for part in (kernel.update, kernel.sigmoid, kernel.random, kernel.questions, kernel.subsample):
+    for part in kernel.PARTS:
         register_jitable(fastmath=True, error_model="numpy")(part)
     function = kernel.NETWORKS[network]
     try:

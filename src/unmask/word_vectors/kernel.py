@@ -78,6 +78,26 @@ def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> 
     return count, state
 
 
+def take(outputs_RD: Any, rows: Any, count: int, taken_KD: Any, before_KD: Any) -> None:
+    """Copy `count` rows twice, for steps that no other thread sees until `put_back` adds them.
+
+    Near the root of a tree all threads write to the same few rows, and each write takes a row from the caches of the
+    other cores: without copies, four threads are no faster than one.
+    """
+    for k in range(count):
+        u_D = outputs_RD[rows[k]]
+        for d in range(u_D.shape[0]):
+            taken_KD[k, d] = before_KD[k, d] = u_D[d]
+
+
+def put_back(outputs_RD: Any, rows: Any, count: int, taken_KD: Any, before_KD: Any) -> None:
+    """Add the steps that the copies made to the rows, which keep what other threads did to them meanwhile."""
+    for k in range(count):
+        u_D = outputs_RD[rows[k]]
+        for d in range(u_D.shape[0]):
+            u_D[d] += taken_KD[k, d] - before_KD[k, d]
+
+
 def subsample(words_N: Any, ends: Any, keep_V: Any, state: int, kept_N: Any, kept_ends: Any) -> int:
     """Copy the words that stay, and where their sentences then end; returns the state of the generator.
 
@@ -119,20 +139,31 @@ def skip_gram(
     """
     kept_N, kept_ends = np.empty(words_N.shape[0], np.int32), np.empty(ends.shape[0], np.int64)
     rows, labels = np.empty(longest, np.int32), np.empty(longest, np.float32)
-    error_D = np.empty(inputs_VD.shape[1], np.float32)
+    dim, fixed = inputs_VD.shape[1], output.negative == 0
+    error_D = np.empty(dim, np.float32)
+    taken_KD, before_KD = np.empty((longest, dim), np.float32), np.empty((longest, dim), np.float32)
+    every = np.arange(longest)  # row of the copies
     state = subsample(words_N, ends, keep_V, state, kept_N, kept_ends)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
             state = random(state)
             reach = 1 + (state >> 16) % window
+            if fixed:  # all neighbours are asked the same of the word
+                count, state = questions(kept_N[i], output, state, rows, labels)
+                take(outputs_RD, rows, count, taken_KD, before_KD)
             for j in range(max(begin, i - reach), min(end, i + reach + 1)):
                 if j != i:
                     h_D = inputs_VD[kept_N[j]]
-                    count, state = questions(kept_N[i], output, state, rows, labels)
-                    update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
-                    for d in range(h_D.shape[0]):
+                    if fixed:
+                        update(h_D, taken_KD, every, labels, count, alpha, error_D)
+                    else:
+                        count, state = questions(kept_N[i], output, state, rows, labels)
+                        update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
+                    for d in range(dim):
                         h_D[d] += error_D[d]
+            if fixed:
+                put_back(outputs_RD, rows, count, taken_KD, before_KD)
         begin = end
     return begin
 
@@ -187,3 +218,5 @@ def cbow(
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
+PARTS = (update, sigmoid, random, questions, take, put_back, subsample)
+"""What the networks call."""
