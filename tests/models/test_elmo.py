@@ -123,25 +123,47 @@ def by_cells(lstm: torch.nn.LSTM, x_SD: Tensor) -> Tensor:
     return torch.stack(said)
 
 
+def by_the_paper(net: ElmoModel, tokens: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+    """All layers of the words of a row, [W, (L + 1) D], and the states of the last one in both directions."""
+    begins = np.flatnonzero(tokens < FIRST)
+    x = torch.stack([by_filters(net.embedding, part.tolist()) for part in np.split(tokens, begins[1:])])
+    left = right = x
+    layers = [torch.cat([x, x], -1)]
+    for j, block in enumerate(net.stack.blocks):
+        assert isinstance(block, TwoWayLayer)
+        more_left, more_right = by_cells(block.forwards, left), by_cells(block.backwards, right.flip(0)).flip(0)
+        left, right = (left + more_left, right + more_right) if j else (more_left, more_right)
+        layers.append(torch.cat([left, right], -1))
+    return torch.cat(layers, -1), left, right
+
+
 def test_all_layers_are_those_of_the_equations() -> None:
     net = model(layers=3)
     tokens = text(5)
+    begins = np.flatnonzero(tokens < FIRST)
     with torch.no_grad():
         hidden = net(Batch(torch.from_numpy(tokens)[None]))[0]
-        begins = np.flatnonzero(tokens < FIRST)
-        x = torch.stack([by_filters(net.embedding, part.tolist()) for part in np.split(tokens, begins[1:])])
-        left = right = x
-        layers = [torch.cat([x, x], -1)]
-        for j, block in enumerate(net.stack.blocks):
-            assert isinstance(block, TwoWayLayer)
-            more_left, more_right = by_cells(block.forwards, left), by_cells(block.backwards, right.flip(0)).flip(0)
-            left, right = (left + more_left, right + more_right) if j else (more_left, more_right)
-            layers.append(torch.cat([left, right], -1))
-    torch.testing.assert_close(hidden[begins], torch.cat(layers, -1), atol=1e-10, rtol=1e-10)
+        layers, left, right = by_the_paper(net, tokens)
+    torch.testing.assert_close(hidden[begins], layers, atol=1e-10, rtol=1e-10)
     rest = np.setdiff1d(np.arange(len(tokens)), begins)
     assert not hidden[rest].any()
     for number, own in enumerate((left, right)):
         torch.testing.assert_close(net.direction(hidden, number)[begins], own, atol=1e-10, rtol=1e-10)
+
+
+def test_gradients_are_those_of_the_equations() -> None:
+    net, tokens = model(layers=3).train(), text(5)
+    weights = dict(net.named_parameters())
+    begins = np.flatnonzero(tokens < FIRST)
+    stated = by_the_paper(net, tokens)[0]
+    noise = torch.randn(stated.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    ours, theirs = (
+        torch.autograd.grad((hidden * noise).sum(), list(weights.values()))
+        for hidden in (net(Batch(torch.from_numpy(tokens)[None]))[0][begins], stated)
+    )
+    for name, found, expected in zip(weights, ours, theirs, strict=True):
+        assert expected.any(), name
+        torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
 
 
 def test_each_direction_sees_its_own_side_alone() -> None:

@@ -70,7 +70,7 @@ def by_the_paper(net: SegmentModel, row_T: Tensor, segment: int) -> Tensor:
                         r = w_r[part] @ wave(i - j)
                         a.append(q[t] @ k[j] + q[t] @ r + u[head] @ k[j] + v[head] @ r)
                     mixed[t, part] = (torch.stack(a) / K**0.5).softmax(0) @ val[: i + 1]
-            memories[n] = context[-M:]
+            memories[n] = context[-M:].detach()  # SG: nothing learns through it
             h = norm(h + mixed @ w["output"].T, f"{own}.attention.after")
             up, down = f"{own}.feedforward.f.up", f"{own}.feedforward.f.down"
             wide = (h @ weights[f"{up}.weight"].T + weights[f"{up}.bias"]).relu()
@@ -97,6 +97,21 @@ def test_hidden_states_are_those_of_the_equations(segment: int) -> None:
         torch.testing.assert_close(in_segments(net, rows, segment), expected, atol=1e-10, rtol=1e-10)
         if segment == M:
             torch.testing.assert_close(net(Batch(rows)), expected, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("segment", [3, M])
+def test_gradients_are_those_of_the_equations(segment: int) -> None:
+    net, rows = model().train(), tokens(2, 11)
+    weights = {name: p for name, p in net.named_parameters() if not name.startswith("heads.")}
+    noise = torch.randn(2, 11, D, generator=torch.Generator().manual_seed(1))
+    expected = torch.stack([by_the_paper(net, row, segment) for row in rows])
+    asked, stated = (
+        torch.autograd.grad((hidden * noise).sum(), list(weights.values()))
+        for hidden in (in_segments(net, rows, segment), expected)
+    )
+    for name, ours, theirs in zip(weights, asked, stated, strict=True):
+        assert theirs.any(), name
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
 
 
 @settings(max_examples=20, deadline=None)

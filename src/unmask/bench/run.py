@@ -11,7 +11,7 @@ from typing import Any
 
 from unmask.bench import common, table
 from unmask.bench.common import Result
-from unmask.bench.row import Measured, Plan, Row
+from unmask.bench.row import Measured, Plan, Row, Turns
 from unmask.bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
@@ -131,7 +131,16 @@ def measured(row: Row, plan: Plan) -> Result:
     except UnmaskError as error:
         print(f"  {row.name} has no result: {error}", flush=True)
         return {**facts, "lines": [], "failed": str(error)}
-    return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": list(found.notes)}
+    notes = [*found.notes, *disturbed(found.turns)]
+    return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": notes}
+
+
+def disturbed(turns: Turns) -> list[str]:
+    """A sentence where others were at work beside a turn; none where the machine was quiet, or does not say."""
+    shares = [turn.get("others") or 0.0 for done in turns.values() for turn in done]
+    if (most := max(shares, default=0.0)) <= common.DISTURBED:
+        return []
+    return [f"Others had up to {most:.0%} of the machine during a turn: the speeds say little about a quiet one."]
 
 
 def lines(row: Row, found: Measured) -> list[Result]:

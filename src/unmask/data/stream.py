@@ -172,7 +172,8 @@ def mixture(sizes: Sequence[int], alpha: float) -> np.ndarray:
     >>> mixture([900, 100], 0.5).round(2).tolist()
     [0.75, 0.25]
     """
-    weights = np.array([size**alpha if size else 0.0 for size in sizes])
+    largest = max(sizes)  # in shares of it no power overflows
+    weights = np.array([(size / largest) ** alpha if size else 0.0 for size in sizes])
     return weights / weights.sum()
 
 

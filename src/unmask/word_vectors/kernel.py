@@ -1,14 +1,13 @@
 """The two networks of word2vec and the one update that both make: skip-gram and CBOW as loops that numba compiles.
 
 Shapes: V words, D numbers of a vector, R rows of the output layer (V with negative sampling, V - 1 with a Huffman
-tree), N words of a job. The functions are plain Python and run as such; `compiled.py` makes machine code of
-them.
+tree), N words of a job. The functions are plain Python, and run as such; `compiled.py` makes machine code of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,23 @@ LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))
 """The logistic function at even distances from -REACH to REACH, and one beyond; there it is 0 or 1 to 2e-7."""
 
 
+class Job(NamedTuple):
+    """A piece of text, and how it is learned.
+
+    words_N  [N] int32 ids of whole sentences        ends   [S] int64: where each of them ends in `words_N`
+    keep_V   [V] int64, of 2**32: the chance that an occurrence of a word stays
+    window   the furthest neighbour; how far a word looks is drawn from 1 to it, so that near ones count more
+    alpha    the learning rate                       state  of the generator, below 2**48
+    """
+
+    words_N: np.ndarray
+    ends: np.ndarray
+    keep_V: np.ndarray
+    window: int
+    alpha: float
+    state: int
+
+
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
     """One step of `count` logistic regressions on the vector h: the gradient of all of word2vec.
 
@@ -31,8 +47,7 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
         error <- sum_k g_k u_k     the step for h, which the caller makes
         u_k   <- u_k + g_k h       made here, one row after the other
     """
-    for d in range(h_D.shape[0]):
-        error_D[d] = 0.0
+    error_D[:] = 0.0
     for k in range(count):
         u_D = outputs_RD[rows[k]]
         dot = np.float32(0.0)
@@ -78,145 +93,108 @@ def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> 
     return count, state
 
 
-def take(outputs_RD: Any, rows: Any, count: int, taken_KD: Any, before_KD: Any) -> None:
-    """Copy `count` rows twice, for steps that no other thread sees until `put_back` adds them.
+def take(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
+    """Copy rows twice: the first take steps that no other thread sees before `put_back` adds them, the second stay.
 
-    Near the root of a tree all threads write to the same few rows, and each write takes a row from the caches of the
-    other cores: without copies, four threads are no faster than one.
+    All threads write to the few rows near the root of a tree, and each write takes a row from the caches of the others.
     """
+    for k in range(count):
+        copies_2KD[0, k] = copies_2KD[1, k] = outputs_RD[rows[k]]
+
+
+def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
+    """Add the steps that were made on the copies; what other threads did to the rows meanwhile stays."""
     for k in range(count):
         u_D = outputs_RD[rows[k]]
         for d in range(u_D.shape[0]):
-            taken_KD[k, d] = before_KD[k, d] = u_D[d]
+            u_D[d] += copies_2KD[0, k, d] - copies_2KD[1, k, d]
 
 
-def put_back(outputs_RD: Any, rows: Any, count: int, taken_KD: Any, before_KD: Any) -> None:
-    """Add the steps that the copies made to the rows, which keep what other threads did to them meanwhile."""
-    for k in range(count):
-        u_D = outputs_RD[rows[k]]
-        for d in range(u_D.shape[0]):
-            u_D[d] += taken_KD[k, d] - before_KD[k, d]
-
-
-def subsample(words_N: Any, ends: Any, keep_V: Any, state: int, kept_N: Any, kept_ends: Any) -> int:
-    """Copy the words that stay, and where their sentences then end; returns the state of the generator.
-
-    keep_V  [V] int64, of 2**32: a word stays where 32 random bits are below it
-    """
-    count = begin = 0
-    for sentence in range(ends.shape[0]):
-        for i in range(begin, ends[sentence]):
+def subsample(job: Job) -> tuple[int, Any, Any]:
+    """The state of the generator, [N] the words that stay, and where their sentences then end."""
+    kept_N, kept_ends = np.empty_like(job.words_N), np.empty_like(job.ends)
+    state, count, begin = job.state, 0, 0
+    for sentence in range(job.ends.shape[0]):
+        for i in range(begin, job.ends[sentence]):
             state = random(state)
-            if (state >> 16) < keep_V[words_N[i]]:
-                kept_N[count] = words_N[i]
+            if (state >> 16) < job.keep_V[job.words_N[i]]:
+                kept_N[count] = job.words_N[i]
                 count += 1
-        begin = ends[sentence]
+        begin = job.ends[sentence]
         kept_ends[sentence] = count
-    return state
+    return state, kept_N, kept_ends
 
 
-def skip_gram(
-    words_N: Any,
-    ends: Any,
-    keep_V: Any,
-    inputs_VD: Any,
-    outputs_RD: Any,
-    output: Output,
-    longest: int,
-    window: int,
-    alpha: float,
-    state: int,
-) -> int:
+def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from each of its neighbours alone (Mikolov et al. 2013a, figure 1).
 
-    words_N    [N] int32 ids of whole sentences         ends   [S] int64: where each of them ends in `words_N`
-    longest    most rows that one prediction asks       alpha  the learning rate
-    window     the furthest neighbour; how far a word looks is drawn from 1 to it, so that near ones count more
-    state      of the generator, below 2**48
-
     Changes inputs and outputs in place; returns how many words were left by the subsampling. The paper predicts the
-    neighbour from the word; the released code the word from the neighbour, as here: it visits the same pairs.
+    neighbour from the word; the released code the word from the neighbour, as here: it visits the same pairs. What a
+    tree asks about a word is the same for all its neighbours; their steps reach the shared rows after the last of them.
     """
-    kept_N, kept_ends = np.empty(words_N.shape[0], np.int32), np.empty(ends.shape[0], np.int64)
-    rows, labels = np.empty(longest, np.int32), np.empty(longest, np.float32)
-    dim, fixed = inputs_VD.shape[1], output.negative == 0
-    error_D = np.empty(dim, np.float32)
-    taken_KD, before_KD = np.empty((longest, dim), np.float32), np.empty((longest, dim), np.float32)
-    every = np.arange(longest)  # row of the copies
-    state = subsample(words_N, ends, keep_V, state, kept_N, kept_ends)
+    rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
+    error_D = np.empty_like(inputs_VD[0])
+    tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
+    asked, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
+    state, kept_N, kept_ends = subsample(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
             state = random(state)
-            reach = 1 + (state >> 16) % window
-            if fixed:  # all neighbours are asked the same of the word
+            reach = 1 + (state >> 16) % job.window
+            first, last = max(begin, i - reach), min(end, i + reach + 1)
+            if last - first == 1:
+                continue
+            if tree:
                 count, state = questions(kept_N[i], output, state, rows, labels)
-                take(outputs_RD, rows, count, taken_KD, before_KD)
-            for j in range(max(begin, i - reach), min(end, i + reach + 1)):
+                take(outputs_RD, rows, count, copies_2KD)
+            for j in range(first, last):
                 if j != i:
                     h_D = inputs_VD[kept_N[j]]
-                    if fixed:
-                        update(h_D, taken_KD, every, labels, count, alpha, error_D)
-                    else:
+                    if not tree:
                         count, state = questions(kept_N[i], output, state, rows, labels)
-                        update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
-                    for d in range(dim):
+                    update(h_D, among_RD, asked, labels, count, job.alpha, error_D)
+                    for d in range(h_D.shape[0]):
                         h_D[d] += error_D[d]
-            if fixed:
-                put_back(outputs_RD, rows, count, taken_KD, before_KD)
+            if tree:
+                put_back(outputs_RD, rows, count, copies_2KD)
         begin = end
     return begin
 
 
-def cbow(
-    words_N: Any,
-    ends: Any,
-    keep_V: Any,
-    inputs_VD: Any,
-    outputs_RD: Any,
-    output: Output,
-    longest: int,
-    window: int,
-    alpha: float,
-    state: int,
-) -> int:
+def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from the mean of its neighbours (Mikolov et al. 2013a, figure 1).
 
-    Arguments and result are those of `skip_gram`. Each neighbour takes the whole step for the mean, as in the released
-    code, and not its share of it.
+    Result as of `skip_gram`. Each neighbour takes the whole step for the mean, as in the released code, not its share.
     """
-    kept_N, kept_ends = np.empty(words_N.shape[0], np.int32), np.empty(ends.shape[0], np.int64)
-    rows, labels = np.empty(longest, np.int32), np.empty(longest, np.float32)
-    dim = inputs_VD.shape[1]
-    h_D, error_D = np.empty(dim, np.float32), np.empty(dim, np.float32)
-    state = subsample(words_N, ends, keep_V, state, kept_N, kept_ends)
+    rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
+    h_D, error_D = np.empty_like(inputs_VD[0]), np.empty_like(inputs_VD[0])
+    state, kept_N, kept_ends = subsample(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
             state = random(state)
-            reach = 1 + (state >> 16) % window
+            reach = 1 + (state >> 16) % job.window
             first, last = max(begin, i - reach), min(end, i + reach + 1)
             if last - first == 1:
                 continue
-            for d in range(dim):
-                h_D[d] = 0.0
+            h_D[:] = 0.0
             share = np.float32(1.0 / (last - first - 1))
             for j in range(first, last):
                 if j != i:
                     neighbour_D = inputs_VD[kept_N[j]]
-                    for d in range(dim):
+                    for d in range(h_D.shape[0]):
                         h_D[d] += share * neighbour_D[d]
             count, state = questions(kept_N[i], output, state, rows, labels)
-            update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
+            update(h_D, outputs_RD, rows, labels, count, job.alpha, error_D)
             for j in range(first, last):
                 if j != i:
                     neighbour_D = inputs_VD[kept_N[j]]
-                    for d in range(dim):
+                    for d in range(h_D.shape[0]):
                         neighbour_D[d] += error_D[d]
         begin = end
     return begin
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
-PARTS = (update, sigmoid, random, questions, take, put_back, subsample)
-"""What the networks call."""
+PARTS = (update, sigmoid, random, questions, take, put_back, subsample)  # what the networks call, and what that calls

@@ -20,6 +20,7 @@ class Output(NamedTuple):
     threshold  [V] int64, of 2**32: column i of the alias table keeps i below it, and gives `alias[i]` from it on
     alias      [V] int32
     negative   rows drawn from the alias table for every prediction, whose answer is 0
+    longest    most rows that one prediction asks
     """
 
     offsets: np.ndarray
@@ -28,6 +29,7 @@ class Output(NamedTuple):
     threshold: np.ndarray
     alias: np.ndarray
     negative: int
+    longest: int
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
@@ -103,17 +105,14 @@ def negative_sampling(counts: np.ndarray, negative: int, power: float = 0.75) ->
     size = len(counts)
     threshold, alias = alias_table(noise_probabilities(counts, power))
     own = np.arange(size + 1, dtype=np.int64)
-    return Output(own, own[:-1].astype(np.int32), np.ones(size, np.float32), threshold, alias, negative)
+    return Output(own, own[:-1].astype(np.int32), np.ones(size, np.float32), threshold, alias, negative, 1 + negative)
 
 
 def hierarchical_softmax(counts: np.ndarray) -> Output:
     """Each word is found by the turns that lead to it in a Huffman tree; nothing is drawn."""
-    return Output(*huffman_tree(counts), np.full(1, FULL, np.int64), np.zeros(1, np.int32), 0)
-
-
-def longest(output: Output) -> int:
-    """Most rows that one prediction asks."""
-    return int(np.diff(output.offsets).max()) + output.negative
+    offsets, rows, labels = huffman_tree(counts)
+    nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
+    return Output(offsets, rows, labels, *nothing, negative=0, longest=int(np.diff(offsets).max()))
 
 
 def output_rows(output: Output) -> int:

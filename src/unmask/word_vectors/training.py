@@ -27,6 +27,7 @@ from unmask.word_vectors import checkpoint, reading, sampling
 from unmask.word_vectors.checkpoint import State
 from unmask.word_vectors.compiled import compiled
 from unmask.word_vectors.corpus import Corpus, join_phrases, number
+from unmask.word_vectors.kernel import Job
 from unmask.word_vectors.settings import Word2Vec, Words
 from unmask.word_vectors.vectors import WordVectors
 
@@ -132,7 +133,7 @@ def _learn(
     keep_V = np.round(sampling.keep_probabilities(corpus.counts, config.words.subsample) * sampling.FULL).astype(
         np.int64
     )
-    longest, jobs = sampling.longest(output), itertools.count(state.jobs)
+    jobs = itertools.count(state.jobs)
     # Texts of a kind mostly stand together, and what is read last is learned at the lowest rate: each epoch has its own
     # order.
     orders = [np.random.default_rng([config.seed, epoch, 1]).permutation(parts) for epoch in range(config.epochs)]
@@ -147,15 +148,13 @@ def _learn(
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
             drawn = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
             ids = np.array(corpus.ids[begin:end])  # a copy: what may not be written is another type to the compiler
-            left = run(ids, ends, keep_V, inputs_VD, outputs_RD, output, longest, config.window, alpha, drawn)
+            left = run(Job(ids, ends, keep_V, config.window, alpha, drawn), inputs_VD, outputs_RD, output)
             progress.done(alpha, left)
             if time.monotonic() > until:
                 break
 
-    nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    run(
-        *nothing, keep_V, inputs_VD, outputs_RD, output, longest, config.window, config.alpha, 0
-    )  # compiled before the clock
+    nothing = Job(np.zeros(0, np.int32), np.zeros(0, np.int64), keep_V, config.window, config.alpha, 0)
+    run(nothing, inputs_VD, outputs_RD, output)  # compiled before the clock
     progress.start()
     with ThreadPoolExecutor(threads) as pool:
         while True:
