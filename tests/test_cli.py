@@ -326,7 +326,13 @@ def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, na
 
 @pytest.mark.parametrize(
     ("kind", "recipe"),
-    [("wordpiece", "bert-mini"), ("bpe", "gpt2-mini"), ("character", "lstm-lm"), ("spelled", "elmo-tiny")],
+    [
+        ("wordpiece", "bert-mini"),
+        ("bpe", "gpt2-mini"),
+        ("word", "lstm-lm"),
+        ("character", "lstm-lm"),
+        ("spelled", "elmo-tiny"),
+    ],
 )
 def test_what_follows_a_corpus_is_told_by_its_tokens(kind, recipe, folder, capsys):
     (folder / "text.txt").write_text("One document, one text.\n\nAnother document, another text.\n")

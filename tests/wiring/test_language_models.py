@@ -12,7 +12,7 @@ from finetune_toy import fields, write_tsv
 
 from unmask import adapt, heldout, huggingface, recipes
 from unmask.cli import main
-from unmask.data import characters, corpus
+from unmask.data import characters, corpus, whole_words
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
@@ -279,10 +279,37 @@ def test_no_characters_are_no_vocabulary(texts, size):
         characters.train(texts, size)
 
 
-def test_the_command_line_builds_and_trains_a_character_model(tmp_path, capsys, monkeypatch):
+# ------------------------------------------------------------------------------------------------ words
+
+
+def test_every_common_word_is_a_token(tmp_path):
+    text = "Der Bär schläft, der Bär frisst. Der Hund!"
+    tokenizer = whole_words.train([text])
+    assert tokenizer.pieces(range(5, 8)) == ["der", "bär", "!"]  # the commonest first, then by their letters
+    ids = tokenizer.ids(["Der Hund frisst!"])[0]
+    assert tokenizer.pieces(ids) == ["der", "hund", "frisst", "!"]
+    assert tokenizer.ids(["Der Bären schläf"])[0].tolist() == [5, tokenizer.unknown, tokenizer.unknown]
+    assert tokenizer.decode(ids) == "der hund frisst!"
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).fingerprint == tokenizer.fingerprint
+    assert Tokenizer.load(tmp_path / "vocab.txt").pieces(ids) == tokenizer.pieces(ids)
+    few = whole_words.train([text], 6, cased=True, strip_accents=True)
+    assert few.pieces(range(few.size))[5:] == ["Bar"]
+    long = "x" * 101
+    assert long not in whole_words.train([f"{long} {long} y"]).pieces(range(6))
+
+
+@pytest.mark.parametrize(("texts", "size"), [([" \n"], 100), (["a"], 5), (["x" * 101], 100)])
+def test_no_words_are_no_vocabulary(texts, size):
+    with pytest.raises(UnmaskError, match="word"):
+        whole_words.train(texts, size)
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_the_command_line_builds_and_trains_a_model_of(kind, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("\n\n".join(review(i).text for i in range(40)), encoding="utf-8")
-    main(["corpus", "build", "--data", "text.txt", "--kind", "character", "--out", "corpus", "--heldout", "0.1"])
+    main(["corpus", "build", "--data", "text.txt", "--kind", kind, "--out", "corpus", "--heldout", "0.1"])
     assert "unmask pretrain lstm-lm" in capsys.readouterr().out
     small = [f"--{name}={value}" for name, value in {**SMALL, "rows.tokens": 64, "batch": 4, "device": "cpu"}.items()]
     main(["pretrain", "lstm-lm", "--corpus", "corpus", "--out", "lm", "--steps", "2", *small])

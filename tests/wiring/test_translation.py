@@ -96,6 +96,30 @@ def test_the_end_of_a_dev_pair_that_is_too_long_is_not_read(name: str, tmp_path:
     assert translator.alignment(*long).source == [*["one"] * 23, "</s>"]
 
 
+def test_what_dev_pairs_lose_is_counted(tmp_path: Path) -> None:
+    """A target that is longer than the loss takes, and words that no training pair has, on either side."""
+    odd = [("one two", " ".join(["eins"] * 40)), ("one ten", "eins zehn"), ("ten", "zehn")]
+    chosen = config("seq2seq-attention", tmp_path)
+    chosen = chosen.replace(texts={"dev": write(tmp_path, "odd", [*pairs(17, 1), *odd]), "longest": 24})
+    run = TrainTranslation(chosen, tmp_path / "run")
+    assert "Dev pairs with more than 23 tokens on a side, cut there for the loss: 1." in run.notes
+    lacking = "pairs with characters or words that the vocabulary lacks, read as <unk>"
+    assert f"Dev {lacking}: 2 of 20." in run.notes
+    assert not any(note.startswith(("Training pairs with", "Dev sources")) for note in run.notes)
+    rare = write(tmp_path, "rare", [*pairs(300), ("eleven", "elf")])
+    smaller = chosen.replace(texts={"train": rare}, vocabulary={"size": 20})
+    assert any(
+        lacking in note and note.startswith("Training") for note in TrainTranslation(smaller, tmp_path / "b").notes
+    )
+
+
+def test_scores_on_the_way_have_their_signatures(tmp_path: Path) -> None:
+    TrainTranslation(config("seq2seq", tmp_path), tmp_path / "run").run()
+    signatures = read_json(tmp_path / "run" / "run.json")["signatures"]
+    assert signatures.keys() == {"bleu", "chrf"}
+    assert all("version:" in signature for signature in signatures.values())
+
+
 def test_every_named_system_has_a_first_line_and_a_config() -> None:
     assert set(SYSTEMS) < set(systems.names())
     for name, line in systems.names().items():
@@ -239,6 +263,45 @@ def test_where_it_looked_is_shown(folder: Path, capsys) -> None:
     assert "</s> │" in out
 
 
+def test_translations_are_drawn(folder: Path, capsys) -> None:
+    asked = ("translate", "--model", str(folder / "run"), "one two", "--sample", "--samples", "3", "--json")
+    found = [json.loads(run_cli(capsys, *asked, "--top-k", k)[1])["translations"] for k in ("1", "0")]
+    assert [one["text"] for one in found[0]] == ["eins zwei"] * 3
+    assert len(found[1]) == 3
+    assert "min_p" in run_cli(capsys, *asked, "--fields")[1]
+    status, _, error = run_cli(capsys, *asked, "--beam-size", "2")
+    assert status == 2
+    assert "beam" in error
+
+
+def test_what_does_not_end_by_itself_is_said(folder: Path, capsys) -> None:
+    asked = ("translate", "--model", str(folder / "run"), "one two three", "six", "--max-length")
+    _, out, error = run_cli(capsys, *asked, "2")
+    assert out == "eins zwei\nsechs\n"
+    assert error == "Translations that were cut at the limit of their length: 1.\n"
+    assert run_cli(capsys, *asked, "9")[2] == ""
+
+
+def test_a_text_that_is_not_utf8_is_named(folder: Path, tmp_path: Path, capsys) -> None:
+    source = tmp_path / "text.txt"
+    source.write_bytes(b"one two\n" + "fünf\n".encode("latin-1"))
+    status, _, error = run_cli(capsys, "translate", "--model", str(folder / "run"), "--file", str(source))
+    assert (status, error.count("\n")) == (2, 1)
+    assert f"Line 2 of {source} is not UTF-8" in error
+
+
+def test_tokenised_references_are_refused_before_anything_is_translated(folder: Path, capsys, monkeypatch) -> None:
+    names = write(folder, "cut", [(a, f"{b} .") for a, b in pairs(20, 1)])
+    asked = ["evaluate", "--model", str(folder / "run"), "--json", "--pairs", *names]
+    status, out, _ = run_cli(capsys, *asked, "--force")
+    assert (status, json.loads(out)["sentences"]) == (0, 20)
+    monkeypatch.delattr(Translator, "stream")
+    status, _, error = run_cli(capsys, *asked)
+    assert (status, error.count("\n")) == (2, 1)
+    assert "references look tokenised: 20 of 20 lines do" in error
+    assert "--force" in error
+
+
 def test_pairs_are_scored(folder: Path, capsys) -> None:
     names = [str(folder / "dev.en"), str(folder / "dev.de")]
     status, out, _ = run_cli(capsys, "evaluate", "--model", str(folder / "run"), "--pairs", *names)
@@ -294,15 +357,24 @@ def test_a_tsv_trains_from_the_command_line_and_has_a_page(tmp_path: Path, capsy
     assert load_writer(out).settings["search"]["beam_size"] == 5
 
 
-def test_without_pairs_dates_are_learned(tmp_path: Path, capsys) -> None:
+def test_fields_make_other_systems(tmp_path: Path, capsys) -> None:
+    small = words("--steps 1 --dim 16 --hidden 16 --most 300 --heldout 20 --scored 5 --precision fp32 --device cpu")
+    other = words("--attention dot --input-feeding yes --reverse yes")
+    status, _, error = run_cli(capsys, "train", "seq2seq-attention", "--out", str(tmp_path / "run"), *small, *other)
+    assert (status, error) == (0, "")
+    sizes = load_writer(tmp_path / "run").model.config
+    assert (sizes.attention, sizes.input_feeding, sizes.reverse) == ("dot", True, True)
+
+
+def test_a_system_alone_learns_dates(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     small = words("--steps 2 --dim 16 --hidden 16 --most 300 --heldout 20 --scored 5 --precision fp32 --device cpu")
-    status, out, error = run_cli(capsys, "train", "seq2seq-attention", "--out", str(tmp_path / "run"), *small)
+    status, out, error = run_cli(capsys, "train", "seq2seq-attention", *small)
     assert (status, error) == (0, "")
     assert "exact" in out
     assert " │" in out
-    status, out, _ = run_cli(
-        capsys, "evaluate", "--model", str(tmp_path / "run"), "--pairs", "dates", "--max-length", "2"
-    )
+    run = "runs/seq2seq-attention"
+    status, out, _ = run_cli(capsys, "evaluate", "--model", run, "--pairs", "dates", "--max-length", "2")
     assert status == 0
     assert "1,000 pairs" in out
 

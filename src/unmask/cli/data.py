@@ -48,7 +48,7 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument(
         "--kind",
-        choices=["wordpiece", "bpe", "character", "spelled"],
+        choices=["wordpiece", "bpe", "word", "character", "spelled"],
         help=f"what a token is (default: {USUAL['kind']})",
     )
     sub.add_argument(
@@ -98,7 +98,7 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _build(options: argparse.Namespace) -> Corpus:
-    from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text
+    from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text, whole_words
     from unmask.data.tokenizer import Tokenizer
     from unmask.train.display import progress
 
@@ -117,7 +117,7 @@ def _build(options: argparse.Namespace) -> Corpus:
         return text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
 
     kinds = {"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}
-    kinds |= {"spelled": spelling.train}
+    kinds |= {"spelled": spelling.train, "word": whole_words.train}
     tokenizer = Tokenizer.load(options.tokenizer) if options.tokenizer else None
     with progress() as show:
         built = corpus.build(
@@ -164,7 +164,8 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
     if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
         return f"--from {options.tokenizer}"
     kind = _kind(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"]
-    return {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "character": "lstm-lm", "spelled": "elmo-tiny"}[kind]
+    recipes = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "word": "lstm-lm", "character": "lstm-lm"}
+    return (recipes | {"spelled": "elmo-tiny"})[kind]
 
 
 def _kind(tokenizer: Tokenizer) -> str:
@@ -173,6 +174,8 @@ def _kind(tokenizer: Tokenizer) -> str:
     letters = all(len(piece.removeprefix("##")) <= 1 for piece in pieces)
     if tokenizer.separator:
         return "character" if letters else "bpe"
+    if not any(piece.startswith("##") for piece in pieces):
+        return "word"
     return "spelled" if letters else "wordpiece"
 
 

@@ -31,7 +31,7 @@ def add_training(verbs: Any) -> None:
     )
     sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
-    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -52,6 +52,7 @@ def add_answering(verbs: Any) -> None:
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
+    sub.add_argument("--sample", action="store_true", help="draw translations (--temperature, --top-k, --samples …)")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
     sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote")
     answering_options(sub)
@@ -74,6 +75,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.translation.report import write_translation
     from unmask.translation.run import Vocabulary
 
+    if options.system and not options.start:
+        options.out = options.out or f"runs/{options.system}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if options.resume and options.out and not facts:
         raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
@@ -129,14 +132,16 @@ def _show_alignment(run: Any) -> None:
 
 
 def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.generate import Search
+    from unmask.generate import Sampling, Search
     from unmask.serve.alignment import render_alignment
     from unmask.serve.translator import Translator
 
     if not options.model:
         raise UnmaskError("Say which model: --model FOLDER.")
     translator = Translator(options.model, device=options.device, precision=options.precision)
-    translator.search = translator.search.override(overrides)
+    how = translator.search
+    how = Sampling(limits=how.limits, blocking=how.blocking) if options.sample else how
+    translator.search = how.override(overrides)
     if options.fields:
         print_fields(translator.search)
         if isinstance(translator.search, Search):

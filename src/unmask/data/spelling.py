@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from tokenizers import normalizers, pre_tokenizers
 
-from unmask.data import tokenizer_files
+from unmask.data import tokenizer_files, whole_words
 from unmask.data.corpus import Split
 from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import PREFIX, SPECIALS, sample
+from unmask.data.vocabulary import PREFIX, SPECIALS
 from unmask.errors import UnmaskError
 
 
@@ -41,15 +40,9 @@ def train(
     most = (size - len(SPECIALS)) // 2
     if most < 1:
         raise UnmaskError(f"A vocabulary of {size} spells nothing: ask for at least {len(SPECIALS) + 2}.")
-    normalizer: normalizers.Normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=not cased
-    )
-    if strip_accents:  # stripping decomposes; composing again puts Hangul syllables back together
-        normalizer = normalizers.Sequence([normalizer, normalizers.NFC()])
-    cut, counts = pre_tokenizers.BertPreTokenizer(), Counter[str]()
-    for passage in sample(texts, byte_budget):
-        for word, _ in cut.pre_tokenize_str(normalizer.normalize_str(passage)):
-            counts.update(word)
+    normalizer, counts = tokenizer_files.bert_normalizer(cased=cased, strip_accents=strip_accents), Counter[str]()
+    for word, times in whole_words.count(texts, normalizer, byte_budget).items():
+        counts.update({letter: times * word.count(letter) for letter in set(word)})
     if not counts:
         raise UnmaskError("The text holds no words to spell; give it some text.")
     letters = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:most])

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import pre_tokenizers
 
 from unmask.data import tokenizer_files as files
 from unmask.data.vocabulary import PREFIX, clean, learn
@@ -99,11 +99,7 @@ class Tokenizer:
 
         [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4. Raises UnmaskError for a text without words.
         """
-        normalizer: normalizers.Normalizer = normalizers.BertNormalizer(
-            clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=not cased
-        )
-        if strip_accents:  # stripping decomposes; composing again puts Hangul syllables back together
-            normalizer = normalizers.Sequence([normalizer, normalizers.NFC()])
+        normalizer = files.bert_normalizer(cased=cased, strip_accents=strip_accents)
         words = pre_tokenizers.BertPreTokenizer()
         vocabulary = learn(texts, size, normalizer=normalizer, pre_tokenizer=words, byte_budget=byte_budget)
         return cls(files.wordpiece(vocabulary, normalizer))

@@ -24,6 +24,7 @@ ROLES = {
     "mask": ("[MASK]", "<mask>"),
 }
 
+LONGEST_WORD = 100  # characters of a word that WordPiece takes; a longer one is unknown
 END_OF_TEXT = "<|endoftext|>"
 """The one special token of GPT-2, which begins, ends and fills."""
 
@@ -77,9 +78,19 @@ def _check(post_processor: Mapping[str, Any]) -> None:
         raise UnmaskError(f"its post-processor does not define {', '.join(sorted(missing))}.")
 
 
+def bert_normalizer(*, cased: bool, strip_accents: bool) -> normalizers.Normalizer:
+    """BERT's: control characters out, Chinese characters apart, capitals lowered unless `cased`."""
+    normalizer: normalizers.Normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=not cased
+    )
+    if strip_accents:  # stripping decomposes; composing again puts Hangul syllables back together
+        normalizer = normalizers.Sequence([normalizer, normalizers.NFC()])
+    return normalizer
+
+
 def wordpiece(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer, unknown: str = "[UNK]") -> Tokenizer:
     """BERT's tokenizer over a vocabulary: words between whitespace and punctuation, longest piece first."""
-    raw = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=unknown, max_input_chars_per_word=100))
+    raw = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=unknown, max_input_chars_per_word=LONGEST_WORD))
     raw.normalizer = normalizer
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     raw.decoder = decoders.WordPiece(prefix=PREFIX)

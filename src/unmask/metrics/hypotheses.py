@@ -34,7 +34,7 @@ def refuse_tokenised(name: str, texts: Sequence[str | None]) -> None:
         number, sign = next(iter(signs.items()))
         raise UnmaskError(
             f"The {name} look tokenised: {len(signs)} of {len(texts)} lines do, the first is line {number} with "
-            f"'{sign}'; detokenise the text, or force the score of the tokens as they are (force=True)."
+            f"'{sign}'; detokenise the text, or score the tokens as they are (--force; force=True in Python)."
         )
 
 

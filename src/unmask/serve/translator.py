@@ -99,6 +99,7 @@ class Translator:
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)
         self.cut = self.unknown = 0  # sources so far that were cut, and that had characters the vocabulary lacks
+        self.endless = 0  # translations so far that did not end by themselves
 
     def __call__(self, texts: Iterable[str]) -> list[str]:
         """The best translation of each text, in order."""
@@ -126,14 +127,17 @@ class Translator:
             translations = [self._translated(hypothesis) for hypothesis in next(found)] if own else []
             answer = Answer(text, translations, len(own) >= self.longest, own.count(self.tokenizer.unknown))
             self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
+            self.endless += bool(translations) and not translations[0].finished
             yield answer
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the sources so far that were not read as they stand."""
+        """What is to be said of the sources so far that were not read as they stand, and of what did not end."""
         cut = f"Sources with more than {self.longest - 1:,} tokens, whose ends were not read: {self.cut:,}."
         unknown = f"Sources with characters or words that the vocabulary lacks, read as <unk>: {self.unknown:,}."
-        return [note for count, note in ((self.cut, cut), (self.unknown, unknown)) if count]
+        endless = f"Translations that were cut at the limit of their length: {self.endless:,}."
+        said = ((self.cut, cut), (self.unknown, unknown), (self.endless, endless))
+        return [note for count, note in said if count]
 
     def _translated(self, hypothesis: Hypothesis) -> Translated:
         probabilities = torch.tensor(hypothesis.token_log_probabilities).exp().tolist()

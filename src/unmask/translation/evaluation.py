@@ -11,6 +11,7 @@ from typing import Any
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
+from unmask.metrics.hypotheses import refuse_tokenised
 from unmask.metrics.translation import Bucket
 from unmask.serve.translator import Translator
 from unmask.translation.texts import read_pairs
@@ -43,6 +44,8 @@ def evaluate_pairs(
     if out is not None:
         check_place(Path(out))
     found = read_pairs(pairs, columns, format)
+    if not force:
+        refuse_tokenised("references", found.targets)  # before anything is translated
     translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
     began = time.perf_counter()
@@ -53,12 +56,9 @@ def evaluate_pairs(
         write_text(Path(out), "".join(" ".join(text.split("\n")) + "\n" for text in texts))
     used = translator.search
     assert isinstance(used, Search)
-    endless = sum(bool(answer.translations) and not answer.translations[0].finished for answer in answers)
-    notes = translator.notes
-    notes += [f"Translations that were cut at the limit of their length: {endless:,}."] if endless else []
     return {
         "description": f"{found.description}.",
-        "notes": notes,
+        "notes": translator.notes,
         "sentences": len(found),
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},

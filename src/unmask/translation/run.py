@@ -33,7 +33,7 @@ from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
 from unmask.translation import origin
-from unmask.translation.texts import DATES, Texts
+from unmask.translation.texts import DATES, Texts, cut_short, unwritable
 from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
@@ -112,6 +112,7 @@ class TrainTranslation:
     ) -> None:
         self.out, self.recipe = Path(out), recipe
         self.notes: list[str] = []
+        self.signatures: dict[str, str] = {}  # of the scores on the dev pairs
         checkpoint.refuse_taken(self.out, resume=resume)
         if not resume:
             config.texts.check()
@@ -125,9 +126,9 @@ class TrainTranslation:
         self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
         self.model = origin.build(config, resume=resume and bool(self._checkpoints()))
-        read = _tokens_read(self.model)
-        if cut := sum(len(ids) > read for ids in self.dev_sources):
-            self.notes.append(f"Dev sources with more than {read:,} tokens, whose ends are not read: {cut:,}.")
+        dev_ids = (self.dev_sources, self.dev_targets)
+        self.notes += unwritable(self.tokenizer, Training=kept, Dev=dev_ids)
+        self.notes += cut_short(*dev_ids, read=_tokens_read(self.model), most=longest - 1)
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
         self.pairs = Pairs(
             *kept,
@@ -206,6 +207,7 @@ class TrainTranslation:
             "parameters": self.model.parameters_total,
             "notes": self.notes,
             "metric": self.metric,
+            "signatures": self.signatures,
         }
         write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
@@ -310,10 +312,12 @@ class TrainTranslation:
         references = self.dev.targets[: len(translations)]
         if self.metric == "exact":
             return {"exact": scores.exact_match_accuracy(translations, references)}
-        return {
-            "bleu": scores.bleu(translations, references, force=True).value,
-            "chrf": scores.chrf(translations, references, force=True).value,
+        found = {
+            "bleu": scores.bleu(translations, references, force=True),
+            "chrf": scores.chrf(translations, references, force=True),
         }
+        self.signatures = {name: score.signature for name, score in found.items()}
+        return {name: score.value for name, score in found.items()}
 
     def _note(self, step: int, translations: Sequence[str]) -> None:
         shown = range(min(SHOWN, len(translations)))

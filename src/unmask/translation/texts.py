@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from unmask.config import Config
 from unmask.data import bitext, dates
 from unmask.data.bitext import Bitext
+from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 
 DATES = "dates"
@@ -68,3 +71,28 @@ def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, for
 
 def _is_table(names: Sequence[str]) -> bool:
     return len(names) == 1 and tuple(names) != (DATES,)
+
+
+Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+"""Ids of sources, and of targets."""
+
+
+def unwritable(tokenizer: Subwords, **pairs: Sides) -> list[str]:
+    """A sentence for each set of pairs, by name, of which the vocabulary cannot write all."""
+    unknown, other = tokenizer.unknown, tokenizer.target.unknown
+    what = "pairs with characters or words that the vocabulary lacks, read as <unk>"
+    notes = []
+    for name, (sources, targets) in pairs.items():
+        lacking = sum(bool((s == unknown).any() or (t == other).any()) for s, t in zip(sources, targets, strict=True))
+        notes += [f"{name} {what}: {lacking:,} of {len(sources):,}."] if lacking else []
+    return notes
+
+
+def cut_short(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], *, read: int, most: int) -> list[str]:
+    """Sentences on dev pairs whose ends are not read: of a source that is translated, `read` tokens are; for the loss,
+    `most` of each side."""
+    beyond = sum(len(ids) > read for ids in sources)
+    long = sum(max(len(source), len(target)) > most for source, target in zip(sources, targets, strict=True))
+    of_sources = f"Dev sources with more than {read:,} tokens, whose ends are not read: {beyond:,}."
+    of_pairs = f"Dev pairs with more than {most:,} tokens on a side, cut there for the loss: {long:,}."
+    return [note for count, note in ((beyond, of_sources), (long, of_pairs)) if count]
