@@ -24,6 +24,7 @@ from unmask.serve.written import WrittenPredictor
 from unmask.tasks import (
     Classification,
     Embedding,
+    MultiLabel,
     MultipleChoice,
     QuestionAnswering,
     Regression,
@@ -151,6 +152,7 @@ def evaluate_written(
 
 _PLAIN: dict[str, Callable[[tuple[str, ...]], Task]] = {
     "classification": Classification,
+    "multilabel": MultiLabel,
     "tagging": Tagging,
     "regression": lambda _: Regression(),
     "question-answering": lambda _: QuestionAnswering(),

@@ -494,6 +494,67 @@ def test_rows_as_texts() -> None:
     )
 
 
+def test_several_labels_as_text() -> None:
+    rows = [Row(text="a", labels=("rude", "loud")), Row(text="b"), Row(text="c", labels=("rude",))]
+    task = written_task("multilabel", "multilabel", rows)
+    assert task.source(rows[0]) == "multilabel sentence: a"
+    assert [task.target(row) for row in rows] == ["loud, rude", "no label", "rude"]
+    assert task.fixed(rows) == ("loud", "rude", "loud, rude", "no label")
+    found = task.scores(["Rude , loud", "no label", "rude"], rows)
+    assert found == {"accuracy": 1.0, "micro_f1": 1.0, "macro_f1": 1.0, "answered": 1.0}
+    found = task.scores(["loud, late", "rude", ""], rows)
+    assert (found["accuracy"], found["answered"]) == (0.0, pytest.approx(1 / 3))
+    assert found["micro_f1"] == pytest.approx(2 * 1 / (2 + 3))
+    report = task.report(["loud, late", "rude", ""], rows)
+    assert (report["loud"]["f1"], report["rude"]["recall"], report["rude"]["support"]) == (1.0, 0.0, 2)
+    task = written_task("multilabel", "multilabel", [Row(text="a", labels=("a,b", "c"))])
+    assert task.target(Row(text="a", labels=("c", "a,b"))) == "a,b; c"
+    assert task.said("a,b;c") == (["a,b", "c"], True)
+    for labels, says in ((("a,b", "c;d", "e|f", "g/h"), "stand in labels"), (("No Label",), "without labels")):
+        with pytest.raises(UnmaskError, match=says):
+            written_task("multilabel", "multilabel", [Row(text="a", labels=labels)])
+    with pytest.raises(UnmaskError, match="'late', which is not one of"):
+        task.target(Row(text="a", labels=("late",)))
+
+
+def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng, base = np.random.default_rng(0), tmp_path / "base"
+    texts = [f"multilabel sentence: the one film plot was there, no label {' '.join([*GOOD, *BAD])}"] * 9
+    pieces = with_sentinels(Tokenizer.train([*texts, "0 1 2 3 4 5 6 7 8 9"], 300))
+    ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.pad, "end": pieces.sep}
+    huggingface.save_writer(base, T5(**SMALL, **ids).build(seed=0), Subwords.of(pieces))
+    for name, count in (("train", 120), ("dev", 30)):
+        lines = []
+        for i in range(count):
+            kind, what = bool(rng.integers(2)), rng.choice(["film", "plot"])
+            labels = [str(what)] * bool(rng.integers(2)) + ["good" if kind else "bad"] * bool(rng.integers(2))
+            named = what if what in labels else "one"
+            how = rng.choice(GOOD if kind else BAD) if {"good", "bad"} & set(labels) else "there"
+            lines.append(f"the {named} was {how} {i}\t{'|'.join(labels)}")
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabels", *lines]) + "\n")
+    files = [f"--train={tmp_path / 'train.tsv'}", f"--dev={tmp_path / 'dev.tsv'}", f"--out={tmp_path / 'run'}"]
+    fields = ["--lr=1e-2", "--epochs=6", "--seeds=1", "--evaluations=0.2", "--device=cpu", "--several=|"]
+    fields.append("--allow-overlap=yes")
+    with pytest.raises(SystemExit):  # there is no comma in the vocabulary of that one
+        main(["finetune", f"--model={tuned / 'base'}", "--task", "multilabel", *files, *fields])
+    assert "cannot write 'bad, film, good, plot'" in capsys.readouterr().err
+    main(["finetune", f"--model={base}", "--task", "multilabel", *files, *fields])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    dev = results["seeds"][0]["dev"]
+    assert dev.keys() == {"accuracy", "micro_f1", "macro_f1", "answered"}
+    assert dev["micro_f1"] > 0.8 > 0.2 > results["baseline"]["dev"]["micro_f1"]
+    again = evaluate_written(tmp_path / "run", tmp_path / "dev.tsv")
+    assert again["metrics"] == dev
+    assert again["baseline"] == pytest.approx(results["baseline"]["dev"])
+    capsys.readouterr()
+    main(["predict", "--model", str(tmp_path / "run"), "--json", "the plot was good 7"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.keys() >= {"labels", "probability"}
+    assert set(answer["labels"]) <= {"film", "plot", "good", "bad"}
+    main(["predict", "--model", str(tmp_path / "run"), "the plot was good 7"])
+    assert "the plot was good 7" in capsys.readouterr().out
+
+
 def test_what_a_vocabulary_of_word_pieces_makes_of_a_label_is_understood() -> None:
     """not_equivalent comes back as not _ equivalent, B-PER as b - per."""
     texts = ["not_equivalent and equivalent b-per i-per new york newyork 0.2 4.8 no answer"] * 5
@@ -578,6 +639,11 @@ def test_what_is_written_becomes_an_answer(tuned: Path) -> None:
     assert first == {"choice": 1, "text": "wet", "probability": 0.25}
     assert second == {"choice": None, "probability": 0.25, "text": "choice 7", "answered": False}
     assert render_answer("it rained", second).startswith("choice 7")
+    rows = [Row(text="a", labels=("loud", "rude")), Row(text="b")]
+    first, second = ask("multilabel", rows, "rude, LOUD", "rude, late")
+    assert first == {"labels": ["loud", "rude"], "probability": 0.25}
+    assert render_answer("a", first) == "loud, rude  0.250  a"
+    assert second == {"labels": ["rude"], "probability": 0.25, "text": "rude, late", "answered": False}
     words = ("Ada", "Lovelace", "sings")
     rows = [Row(words=words, tags=("B-PER", "I-PER", "O"))]
     (found,) = ask("tagging", rows, "<extra_id_0> B-PER <extra_id_1> i-per")

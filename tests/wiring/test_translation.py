@@ -278,7 +278,7 @@ def test_what_does_not_end_by_itself_is_said(folder: Path, capsys) -> None:
     asked = ("translate", "--model", str(folder / "run"), "one two three", "six", "--max-length")
     _, out, error = run_cli(capsys, *asked, "2")
     assert out == "eins zwei\nsechs\n"
-    assert error == "Translations that were cut at the limit of their length: 1.\n"
+    assert error == "Texts that did not end within the limit of their length, and were cut there: 1.\n"
     assert run_cli(capsys, *asked, "9")[2] == ""
 
 

@@ -18,6 +18,8 @@ def render_answer(text: str, answer: Mapping[str, Any]) -> str:
     if "choice" in answer:
         return f"{answer['text']}  {answer['probability']:.3f}  {text}{cut}"
     if "labels" in answer:
+        if "scores" not in answer:  # a text that was written: one probability for all
+            return f"{', '.join(answer['labels']) or 'no label'}  {answer['probability']:.3f}  {text}{cut}"
         labels = ", ".join(f"{label} {answer['scores'][label]:.3f}" for label in answer["labels"])
         return f"{labels or 'no label'}  {text}{cut}"
     if "label" in answer:

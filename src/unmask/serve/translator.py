@@ -135,7 +135,7 @@ class Translator:
         """What is to be said of the sources so far that were not read as they stand, and of what did not end."""
         cut = f"Sources with more than {self.longest - 1:,} tokens, whose ends were not read: {self.cut:,}."
         unknown = f"Sources with characters or words that the vocabulary lacks, read as <unk>: {self.unknown:,}."
-        endless = f"Translations that were cut at the limit of their length: {self.endless:,}."
+        endless = f"Texts that did not end within the limit of their length, and were cut there: {self.endless:,}."
         said = ((self.cut, cut), (self.unknown, unknown), (self.endless, endless))
         return [note for count, note in said if count]
 

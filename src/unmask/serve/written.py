@@ -22,6 +22,7 @@ from unmask.serve.predictor import Predictor
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
 from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, Wrote
+from unmask.tasks.written_labels import WrittenLabels
 from unmask.tasks.written_tags import WrittenTags
 
 NO_THRESHOLD = "A T5 writes that there is no answer, or one: leave --no-answer out."
@@ -98,6 +99,9 @@ class WrittenPredictor(Answering):
             if choice is None:
                 return {"choice": None, **likely, **_odd(text)}
             return {"choice": choice, "text": row.choices[choice], **likely}
+        if isinstance(task, WrittenLabels):
+            labels, understood = task.said(text)
+            return {"labels": labels, **likely, **({} if understood else _odd(text))}
         label = task.label(text)
         return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
 

@@ -14,12 +14,13 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer_splitter import SENTINELS, sentinel
 from unmask.errors import UnmaskError
 from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, squeezed
+from unmask.tasks.written_labels import WrittenLabels
 from unmask.tasks.written_tags import WrittenTags
 
 REMEMBERED = "written"
 """Name among the settings of a folder (`LoadedWriter.settings`)."""
 KINDS: dict[str, type[Written]] = {
-    kind.family: kind for kind in (Written, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
+    kind.family: kind for kind in (Written, WrittenLabels, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
 }
 KINDS["roles"] = WrittenTags  # of a predicate
 

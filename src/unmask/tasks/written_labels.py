@@ -1,0 +1,86 @@
+"""Written labels: several labels of a text, or none, as one text that a T5 writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data import dataset
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError
+from unmask.tasks.task import label_id
+from unmask.tasks.written import Written, squeezed
+
+NONE = "no label"
+"""What is written of a text that has none."""
+SIGNS = (",", ";", "|", "/")
+"""What may stand between two labels: the first of them that is in no label."""
+
+
+class WrittenLabels(Written):
+    """The labels of a text, one behind the other in the order of the task, with a sign between them."""
+
+    family = kind = "multilabel"
+    metric = "micro_f1"
+
+    @classmethod
+    def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
+        return cls(
+            name, dataset.ordered({label for row in train for label in row.labels}) if labels is None else labels
+        )
+
+    def __init__(self, name: str, labels: Sequence[str] = (), mean: float = 0.0) -> None:
+        """Raises UnmaskError for labels that could not be told apart, written side by side."""
+        super().__init__(name, labels, mean)
+        sign = next((sign for sign in SIGNS if not any(sign in label for label in self.labels)), None)
+        if sign is None:
+            raise UnmaskError(
+                f"All of {' '.join(SIGNS)} stand in labels, so that none can stand between two of them: write some "
+                "labels otherwise in the files."
+            )
+        if any(squeezed(label) == squeezed(NONE) for label in self.labels):
+            raise UnmaskError(
+                f"A label is '{NONE}', which is written of a text without labels: call it otherwise in the files."
+            )
+        self.sign = sign
+        self._numbers = {label: i for i, label in enumerate(self.labels)}
+
+    def target(self, row: Row) -> str:
+        has = sorted(label_id(self._numbers, label, row) for label in row.labels)
+        return f"{self.sign} ".join(self.labels[i] for i in has) or NONE
+
+    def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
+        several = [f"{self.sign} ".join(self.labels)] if len(self.labels) > 1 else []
+        return (*self.labels, *several, *([NONE] if any(not row.labels for row in rows) else []))
+
+    def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+        """`answered` is the share of texts that name nothing but labels, or say that there are none."""
+        understood = [self.said(answer)[1] for answer in answers]
+        return {**metrics.of_label_sets(self._sets(answers), self._true(rows)), "answered": float(np.mean(understood))}
+
+    def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        return metrics.per_label(self._sets(answers), self._true(rows), self.labels)
+
+    def said(self, answer: str) -> tuple[list[str], bool]:
+        """The labels that a text names, in the order of the task; and whether it names nothing else."""
+        if squeezed(answer) == squeezed(NONE):
+            return [], True
+        numbers = self._ids(answer.split(self.sign)).tolist()
+        known = sorted({number for number in numbers if number < len(self.labels)})
+        return [self.labels[number] for number in known], max(numbers) < len(self.labels)
+
+    def _sets(self, answers: Sequence[str]) -> np.ndarray:
+        """[N, C] bool: the labels that texts name."""
+        return self._flags([self.said(answer)[0] for answer in answers])
+
+    def _true(self, rows: Sequence[Row]) -> np.ndarray:
+        return self._flags([self.said(self.target(row))[0] for row in rows])
+
+    def _flags(self, sets: Sequence[Sequence[str]]) -> np.ndarray:
+        flags = np.zeros((len(sets), len(self.labels)), bool)
+        for row, labels in zip(flags, sets, strict=True):
+            row[[self._numbers[label] for label in labels]] = True
+        return flags
