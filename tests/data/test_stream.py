@@ -260,6 +260,7 @@ def test_mixture_follows_the_formula() -> None:
     np.testing.assert_allclose(mixture(sizes, 0.5), root / root.sum())
     np.testing.assert_allclose(mixture(sizes, 1.0), np.array(sizes) / sum(sizes))
     np.testing.assert_allclose(mixture([5, 0, 9], 0.0), [0.5, 0, 0.5])
+    assert mixture([10**9, 1], 1000.0).tolist() == [1.0, 0.0]  # no power overflows
 
 
 def test_small_corpora_are_raised_by_whole_passes_and_a_part(large: Split, tiny: Split) -> None:

@@ -214,14 +214,20 @@ def test_the_smallest_comparison_of_decoding_runs_in_fresh_processes(tmp_path):
     assert found.facts["equal"] == {"unmask": 4}
 
 
-def test_what_others_do_on_the_machine_meanwhile_is_counted(monkeypatch):
-    monkeypatch.setattr(common.os, "cpu_count", lambda: 4)
+def test_what_others_do_on_the_machine_meanwhile_is_counted(monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "_usable", lambda: {0, 1, 2, 5})
     before, after = common.Worked(all=1000.0, own=50.0), common.Worked(all=1035.0, own=75.0)
     assert common.had_by_others(before, after, 10.0) == pytest.approx((35 - 25) / 40)
     assert common.had_by_others(before, common.Worked(all=1024.9, own=75.0), 10.0) == 0.0  # clocks tick apart
     assert common.had_by_others(None, after, 10.0) is None
-    now = common.worked()
-    assert now is None or now.all > now.own >= 0
+    clocks = tmp_path / "stat"
+    of_each = "".join(f"cpu{i} 100 0 50 900 3 1 2 {10 * i} 0 0\n" for i in range(6))
+    clocks.write_text(f"cpu 1 2 3 4 5 6 7 8\n{of_each}intr 5\n")
+    ticks = common.os.sysconf("SC_CLK_TCK")
+    assert common.worked(clocks).all == pytest.approx((4 * 153 + 10 * (0 + 1 + 2 + 5)) / ticks)
+    clocks.write_text("cpu 0 0\ncpu0 0 0 0 0 0 0 0 0\n")  # as where a sandbox tells nothing
+    assert common.worked(clocks) is None
+    assert common.worked(tmp_path / "none") is None
 
 
 def test_a_row_says_where_others_were_at_work_beside_it(rows, tmp_path):

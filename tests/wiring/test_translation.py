@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from unmask.cli import main
 from unmask.config import read_json
 from unmask.errors import UnmaskError
-from unmask.generate import Search
+from unmask.generate import Limits, Sampling, Search
 from unmask.huggingface import load_writer
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
@@ -265,13 +265,26 @@ def test_where_it_looked_is_shown(folder: Path, capsys) -> None:
 
 def test_translations_are_drawn(folder: Path, capsys) -> None:
     asked = ("translate", "--model", str(folder / "run"), "one two", "--sample", "--samples", "3", "--json")
-    found = [json.loads(run_cli(capsys, *asked, "--top-k", k)[1])["translations"] for k in ("1", "0")]
-    assert [one["text"] for one in found[0]] == ["eins zwei"] * 3
-    assert len(found[1]) == 3
+
+    def drawn(*more: str) -> list[str]:
+        return [one["text"] for one in json.loads(run_cli(capsys, *asked, *more)[1])["translations"]]
+
+    assert drawn("--top-k", "1") == ["eins zwei"] * 3
+    hot = drawn("--temperature", "20")
+    assert len(set(hot)) == 3
+    assert hot == drawn("--temperature", "20") != drawn("--temperature", "20", "--seed", "1")
     assert "min_p" in run_cli(capsys, *asked, "--fields")[1]
     status, _, error = run_cli(capsys, *asked, "--beam-size", "2")
-    assert status == 2
-    assert "beam" in error
+    assert (status, error) == (2, "unmask: --beam-size is for a search: leave out one of the two.\n")
+    status, _, error = run_cli(capsys, *asked[:4], "--temperature", "2")
+    assert (status, error) == (2, "unmask: --temperature is for draws: add --sample.\n")
+
+
+def test_the_draws_of_a_long_text_do_not_repeat(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr("unmask.serve.translator.WAITING", 2)
+    translator = Translator(folder / "run", Sampling(temperature=20.0, limits=Limits(max_length=8)))
+    first, second = np.array(translator(["one two"] * 4)).reshape(2, 2).tolist()
+    assert first != second
 
 
 def test_what_does_not_end_by_itself_is_said(folder: Path, capsys) -> None:

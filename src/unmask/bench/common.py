@@ -163,26 +163,37 @@ class Worked(NamedTuple):
     own: float
 
 
-def worked() -> Worked | None:
-    """What the processors did so far, what the host of a virtual machine gave to others included; None where the system
-    does not say, as elsewhere than on Linux."""
-    clock = Path("/proc/stat")
-    if not clock.exists():
+def worked(clocks: Path = Path("/proc/stat")) -> Worked | None:
+    """What the processors that this process may use did so far, what the host of a virtual machine gave to others
+    included; None where the system does not say, as elsewhere than on Linux."""
+    try:
+        lines = [line.split() for line in clocks.read_text("utf-8").splitlines()]
+    except OSError:
         return None
     import resource
 
-    user, nice, system, _, _, interrupts, soft, stolen = map(int, clock.read_text("utf-8").split()[1:9])
+    ticks = 0
+    for name, *numbers in (line for line in lines if line):
+        if name.removeprefix("cpu").isdecimal() and int(name.removeprefix("cpu")) in _usable() and len(numbers) >= 8:
+            user, nice, system, _, _, interrupts, soft, stolen = map(int, numbers[:8])
+            ticks += user + nice + system + interrupts + soft + stolen
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ticks = user + nice + system + interrupts + soft + stolen
-    return Worked(ticks / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime)
+    return Worked(ticks / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime) if ticks else None
 
 
 def had_by_others(before: Worked | None, after: Worked | None, seconds: float) -> float | None:
-    """The share of all processors that was not idle and not ours between two looks, some seconds apart."""
+    """The share of these processors that was not idle and not ours between two looks, some seconds apart."""
     if before is None or after is None:
         return None
     others = (after.all - before.all) - (after.own - before.own)
-    return max(0.0, others / (seconds * (os.cpu_count() or 1)))
+    return max(0.0, others / (seconds * len(_usable())))
+
+
+def _usable() -> set[int]:
+    """Numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def _processor() -> str:

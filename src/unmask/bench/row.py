@@ -106,6 +106,8 @@ class Plan:
 
         def shown(side: str, number: int) -> Result:
             done = turn(side, number)
+            if self.at_once > 1:
+                done.pop("others", None)  # the others are sides of ours
             print(f"  turn {number + 1}  {side:28} {unit.show(done['figure'])}", flush=True)
             return done
 

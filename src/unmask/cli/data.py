@@ -169,12 +169,14 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
 
 
 def _kind(tokenizer: Tokenizer) -> str:
-    """What its tokens are, of the kinds that can be learned: nothing in a file says so, but their lengths do."""
+    """What its tokens are, of the kinds that can be learned: nothing in a file says so, but the pieces do."""
+    from unmask.data import fertility
+
     pieces = tokenizer.pieces(i for i in range(tokenizer.size) if i not in tokenizer.specials)
     letters = all(len(piece.removeprefix("##")) <= 1 for piece in pieces)
     if tokenizer.separator:
         return "character" if letters else "bpe"
-    if not any(piece.startswith("##") for piece in pieces):
+    if fertility.is_wordpiece(tokenizer) and not any(piece.startswith("##") for piece in pieces):
         return "word"
     return "spelled" if letters else "wordpiece"
 

@@ -21,7 +21,7 @@ def add_training(verbs: Any) -> None:
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts, or without any on dates: unmask train SYSTEM --out FOLDER.",
+        "Train a translation system on pairs of texts, or without any on dates: unmask train SYSTEM.",
         fields=True,
         often="--minutes N or --steps N, --lr, --tokens (of a step), --vocabulary.size, --columns (of a table)",
     )
@@ -31,7 +31,9 @@ def add_training(verbs: Any) -> None:
     )
     sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
-    sub.add_argument("--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named")
+    sub.add_argument(
+        "--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named (needed with --from)"
+    )
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -52,9 +54,9 @@ def add_answering(verbs: Any) -> None:
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
-    sub.add_argument("--sample", action="store_true", help="draw translations (--temperature, --top-k, --samples …)")
+    sub.add_argument("--sample", action="store_true", help="draw translations: --temperature, --top-k, --samples, …")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
-    sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote")
+    sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote the first")
     answering_options(sub)
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
@@ -75,6 +77,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.translation.report import write_translation
     from unmask.translation.run import Vocabulary
 
+    if options.system:
+        systems.find(options.system)
     if options.system and not options.start:
         options.out = options.out or f"runs/{options.system}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
@@ -141,6 +145,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     translator = Translator(options.model, device=options.device, precision=options.precision)
     how = translator.search
     how = Sampling(limits=how.limits, blocking=how.blocking) if options.sample else how
+    _check_kind(overrides, how)
     translator.search = how.override(overrides)
     if options.fields:
         print_fields(translator.search)
@@ -159,6 +164,17 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print(render_alignment(translator.alignment(answer.source, answer.text)), flush=True)
     for note in translator.notes:
         print(note, file=sys.stderr)
+
+
+def _check_kind(overrides: dict[str, str], how: Any) -> None:
+    """Raises UnmaskError for a setting of draws where there is a search, and the other way round."""
+    from unmask.generate import Sampling, Search
+
+    own, others = how.places(), (Search if isinstance(how, Sampling) else Sampling)().places()
+    for name in overrides:
+        if (field := name.replace("-", "_")) in others and field not in own:
+            kind = "a search: leave out one of the two" if isinstance(how, Sampling) else "draws: add --sample"
+            raise UnmaskError(f"--{name.replace('_', '-')} is for {kind}.")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Sampling(Config):
         if not 0 < self.temperature < math.inf:
             raise UnmaskError(
                 f"The temperature must be above 0, not {self.temperature}; for the most probable tokens use Search() "
-                "(--search)."
+                "(--search, or no --sample)."
             )
         if self.top_k < 0:
             raise UnmaskError(f"top_k (--top-k) must be at least 0 (all tokens), not {self.top_k}.")

@@ -28,7 +28,7 @@ class Translated:
     """A translation of a text.
 
     text             as written, special tokens left out
-    score            what it was ranked by, see `Search`
+    score            what it was ranked by, see `Search`; of a draw, its log-probability
     log_probability  natural logarithm of the model's probability of its tokens
     pieces           its tokens; `probabilities` has that of each, and of the end where it ended by itself
     finished         it ended by itself, and was not cut at the limit of the length
@@ -44,7 +44,7 @@ class Translated:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was made of a source: its translations, best first; none for an empty text.
+    """What was made of a source: its translations, best first, or as they were drawn; none for an empty text.
 
     cut      its end was not read
     unknown  pieces of it that the vocabulary lacks
@@ -99,7 +99,7 @@ class Translator:
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)
         self.cut = self.unknown = 0  # sources so far that were cut, and that had characters the vocabulary lacks
-        self.endless = 0  # translations so far that did not end by themselves
+        self.endless = 0  # texts so far that were written and did not end by themselves
 
     def __call__(self, texts: Iterable[str]) -> list[str]:
         """The best translation of each text, in order."""
@@ -108,10 +108,11 @@ class Translator:
     def stream(self, texts: Iterable[str]) -> Iterator[Answer]:
         """An answer for each text, in order, as they come; a text without a token has no translations."""
         remaining = iter(texts)
+        generator = self.search.generator(torch.device(self.device)) if isinstance(self.search, Sampling) else None
         while some := list(islice(remaining, WAITING)):
-            yield from self._answers(some)
+            yield from self._answers(some, generator)
 
-    def _answers(self, texts: list[str]) -> Iterator[Answer]:
+    def _answers(self, texts: list[str], generator: torch.Generator | None) -> Iterator[Answer]:
         ids = [self.tokenizer.encode(text).tolist() for text in texts]
         asked = [[*own[: self.longest - 1], self.tokenizer.end] for own in ids if own]
         found = generate_all(
@@ -122,12 +123,13 @@ class Translator:
             pad=self.tokenizer.pad,
             tokens=self.tokens,
             device=self.device,
+            generator=generator,
         )
         for text, own in zip(texts, ids, strict=True):
             translations = [self._translated(hypothesis) for hypothesis in next(found)] if own else []
             answer = Answer(text, translations, len(own) >= self.longest, own.count(self.tokenizer.unknown))
             self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
-            self.endless += bool(translations) and not translations[0].finished
+            self.endless += sum(not one.finished for one in translations)
             yield answer
 
     @property

@@ -48,6 +48,7 @@ def evaluate_pairs(
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
+    translator.cut = translator.unknown = translator.endless = 0  # the notes are of these pairs
     began = time.perf_counter()
     answers = list(translator.stream(found.sources))
     seconds = time.perf_counter() - began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,7 @@ class Translation(Config):
     search: Search = field(default_factory=lambda: Search(beam_size=5, length_penalty=1.0, limits=LIMITS))
 
 
+SCORES: dict[str, Callable[..., scores.Score]] = {"bleu": scores.bleu, "chrf": scores.chrf}  # of dev pairs
 GREEDY = Search(limits=Limits(max_length=256, max_factor=3.0))  # an untrained model never ends by itself
 
 
@@ -112,7 +113,6 @@ class TrainTranslation:
     ) -> None:
         self.out, self.recipe = Path(out), recipe
         self.notes: list[str] = []
-        self.signatures: dict[str, str] = {}  # of the scores on the dev pairs
         checkpoint.refuse_taken(self.out, resume=resume)
         if not resume:
             config.texts.check()
@@ -126,9 +126,9 @@ class TrainTranslation:
         self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
         self.model = origin.build(config, resume=resume and bool(self._checkpoints()))
-        dev_ids = (self.dev_sources, self.dev_targets)
-        self.notes += unwritable(self.tokenizer, Training=kept, Dev=dev_ids)
-        self.notes += cut_short(*dev_ids, read=_tokens_read(self.model), most=longest - 1)
+        self.notes += self._unwritable(*kept)
+        read = _tokens_read(self.model)
+        self.notes += cut_short(self.dev_sources, self.dev_targets, read=read, most=longest - 1)
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
         self.pairs = Pairs(
             *kept,
@@ -207,7 +207,9 @@ class TrainTranslation:
             "parameters": self.model.parameters_total,
             "notes": self.notes,
             "metric": self.metric,
-            "signatures": self.signatures,
+            "signatures": {}
+            if self.metric != "bleu"
+            else {name: score(["a"], ["a"], force=True).signature for name, score in SCORES.items()},
         }
         write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
@@ -266,6 +268,10 @@ class TrainTranslation:
         self.notes += train.report.notes[before:]
         return train, ([sources[i] for i in kept], [targets[i] for i in kept])
 
+    def _unwritable(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> list[str]:
+        """What is to be said of training and dev pairs that the vocabulary cannot write."""
+        return unwritable(self.tokenizer, Training=(sources, targets), Dev=(self.dev_sources, self.dev_targets))
+
     def _encode(self, pairs: Bitext) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Ids of both sides, without special tokens."""
         return self.tokenizer.encode_all(pairs.sources), self.tokenizer.target.encode_all(pairs.targets)
@@ -312,12 +318,7 @@ class TrainTranslation:
         references = self.dev.targets[: len(translations)]
         if self.metric == "exact":
             return {"exact": scores.exact_match_accuracy(translations, references)}
-        found = {
-            "bleu": scores.bleu(translations, references, force=True),
-            "chrf": scores.chrf(translations, references, force=True),
-        }
-        self.signatures = {name: score.signature for name, score in found.items()}
-        return {name: score.value for name, score in found.items()}
+        return {name: score(translations, references, force=True).value for name, score in SCORES.items()}
 
     def _note(self, step: int, translations: Sequence[str]) -> None:
         shown = range(min(SHOWN, len(translations)))

@@ -34,7 +34,7 @@ from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, TrainTranslation, Translation
-from unmask.translation.texts import Texts
+from unmask.translation.texts import Texts, unwritable
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
 """Settings of fine-tuning that mean nothing to a T5."""
@@ -72,6 +72,10 @@ class FinetuneText(TrainTranslation):
         self, train: Bitext, longest: int, ratio: float | None
     ) -> tuple[Bitext, tuple[list[np.ndarray], list[np.ndarray]]]:
         return train, (self.prepared.train.read, self.tokenizer.target.encode_all(train.targets))
+
+    def _unwritable(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> list[str]:
+        """Nothing: it was said before the first seed."""
+        return []
 
     def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
         """As the folder will give them, with its limits."""
@@ -158,6 +162,8 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwor
     assert config.model is not None
     pairs = task.pairs(rows)
     read, written = tokenizer.encode_all(pairs.sources), tokenizer.target.encode_all(pairs.targets)
+    for note in unwritable(tokenizer, Training=(read, written)):
+        say(note)
     usual = task.length or families.LENGTHS.get(config.task, LONGEST)
     longest = max(usual if config.rows.length is None else config.rows.length, *(len(ids) + 1 for ids in written))
     longest = min(longest, huggingface.load_writer(config.model).model.positions or longest)

@@ -94,12 +94,11 @@ def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> 
 
 
 def take(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
-    """Copy rows twice: the first take steps that no other thread sees before `put_back` adds them, the second stay.
-
-    All threads write to the few rows near the root of a tree, and each write takes a row from the caches of the others.
-    """
+    """Copy rows twice: the first take steps that no other thread sees before `put_back` adds them, the second stay. All
+    threads write to the few rows near the root of a tree, and each write takes a row from the caches of the others."""
     for k in range(count):
-        copies_2KD[0, k] = copies_2KD[1, k] = outputs_RD[rows[k]]
+        copies_2KD[1, k] = outputs_RD[rows[k]]
+        copies_2KD[0, k] = copies_2KD[1, k]  # not the row again, which another thread may have changed
 
 
 def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
