@@ -49,8 +49,7 @@ class WrittenLabels(Written):
         self._numbers = {label: i for i, label in enumerate(self.labels)}
 
     def target(self, row: Row) -> str:
-        has = sorted(label_id(self._numbers, label, row) for label in row.labels)
-        return f"{self.sign} ".join(self.labels[i] for i in has) or NONE
+        return f"{self.sign} ".join(self.labels[number] for number in self._of(row)) or NONE
 
     def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
         several = [f"{self.sign} ".join(self.labels)] if len(self.labels) > 1 else []
@@ -74,13 +73,18 @@ class WrittenLabels(Written):
 
     def _sets(self, answers: Sequence[str]) -> np.ndarray:
         """[N, C] bool: the labels that texts name."""
-        return self._flags([self.said(answer)[0] for answer in answers])
+        return self._flags([[self._numbers[label] for label in self.said(answer)[0]] for answer in answers])
 
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
-        return self._flags([self.said(self.target(row))[0] for row in rows])
+        """[N, C] bool: the labels of rows."""
+        return self._flags([self._of(row) for row in rows])
 
-    def _flags(self, sets: Sequence[Sequence[str]]) -> np.ndarray:
+    def _of(self, row: Row) -> list[int]:
+        """The numbers of a row's labels, in order. Raises UnmaskError for one that the task does not have."""
+        return sorted(label_id(self._numbers, label, row) for label in row.labels)
+
+    def _flags(self, sets: Sequence[Sequence[int]]) -> np.ndarray:
         flags = np.zeros((len(sets), len(self.labels)), bool)
-        for row, labels in zip(flags, sets, strict=True):
-            row[[self._numbers[label] for label in labels]] = True
+        for row, numbers in zip(flags, sets, strict=True):
+            row[numbers] = True
         return flags

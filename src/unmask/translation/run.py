@@ -201,15 +201,14 @@ class TrainTranslation:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         settings = {"search": self.config.search.to_dict()}
         huggingface.save_writer(folder, self.model, self.tokenizer, settings=settings)
+        scored = SCORES if self.metric == "bleu" else {}
         facts = {
             "recipe": self.recipe,
             "config": self.config.to_dict(),
             "parameters": self.model.parameters_total,
             "notes": self.notes,
             "metric": self.metric,
-            "signatures": {}
-            if self.metric != "bleu"
-            else {name: score(["a"], ["a"], force=True).signature for name, score in SCORES.items()},
+            "signatures": {name: score(["a"], ["a"], force=True).signature for name, score in scored.items()},
         }
         write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
