@@ -55,7 +55,7 @@ class Target:
 class Batch:
     """Rows of tokens: one sequence a row, padded, or several a row, packed.
 
-    tokens     [B, T] int64
+    tokens     [B, T] int64; of a source that is vectors, [B, F] floats, each vector counting as one token
     documents  [B, T] int64: which sequence of its row a token belongs to, from 1; 0 is padding.
                None means one sequence a row and no padding, which is the fastest case.
     positions  [B, T] int64: place within its own sequence; None means 0 … T-1 in every row
@@ -138,6 +138,8 @@ class Batch:
     @property
     def real_tokens(self) -> int:
         """Tokens that are not padding, those of the source included."""
+        if self.tokens.is_floating_point():
+            return len(self.tokens)
         own = self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
         return own if self.source is None else own + self.source.real_tokens
 

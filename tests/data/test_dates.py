@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 
+import numpy as np
 import pytest
 from babel import Locale
 from babel.dates import format_date
 
 from unmask.data import dates
+from unmask.data.numbers import vector
 from unmask.errors import UnmaskError
 
 
@@ -118,6 +120,30 @@ def test_pairs_are_a_function_of_seed_and_split():
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", target) for target in found.targets)
     assert found.description == "dates (dev): 500 pairs"
     assert len(dates.pairs(0)) == 0
+
+
+def test_a_vector_says_all_of_a_date():
+    found = dates.written(3000, seed=3, split="dev")
+    facts = np.array([dates.facts(w) for w in found])
+    ends = np.cumsum(list(dates.SIZES.values()))
+    groups = np.split(facts, ends[:-1], 1)
+    assert facts.shape == (3000, ends[-1])
+    assert all((group.sum(1) == 1).all() for group in groups)
+    weekday, day, month, *year, locale, pattern = (group.argmax(1) for group in groups)
+    for i, w in enumerate(found):
+        digits = int("".join(str(digit[i]) for digit in year))
+        assert (w.date.weekday(), w.date.day, w.date.month, w.date.year) == (
+            weekday[i],
+            day[i] + 1,
+            month[i] + 1,
+            digits,
+        )
+        assert (dates.LOCALES[locale[i]], dates.patterns(w.locale)[pattern[i]]) == (w.locale, w.pattern)
+    pairs = dates.vectors(3000, seed=3, split="dev")
+    assert pairs.targets == [w.text for w in found]
+    assert [vector(source).tolist() for source in pairs.sources[:50]] == facts[:50].tolist()
+    assert pairs.description == "date-vectors (dev): 3,000 pairs"
+    assert max(len(dates.patterns(name)) for name in dates.LOCALES) <= dates.SIZES["pattern"]
 
 
 def test_errors(monkeypatch):

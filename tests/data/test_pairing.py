@@ -180,3 +180,22 @@ def test_foreign_positions(position):
 
 def test_constants_are_those_of_the_class():
     assert (Pairs.window, Pairs.at_once) == (pairing.WINDOW, pairing.TOKENS_AT_ONCE)
+
+
+def test_sources_may_be_vectors():
+    vectors = np.random.default_rng(0).normal(size=(9, 1, 4)).astype(np.float32)
+    targets = [list(range(3, 3 + n)) for n in range(9)]
+    batch = collate_pairs(list(vectors[:3]), targets[:3], PAD, START, END)
+    assert batch.source.documents is None
+    assert batch.real_tokens == 3 + 3 + 0 + 1 + 2  # vectors, starts, tokens
+    assert torch.equal(batch.source.tokens, torch.from_numpy(vectors[:3, 0]))
+    assert torch.equal(batch.tokens, collate_pairs([[]] * 3, targets[:3], PAD, START, END).tokens)
+    assert torch.equal(source_batch(list(vectors), PAD, END).tokens, torch.from_numpy(vectors[:, 0]))
+    pairs = Pairs(list(vectors), targets, 12, **SPECIAL)
+    seen = []
+    for micro, _ in itertools.islice(pairs.batches(), pairs.steps_per_epoch):
+        for one in micro:
+            for row, length in zip(one.source.tokens, (one.tokens != PAD).sum(1).tolist(), strict=True):
+                assert torch.equal(row, torch.from_numpy(vectors[length - 1, 0]))  # still with its own target
+                seen.append(length - 1)
+    assert sorted(seen) == list(range(9))

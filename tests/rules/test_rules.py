@@ -55,7 +55,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": GROUND | {"nn"},
     "objectives": LEARNED,
     "generate": LEARNED,
-    "huggingface": LEARNED | {"data.tokenizer", "data.subwords"},
+    "huggingface": LEARNED | {"data.tokenizer", "data.subwords", "data.numbers"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},

@@ -8,9 +8,11 @@ from pathlib import Path
 from unmask import recipes
 from unmask.finetune import FineTuning
 from unmask.generate import Sampling, Search
+from unmask.translation import systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recurrent.md"
 FLAGS = {"data", "out", "corpus", "model", "kind", "search", "layer", "unit", "train", "dev", "task"}
+FLAGS |= {"pairs", "file", "sample"}
 
 
 def test_the_page_runs(capsys):
@@ -26,6 +28,7 @@ def test_the_recipes_and_settings_that_the_page_names_exist():
     named = set(re.findall(r"unmask pretrain ([a-z-]+)", text))
     named |= set(re.findall(r"`((?:rnn|gru|lstm)-lm[a-z-]*)`", text))
     assert {"lstm-lm", "lstm-autoencoder", "bilstm", "rnn-lm", "gru-lm"} <= named
+    assert set(re.findall(r"unmask train ([a-z-]+)", text)) == {"vector-decoder"} <= systems.names().keys()
     runs = [recipes.find(name) for name in named]
     known = {place for one in (*runs, FineTuning(task="tagging"), Search(), Sampling()) for place in one.places()}
     for flag in set(re.findall(r"--([a-z][a-z._-]+)", text)) - FLAGS:

@@ -46,13 +46,13 @@ def add_answering(verbs: Any) -> None:
         verbs,
         "translate",
         _translate,
-        "Translate lines of text: unmask translate --model FOLDER < FILE.",
+        "Translate lines of text, or write from vectors: unmask translate --model FOLDER < FILE.",
         fields=True,
         often="--beam-size, --n-best, --length-penalty, --no-repeat-ngram",
     )
     sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
-    sub.add_argument("--file", metavar="FILE", help="a file with one text a line")
+    sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
     sub.add_argument("--sample", action="store_true", help="draw translations: --temperature, --top-k, --samples, …")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
@@ -178,8 +178,13 @@ def _check_kind(overrides: dict[str, str], how: Any) -> None:
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """Texts as given, else the lines of a file, else of standard input; empty lines stay."""
+    """Texts as given, else the lines of a file, or the rows of an array, else of standard input; empty lines stay."""
+    from unmask.data import numbers
+
     name = options.file or "standard input"
+    if name.endswith(numbers.SUFFIX) and not options.texts and Path(name).is_file():
+        yield from numbers.lines(Path(name))
+        return
     for number, line in enumerate(given_lines(options, "translate"), 1):
         try:
             yield line.decode("utf-8").rstrip("\r\n")

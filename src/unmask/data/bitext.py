@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unmask.data import numbers
 from unmask.data.aligned import UNRELATED, correlation, first_suspicious
 from unmask.data.dataset import MOST_OVERLAP
 from unmask.data.lines import lines
@@ -26,7 +27,7 @@ from unmask.errors import UnmaskError, kind_of, plural, unknown
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 USUAL = (  # names of the columns of sources and targets in public data sets
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text")),
-    *(("sentence", "translation"), ("question", "answer"), ("Q", "A"), ("input", "output")),
+    *(("sentence", "translation"), ("question", "answer"), ("Q", "A"), ("input", "output"), ("vector", "text")),
 )
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,8})?")  # en, de, pt-BR, zh_Hans
@@ -106,6 +107,7 @@ def read(
 ) -> Bitext:
     """Pairs from two aligned files, one sentence a line, or from one TSV, CSV, JSON, Parquet file or `hub:owner/name`.
 
+    source   of a model that writes from vectors, one a line, or an array in a .npy file (`numbers.vector`, `lines`)
     target   the file of translations; None: `source` is a table with both. All files may be .gz or .zst
     columns  of a table, sources then targets. Numbers count columns from 1 and mean that there is no header line;
              "en" is also found as "translation.en". None: the usual names, two language codes, or the only two
@@ -147,7 +149,10 @@ def read(
 
 
 def _aligned(source: Path, target: Path) -> Bitext:
-    left, right = _texts(source), _texts(target)
+    array = source.suffix == numbers.SUFFIX and source.is_file()
+    left, right = numbers.lines(source) if array else _texts(source), _texts(target)
+    if len(left) != len(right) and array:
+        raise UnmaskError(f"{source} has {plural(len(left), 'row')} but {target} {plural(len(right), 'line')}.")
     if len(left) != len(right):
         line = first_suspicious([len(text) for text in left], [len(text) for text in right])
         raise UnmaskError(
@@ -157,6 +162,8 @@ def _aligned(source: Path, target: Path) -> Bitext:
         )
     found = (_Line(i, *pair) for i, pair in enumerate(zip(left, right, strict=True), 1))
     bitext = _judged(f"{source}, {target}", found, {})
+    if numbers.vector(bitext.sources[0]) is not None:  # the lengths of vectors say nothing
+        return bitext
     r = correlation(*([len(text) for text in side] for side in (bitext.sources, bitext.targets)))
     if r is None or r >= UNRELATED:
         return bitext
@@ -247,6 +254,8 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
 
 def _cell(name: str, number: int, values: Mapping[str, Any], column: str) -> str | None:
     value = values.get(column)
+    if isinstance(value, list) and all(isinstance(x, int | float) for x in value):  # a vector
+        return " ".join(map(repr, value))
     if value is not None and not isinstance(value, str):
         raise UnmaskError(f"{name}:{number}: the column {column} must be text, not {kind_of(value)}.")
     return value

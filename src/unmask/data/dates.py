@@ -27,6 +27,14 @@ LOCALES = (
     *("ko", "ja", "zh", "zh_Hant"),
 )
 SPLITS = ("train", "dev", "test")
+SIZES = {  # of the groups of numbers in `facts`
+    "day of the week": 7,
+    "day": 31,
+    "month": 12,
+    **{f"digit {i} of the year": 10 for i in range(1, 5)},
+    "language": len(LOCALES),
+    "pattern": 5,
+}
 FIRST, LAST = datetime.date(1583, 1, 1), datetime.date(2499, 12, 31)  # the calendar begins in October 1582
 
 # An order that no other language reads differently: the month is a word, the year comes first, or dots stand between
@@ -48,7 +56,22 @@ def pairs(count: int, *, seed: int = 0, split: str = "train") -> Bitext:
     """Dates as people write them, and in the form 2005-03-04; for the arguments and errors see `written`."""
     found = written(count, seed=seed, split=split)
     report = Report(f"dates ({split})", count)
-    return Bitext([w.text for w in found], [w.date.isoformat() for w in found], report, list(range(1, count + 1)))
+    return Bitext([w.text for w in found], [w.date.isoformat() for w in found], report, _lines(count))
+
+
+def vectors(count: int, *, seed: int = 0, split: str = "train") -> Bitext:
+    """What a date is, as a vector (`facts`), and the date as people write it: pairs for a model that writes from
+    vectors; for the arguments and errors see `written`."""
+    found = written(count, seed=seed, split=split)
+    sources = [" ".join(map(str, facts(one))) for one in found]
+    return Bitext(sources, [one.text for one in found], Report(f"date-vectors ({split})", count), _lines(count))
+
+
+def facts(one: Written) -> list[int]:
+    """[FACTS] numbers, 0 or 1, that say all of a written date: one of each group of SIZES is 1."""
+    chosen = [one.date.weekday(), one.date.day - 1, one.date.month - 1, *map(int, f"{one.date.year:04}")]
+    chosen += [LOCALES.index(one.locale), patterns(one.locale).index(one.pattern)]
+    return [int(i == k) for size, k in zip(SIZES.values(), chosen, strict=True) for i in range(size)]
 
 
 def written(count: int, *, seed: int = 0, split: str = "train") -> list[Written]:
@@ -90,6 +113,10 @@ def _days(split: str) -> np.ndarray:
     days = np.arange(FIRST.toordinal(), LAST.toordinal() + 1, dtype=np.int64)
     share = (days.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)) % np.uint64(20)
     return days[{"train": share > 1, "dev": share == 0, "test": share == 1}[split]]
+
+
+def _lines(count: int) -> list[int]:
+    return list(range(1, count + 1))
 
 
 @cache

@@ -1,6 +1,6 @@
 """Pairing: encoded pairs to batches of about equally many target tokens, sentences of one length together.
 
-Shapes: B rows, S tokens of a source, T of a target, M targets, P pairs.
+Shapes: B rows, S tokens of a source, T of a target, M targets, P pairs; F numbers of a source that is a vector.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad:
 
     With a target y1 … yn, tokens [B, T] are start, y1 … yn, and `targets["next"]` asks y1 … yn, end of them, at the
     places [M] of all that is not padding. `source.tokens` [B, S] are the source and `end`. Padding is on the right;
-    `documents` is 1 for real tokens, 0 for padding, or None where there is none.
+    `documents` is 1 for real tokens, 0 for padding, or None where there is none. Where each source is one vector
+    [1, F], `source.tokens` [B, F] are the vectors.
     """
     _check_equal(sources, targets)
     return _collate(_Ragged(sources), _Ragged(targets), np.arange(len(sources)), pad, start, end)
@@ -148,13 +149,14 @@ def _check_equal(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> No
 
 
 class _Ragged:
-    """Sequences of different lengths, laid end to end: values, and where each begins."""
+    """Sequences of different lengths, laid end to end: values [all], of vectors [all, F], and where each begins."""
 
     def __init__(self, sequences: Sequence[Sentence]) -> None:
         self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         self.begins = np.cumsum(self.lengths) - self.lengths
-        parts = [np.asarray(sequence, np.int32) for sequence in sequences if len(sequence)]
-        self.values = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        parts = [np.asarray(sequence) for sequence in sequences if len(sequence)]
+        self.values = np.concatenate(parts) if parts else np.empty(0)
+        self.values = self.values.astype(np.int32 if self.values.ndim == 1 else np.float32, copy=False)
 
     def padded(self, chosen: np.ndarray, pad: int, *, first: int | None = None, last: int | None = None) -> np.ndarray:
         """Tokens [B, longest + 1] of the chosen sequences, each with `first` before it or `last` behind it."""
@@ -180,6 +182,8 @@ class _Ragged:
 
 
 def _read(sources: _Ragged, chosen: np.ndarray, pad: int, end: int) -> Batch:
+    if sources.values.ndim == 2:
+        return Batch(torch.from_numpy(sources.values[sources.begins[chosen]]))
     return Batch(torch.from_numpy(sources.padded(chosen, pad, last=end)), sources.documents(chosen))
 
 

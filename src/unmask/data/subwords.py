@@ -184,6 +184,19 @@ class Subwords:
         known, unknown = self._known, self.unknown
         return [np.array([known.get(piece, unknown) for piece in row], np.int32) for row in self._split(texts)]
 
+    def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
+        """What a model reads of a source [T]: its ids and `end`, at most `most` in all, so that the last ones may be
+        left out."""
+        return np.append(ids[: most - 1], np.int32(self.end))
+
+    def shown(self, source: str) -> str:
+        """A source as pages show it: whole."""
+        return source
+
+    def lacking(self, ids: np.ndarray) -> int:
+        """How many of the ids stand for what the vocabulary lacks."""
+        return int((ids == self.unknown).sum())
+
     def decode(self, ids: Iterable[int] | np.ndarray, *, special: bool = False) -> str:
         """Text of the ids; special pieces, <unk> among them but no sentinels, are left out unless `special`."""
         parts: list[str] = []

@@ -1,6 +1,6 @@
 """generate_all: any number of sources, in batches of similar lengths, answered in their own order as they come.
 
-Shapes: B sources, S tokens of the longest.
+Shapes: B sources, S tokens of the longest; F numbers of a source that is a vector.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+import numpy as np
 import torch
 
 from unmask.errors import UnmaskError
@@ -19,13 +20,14 @@ from unmask.models.sequence import Writer
 from unmask.threads import a_thread_each
 from unmask.types import Batch
 
+Source = Sequence[int] | np.ndarray
 LEAST = 256
 """Tokens of the smallest batch that gets a thread of its own."""
 
 
 def generate_all(
     model: Writer,
-    sources: Iterable[Sequence[int]],
+    sources: Iterable[Source],
     search: Search | Sampling,
     *,
     end: int,
@@ -37,7 +39,7 @@ def generate_all(
 ) -> Iterator[list[Hypothesis]]:
     """The hypotheses of each source, in the order of the sources. Sources are read, and answers given, by the window.
 
-    sources  token ids of each, special tokens included, as the model was trained on
+    sources  token ids of each, special tokens included, as the model was trained on; or of each one vector [1, F]
     end      id of the token that ends a text        pad  id that fills short sources
     tokens   places that are read at once, padding included, counted once for every hypothesis of a source: those of a
              batch, or on a CPU, where threads search a batch each (`threads.a_thread_each`), of as many batches. Draws
@@ -97,11 +99,16 @@ def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[lis
         yield rows
 
 
-def rectangle(sources: Sequence[Sequence[int]], pad: int) -> Batch:
-    """Sources as a Batch [B, S], one a row, filled on the right; `documents` is None where nothing is filled."""
+def rectangle(sources: Sequence[Source], pad: int) -> Batch:
+    """Sources as a Batch [B, S], one a row, filled on the right; `documents` is None where nothing is filled. Vectors
+    are one of [B, F]."""
+    if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
+        return Batch(torch.from_numpy(np.concatenate(sources)))
     lengths = [len(source) for source in sources]
     longest = max(lengths)
-    filled = torch.tensor([[*source, *[pad] * (longest - len(source))] for source in sources])
+    filled = np.full((len(sources), longest), pad, np.int64)
+    for row, source in zip(filled, sources, strict=True):
+        row[: len(source)] = source
     if min(lengths) == longest:
-        return Batch(filled)
-    return Batch(filled, (torch.arange(longest) < torch.tensor(lengths)[:, None]).long())
+        return Batch(torch.from_numpy(filled))
+    return Batch(torch.from_numpy(filled), (torch.arange(longest) < torch.tensor(lengths)[:, None]).long())

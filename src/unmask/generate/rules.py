@@ -58,7 +58,8 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
     """(fewest tokens before the end, most tokens with it), each [B] int64, for these sources and this model."""
     lengths_B = sources.lengths
     if lengths_B is None:
-        lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
+        length = 1 if sources.tokens.is_floating_point() else sources.tokens.shape[1]
+        lengths_B = torch.full(sources.tokens.shape[:1], length, device=sources.tokens.device)
     least_B, most_B = limits.of(lengths_B, getattr(model, "positions", None))
     room_B = model.room(lengths_B) if hasattr(model, "room") else None  # of a model that writes where it read
     if room_B is not None:

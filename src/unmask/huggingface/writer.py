@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unmask.config import Config, read_json
+from unmask.data.numbers import Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
@@ -196,6 +197,8 @@ def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = No
     if any((folder / name).is_file() for name in VOCABULARIES):
         tokenizer = Subwords.load(folder)
         _check_tokenizer(tokenizer, config, str(folder))
+        if isinstance(config, VectorDecoder):
+            tokenizer = Numbers(tokenizer.side, config.features)
     return LoadedWriter(model.eval(), tokenizer, settings or {})
 
 

@@ -113,8 +113,8 @@ class Translator:
             yield from self._answers(some, generator)
 
     def _answers(self, texts: list[str], generator: torch.Generator | None) -> Iterator[Answer]:
-        ids = [self.tokenizer.encode(text).tolist() for text in texts]
-        asked = [[*own[: self.longest - 1], self.tokenizer.end] for own in ids if own]
+        ids = self.tokenizer.encode_all(texts)
+        asked = [self.tokenizer.closed(own, self.longest) for own in ids if len(own)]
         found = generate_all(
             self.writer,
             asked,
@@ -126,8 +126,8 @@ class Translator:
             generator=generator,
         )
         for text, own in zip(texts, ids, strict=True):
-            translations = [self._translated(hypothesis) for hypothesis in next(found)] if own else []
-            answer = Answer(text, translations, len(own) >= self.longest, own.count(self.tokenizer.unknown))
+            translations = [self._translated(hypothesis) for hypothesis in next(found)] if len(own) else []
+            answer = Answer(text, translations, len(own) >= self.longest, self.tokenizer.lacking(own))
             self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
             self.endless += sum(not one.finished for one in translations)
             yield answer

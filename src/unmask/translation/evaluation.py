@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from unmask.data.numbers import Numbers
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
@@ -37,9 +38,9 @@ def evaluate_pairs(
     force   score references that look tokenised all the same
 
     Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens, each with its signature), `exact` (the share of
-    translations that equal their reference), `by_length`, `search` with its formula, `sentences_per_second`,
-    `description` and `notes`. Raises UnmaskError for a folder that does not translate, for what is no pairs, and where
-    `out` cannot be written.
+    translations that equal their reference), `by_length` (of sources that are texts), `search` with its formula,
+    `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that does not translate, for what
+    is no pairs, and where `out` cannot be written.
     """
     if out is not None:
         check_place(Path(out))
@@ -55,6 +56,9 @@ def evaluate_pairs(
     texts = [answer.text for answer in answers]
     if out is not None:
         write_text(Path(out), "".join(" ".join(text.split("\n")) + "\n" for text in texts))
+    buckets = []  # vectors have no length
+    if not isinstance(translator.tokenizer, Numbers):
+        buckets = scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
     used = translator.search
     assert isinstance(used, Search)
     return {
@@ -69,11 +73,7 @@ def evaluate_pairs(
             "bleu_lowercase_tokens": asdict(scores.multi30k_bleu(texts, found.targets)),
         },
         "exact": scores.exact_match_accuracy(texts, found.targets),
-        "by_length": [
-            _bucket(bucket)
-            for bucket in scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
-            if bucket.count
-        ],
+        "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
 
 
@@ -89,7 +89,7 @@ def render_scores(found: Mapping[str, Any]) -> str:
     lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
     lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
     lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of the translations equal their reference")
-    lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"]
+    lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"] if found["by_length"] else []
     for bucket in found["by_length"]:
         words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"
         lines.append(f"{words:16}{bucket['sentences']:10,}{bucket['bleu']:8.1f}")

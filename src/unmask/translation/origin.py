@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unmask import huggingface
+from unmask.data import numbers
+from unmask.data.bitext import Bitext
+from unmask.data.numbers import Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.t5 import T5
+from unmask.models.vector_decoder import VectorDecoder
 from unmask.train.optim import ADAFACTOR
 
 if TYPE_CHECKING:
@@ -29,7 +33,22 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
     return replace(config, model=model, start=str(folder))
 
 
-def vocabulary(folder: str) -> Subwords:
+def learned(config: Translation, train: Bitext) -> Subwords:
+    """A vocabulary of the training pairs: of both sides, or where the sources are vectors, of the targets. Raises
+    UnmaskError where they should be vectors and are not."""
+    wanted, vectors = config.vocabulary, isinstance(config.model, VectorDecoder)
+    texts = train.targets if vectors else [*train.sources, *train.targets]
+    first = numbers.vector(train.sources[0]) if vectors else None
+    if vectors and first is None:
+        raise UnmaskError(
+            f"This system writes from vectors, and line {train.lines[0]:,} of the sources of {train.report.name} is "
+            "none: give numbers with spaces between, or an array in a .npy file."
+        )
+    found = Subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
+    return found if first is None else Numbers(found.side, len(first))
+
+
+def vocabulary(folder: Path | str) -> Subwords:
     """That of a folder. Raises UnmaskError where there is none."""
     tokenizer = huggingface.load_writer(folder).tokenizer
     if tokenizer is None:
@@ -41,6 +60,8 @@ def settled(config: Translation, tokenizer: Subwords) -> Translation:
     """The config with everything that the tokenizer decides; a folder's model has its ids already."""
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
     forbidden = {"blocking": {"forbidden": (tokenizer.pad,)}}
+    if isinstance(tokenizer, Numbers):
+        ids["features"] = tokenizer.features
     return config.replace(model={} if config.start else ids, search=forbidden)
 
 

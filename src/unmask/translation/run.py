@@ -16,11 +16,11 @@ from torch import nn
 
 from unmask import huggingface, samples
 from unmask.config import Config
-from unmask.data import bitext, dates
+from unmask.data import bitext
 from unmask.data.bitext import Bitext
 from unmask.data.pairing import Pairs, collate_pairs
 from unmask.data.subwords import Subwords
-from unmask.errors import plural
+from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
 from unmask.metrics import translation as scores
@@ -33,7 +33,7 @@ from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
 from unmask.translation import origin
-from unmask.translation.texts import DATES, Texts, cut_short, unwritable
+from unmask.translation.texts import Texts, cut_short, unwritable
 from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
@@ -93,7 +93,6 @@ class Translation(Config):
 
 
 SCORES: dict[str, Callable[..., scores.Score]] = {"bleu": scores.bleu, "chrf": scores.chrf}  # of dev pairs
-GREEDY = Search(limits=Limits(max_length=256, max_factor=3.0))  # an untrained model never ends by itself
 
 
 class TrainTranslation:
@@ -167,7 +166,7 @@ class TrainTranslation:
     @property
     def metric(self) -> str:
         """What decides which weights are kept: the share of exact answers where there is one answer, else BLEU."""
-        return "exact" if DATES in self.config.texts.train else "bleu"
+        return "exact" if self.config.texts.embedded else "bleu"
 
     def plan(self) -> dict[str, Any]:
         """What the run would take, measured on a few steps that leave no trace."""
@@ -220,9 +219,8 @@ class TrainTranslation:
 
     def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
         """Training and dev pairs, with what is to be said of them in the notes."""
-        if texts.train == (DATES,):
-            train = dates.pairs(texts.most or 50_000, seed=seed)
-            dev = dates.pairs(texts.heldout, seed=seed, split="dev")
+        if made := texts.embedded:
+            train, dev = made(texts.most or 50_000, seed=seed), made(texts.heldout, seed=seed, split="dev")
             self.notes += [f"{train.description}."]
             return train, dev
         train = texts.pairs(texts.train)
@@ -243,16 +241,12 @@ class TrainTranslation:
         return [checkpoint.folder_of(place, step) for step in checkpoint.steps(place)]
 
     def _tokenizer(self, config: Translation, train: Bitext, resume: bool) -> Subwords:
-        """That of the run or the folder that is gone on from, else one trained on both sides of the training pairs."""
-        sound, vocabulary = checkpoint.latest(self.out / "checkpoints") if resume else None, config.vocabulary
-        if config.start:
-            return Subwords.load(sound.folder) if sound else origin.vocabulary(config.start)
-        if sound:
-            found = Subwords.load(sound.folder)
-        else:
-            texts = [*train.sources, *train.targets]
-            found = Subwords.train(texts, vocabulary.size, vocabulary.kind, normalization=vocabulary.normalization)
-        self.notes += [note] if (note := found.short_of(vocabulary.size)) else []
+        """That of the run or the folder that is gone on from, else one that is learned from the training pairs."""
+        sound = checkpoint.latest(self.out / "checkpoints") if resume else None
+        folder = sound.folder if sound else config.start
+        found = origin.vocabulary(folder) if folder else origin.learned(config, train)
+        short = "" if config.start else found.short_of(config.vocabulary.size)
+        self.notes += [short] if short else []
         return found
 
     def _fitting(
@@ -273,7 +267,10 @@ class TrainTranslation:
 
     def _encode(self, pairs: Bitext) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Ids of both sides, without special tokens."""
-        return self.tokenizer.encode_all(pairs.sources), self.tokenizer.target.encode_all(pairs.targets)
+        try:
+            return self.tokenizer.encode_all(pairs.sources), self.tokenizer.target.encode_all(pairs.targets)
+        except UnmaskError as error:  # a source that is no vector
+            raise UnmaskError(f"{pairs.report.name}: {error}") from None
 
     # -- evaluation
 
@@ -304,10 +301,11 @@ class TrainTranslation:
         means = {name: value / count for name, value in sums.items()}
         return {**means, "perplexity": math.exp(min(means["next/nll"], 50.0))}
 
-    def translations(self, model: EncoderDecoder, count: int, search: Search = GREEDY) -> list[str]:
-        """Translations of the first dev sources, in full precision, as the folder will give them."""
-        read = _tokens_read(model)
-        sources = [[*ids[:read].tolist(), self.tokenizer.end] for ids in self.dev_sources[:count]]
+    def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
+        """Translations of the first dev sources, greedy ones unless `search` says more, in full precision, as the
+        folder will give them."""
+        search, read = search or Search(limits=self.config.search.limits), _tokens_read(model) + 1
+        sources = [self.tokenizer.closed(ids, read) for ids in self.dev_sources[:count]]
         end, pad = self.tokenizer.end, self.tokenizer.pad
         with torch.autocast(model.device.type, enabled=False):
             found = list(generate_all(quickened(model), sources, search, end=end, pad=pad, device=model.device))
@@ -321,7 +319,8 @@ class TrainTranslation:
 
     def _note(self, step: int, translations: Sequence[str]) -> None:
         shown = range(min(SHOWN, len(translations)))
-        prompts = [samples.Prompt(self.dev.sources[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
+        texts = map(self.tokenizer.shown, self.dev.sources)
+        prompts = [samples.Prompt(next(texts), self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
         samples.note(self.out, step, prompts, [[(translations[i], 1.0)] for i in shown])
 
     def _evaluations(self) -> list[dict[str, Any]]:

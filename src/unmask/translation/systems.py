@@ -14,11 +14,12 @@ from unmask.config import Config
 from unmask.errors import unknown
 from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
+from unmask.models.vector_decoder import VectorDecoder
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 from unmask.translation import origin
 from unmask.translation.run import Learning, Translation, Vocabulary
-from unmask.translation.texts import Texts
+from unmask.translation.texts import DATE_VECTORS, Texts
 
 # A text that turns in circles is cut at three times its source, as Marian does.
 BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))
@@ -62,6 +63,12 @@ def transformer_base() -> Translation:
 def transformer_big() -> Translation:
     """6 + 6 layers of 1,024, as published: several GPUs."""
     return _published("big")
+
+
+def vector_decoder() -> Translation:
+    """LSTM that writes a text from a vector: of an image, of a sentence, of a class (Vinyals et al. 2015)."""
+    run = _run(VectorDecoder(dim=256, hidden=512), lr=2e-3)
+    return run.replace(texts={"train": (DATE_VECTORS,)}, search={"limits": {"max_factor": None}})
 
 
 def _recurrent(**fields: Any) -> Translation:
@@ -127,18 +134,21 @@ def tuned(folder: str) -> Translation:
 
 
 def dates(config: Translation) -> Translation:
-    """The same system for the embedded default, dates to their ISO form: characters, small, about two minutes."""
+    """The same system for the embedded default, dates to their ISO form, or from vectors: characters, small, about two
+    minutes."""
     small = {"dim": 128, "dropout": 0.1}
-    rate = min(1e-3, config.training.optimizer.lr)
-    if isinstance(config.model, Seq2Seq):
+    rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
+    if isinstance(config.model, Seq2Seq | VectorDecoder):
         small["hidden"] = 256
+    if isinstance(config.model, VectorDecoder):
+        rate, tokens = 5e-3, 1_024  # of 2e-3 and 5e-3, and 512 to 2,048 tokens, what learned most in the time
     return config.replace(
         model=small,
-        texts={"tokens": 2_048, "longest": 64},
+        texts={"tokens": tokens, "longest": 64},
         vocabulary={"kind": "character", "size": 2_000},
         learning={"label_smoothing": 0.0, "average": 0},
         training={"minutes": 1.5, "evaluate_every": 0.25, "optimizer": {"lr": rate}},
-        search={"limits": {"max_length": 32}},
+        search={"limits": {"max_length": 64}},
     )
 
 

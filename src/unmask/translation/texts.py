@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,10 @@ from unmask.data.bitext import Bitext
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 
-DATES = "dates"
+DATES, DATE_VECTORS = "dates", "date-vectors"
+EMBEDDED: dict[str, Callable[..., Bitext]] = {DATES: dates.pairs, DATE_VECTORS: dates.vectors}
+"""Name of the pairs that need no files -> what makes them: dates to their ISO form, and dates from vectors."""
+
 NO_TABLE = "Columns and formats belong to a table: leave them out for two aligned files, and for dates."
 
 
@@ -21,7 +24,7 @@ NO_TABLE = "Columns and formats belong to a table: leave them out for two aligne
 class Texts(Config):
     """Which pairs are read, and how many tokens make a step.
 
-    train, dev  two aligned files, sources and targets; or one table; or "dates", the embedded default
+    train, dev  two aligned files, sources and targets; or one table; or one of EMBEDDED, the default
     columns     of a table: sources, targets
     format      of a table, where the name does not tell
     most        training pairs to use, the first ones; of dates, how many are made (50,000)
@@ -47,10 +50,15 @@ class Texts(Config):
 
     def check(self) -> None:
         """Raises UnmaskError for what would be ignored: dev pairs beside dates, columns where there is no table."""
-        if self.train == (DATES,) and self.dev:
+        if self.embedded and self.dev:
             raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
         if (self.columns or self.format) and not (_is_table(self.train) or _is_table(self.dev)):
             raise UnmaskError(NO_TABLE)
+
+    @property
+    def embedded(self) -> Callable[..., Bitext] | None:
+        """What makes the training pairs where they are from no file."""
+        return EMBEDDED.get(self.train[0]) if len(self.train) == 1 else None
 
     def pairs(self, names: Sequence[str]) -> Bitext:
         """Those of `train` or `dev`, of which one may be a table and the other not."""
@@ -58,19 +66,19 @@ class Texts(Config):
 
 
 def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, format: str | None = None) -> Bitext:
-    """Pairs of one table or of two aligned files; "dates": 1,000 dates that no run has trained on. Raises UnmaskError
-    for another number of names, and for columns or a format of what is no table."""
+    """Pairs of one table or of two aligned files; a name of EMBEDDED: 1,000 dates that no run has trained on. Raises
+    UnmaskError for another number of names, and for columns or a format of what is no table."""
     if len(names) not in (1, 2):
         raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
     if _is_table(names):
         return bitext.read(names[0], columns=columns, format=format)
     if columns or format:
         raise UnmaskError(NO_TABLE)
-    return bitext.read(*names) if len(names) == 2 else dates.pairs(1_000, split="test")
+    return bitext.read(*names) if len(names) == 2 else EMBEDDED[names[0]](1_000, split="test")
 
 
 def _is_table(names: Sequence[str]) -> bool:
-    return len(names) == 1 and tuple(names) != (DATES,)
+    return len(names) == 1 and names[0] not in EMBEDDED
 
 
 Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
@@ -79,11 +87,11 @@ Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 def unwritable(tokenizer: Subwords, **pairs: Sides) -> list[str]:
     """A sentence for each set of pairs, by name, of which the vocabulary cannot write all."""
-    unknown, other = tokenizer.unknown, tokenizer.target.unknown
     what = "pairs with characters or words that the vocabulary lacks, read as <unk>"
     notes = []
     for name, (sources, targets) in pairs.items():
-        lacking = sum(bool((s == unknown).any() or (t == other).any()) for s, t in zip(sources, targets, strict=True))
+        sides = zip(sources, targets, strict=True)
+        lacking = sum(bool(tokenizer.lacking(s) or tokenizer.target.lacking(t)) for s, t in sides)
         notes += [f"{name} {what}: {lacking:,} of {len(sources):,}."] if lacking else []
     return notes
 
