@@ -51,6 +51,16 @@ def test_what_is_cut_is_counted_and_said(tokenizer):
     assert max(len(e.tokens) for e in encoded.examples) == whole
 
 
+def test_words_that_the_vocabulary_lacks_are_counted_and_said(tokenizer):
+    task = Classification(["a", "b"])
+    encoded = task.encode([Row("the film"), Row("\u4e00 the \u4e01")], tokenizer, 32)
+    tokens = [i for example in encoded.examples for i in example.tokens.tolist()]
+    share = tokens.count(tokenizer.unknown) / len(tokens)
+    assert share > 0.01
+    assert encoded.said(tokenizer) == f"{share:.1%} of the tokens stand for words that the vocabulary lacks."
+    assert task.encode([Row("the film")], tokenizer, 32).said(tokenizer) == ""
+
+
 @given(st.integers(0, 200), st.integers(1, 40))
 def test_windows_answer_for_every_piece_once(pieces, room):
     found = list(windows(pieces, room))

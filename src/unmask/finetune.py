@@ -205,7 +205,7 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, tokenizer, length) for name, rows in sets.items()}
     for name, rows in encoded.items():
-        say(rows.notice and f"{name}: {rows.notice}")
+        say((said := rows.said(tokenizer)) and f"{name}: {said}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], tokenizer.pad))
