@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from unmask.data import bitext, numbers
-from unmask.data.numbers import Numbers
+from unmask.data.numbers import NoVector, Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 
@@ -32,7 +32,11 @@ def test_numbers_in_any_usual_form_are_a_vector(values, between, brackets):
     assert numbers.vector(json.dumps(values)).tolist() == values
 
 
-@pytest.mark.parametrize("text", ["", "  ", "[]", "1 two 3", "nan 1", "1 -inf", "1e39", "3.4.05", "[[1, 2]]", "{1}"])
+NONE = ["", "  ", "[]", "1 two 3", "nan 1", "1 -inf", "1e39", "3.4.05", "[[1, 2]]", "{1}"]
+NONE += ["0,5 1,2", "1,,2", "1,", "1_0 2", "\uff11 2", "[1 2", "1 2]"]  # decimal commas, a missing number, other digits
+
+
+@pytest.mark.parametrize("text", NONE)
 def test_anything_else_is_none(text):
     assert numbers.vector(text) is None
 
@@ -66,9 +70,23 @@ def test_other_arrays_are_refused(tmp_path, array, says):
 
 
 def test_a_file_that_is_no_array_is_refused(tmp_path):
-    (tmp_path / "a.npy").write_text("0.5 0.5\n")
-    with pytest.raises(UnmaskError, match=r"a\.npy is no array"):
-        numbers.lines(tmp_path / "a.npy")
+    path = tmp_path / "a.npy"
+    np.savez(tmp_path / "archive.npz", np.zeros((2, 2)))
+    np.save(path, np.zeros((2, 2)))
+    whole = path.read_bytes()
+    damaged = whole.replace(b"'shape': (2, 2)", b"'shape': (2, 2(")
+    for content in (b"", b"0.5 0.5\n", b"PK\x03\x04", (tmp_path / "archive.npz").read_bytes(), whole[:-1], damaged):
+        path.write_bytes(content)
+        with pytest.raises(UnmaskError, match=r"a\.npy is no array"):
+            numbers.lines(path)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", "i8", ">i2", "u1", "?", "f2"])
+def test_numbers_of_all_kinds_are_read(tmp_path, dtype):
+    array = np.asfortranarray(np.array([[1, 0, 3], [0, 1, 0]]).astype(dtype))
+    np.save(tmp_path / "a.npy", array)
+    found = [numbers.vector(line) for line in numbers.lines(tmp_path / "a.npy")]
+    assert np.array_equal(found, array.astype(np.float32))
 
 
 def test_a_source_is_one_item_and_a_target_is_a_text(read):
@@ -80,19 +98,21 @@ def test_a_source_is_one_item_and_a_target_is_a_text(read):
     ids = read.target.encode("two three")
     assert read.target.decode(ids) == read.decode(ids) == "two three"
     assert read.pieces(ids) == read.target.pieces(ids)
-    with pytest.raises(UnmaskError, match="no tokens"):
-        read.pieces(found[0])
+    for view in (lambda: read.pieces(found[0]), lambda: read.words("1 2 3")):
+        with pytest.raises(UnmaskError, match="no tokens"):
+            view()
     assert read.shown("1 " * 99) == "1 " * 20 + "…"
     assert read.target.shown("1 " * 99) == "1 " * 99
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("1 2", "source '1 2' has 2 numbers, but the model reads vectors of 3"), ("one", "'one' is no line of finite")],
+    [("1 2", "'1 2' has 2 numbers, but the model reads vectors of 3"), ("one", "'one' is no line of finite")],
 )
 def test_a_source_that_is_none_is_quoted(read, text, says):
-    with pytest.raises(UnmaskError, match=says):
+    with pytest.raises(NoVector, match=says) as caught:
         read.encode_all(["1 2 3", text])
+    assert caught.value.place == 1
 
 
 def test_pairs_of_vectors_and_texts_from_all_kinds_of_files(tmp_path):
@@ -109,6 +129,24 @@ def test_pairs_of_vectors_and_texts_from_all_kinds_of_files(tmp_path):
         assert one.targets == texts
         assert np.array_equal([numbers.vector(source) for source in one.sources], array)
         assert "hardly go together" not in one.description
+    for names in (["v.npy"], ["t.txt", "v.npy"], ["v.npy.gz"]):
+        with pytest.raises(UnmaskError, match="the file of their texts stands behind"):
+            bitext.read(*[tmp_path / name for name in names])
     np.save(tmp_path / "short.npy", array[:9])
     with pytest.raises(UnmaskError, match=r"short\.npy has 9 rows but .*t\.txt 150 lines\.$"):
         bitext.read(tmp_path / "short.npy", tmp_path / "t.txt")
+
+
+def test_lists_in_a_table_are_vectors_where_sources_stand(tmp_path):
+    for row in ({"vector": "x", "text": [1, 2]}, {"vector": [1, True], "text": "a"}, {"vector": [], "text": "a"}):
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+        with pytest.raises(UnmaskError, match=r"rows\.jsonl:1: the column \w+ must be text"):
+            bitext.read(tmp_path / "rows.jsonl")
+
+
+def test_a_number_in_the_first_line_makes_no_vectors_of_texts(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("a.txt", "b.txt"):
+        lengths = rng.permutation(np.arange(1, 201))
+        (tmp_path / name).write_text("1\n" + "".join("word " * n + f"{n}\n" for n in lengths))
+    assert "hardly go together" in bitext.read(tmp_path / "a.txt", tmp_path / "b.txt").description

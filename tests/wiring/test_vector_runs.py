@@ -8,10 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from unmask.cli import main
+from unmask.errors import UnmaskError
+from unmask.generate import Limits, Search, batching, generate_all
 from unmask.huggingface import load_writer
+from unmask.models.vector_decoder import VectorDecoder
+from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
 from unmask.translation import TrainTranslation, evaluate_pairs, systems
 
@@ -86,13 +91,44 @@ def test_lines_of_numbers_arrays_and_lists(folder: Path, capsys, monkeypatch) ->
     assert run_cli(capsys, "translate", "--model", run)[1] == "a red rose\n\none two three four\n"
 
 
+def test_factors_of_the_length_say_nothing_of_a_vector(folder: Path) -> None:
+    translator = Translator(folder / "run")
+    before = translator(["0 0 1 0"])
+    translator.search = translator.search.replace(limits={"max_factor": 1.0})
+    assert translator(["0 0 1 0"]) == before == [CLASSES[2]]
+
+
+def test_vectors_are_written_from_by_all_threads(folder: Path, monkeypatch) -> None:
+    most = []
+
+    def noted(function, batches, device, *, most: int, seen=most):
+        seen.append(most)
+        return map(function, batches)
+
+    monkeypatch.setattr(batching, "a_thread_each", noted)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    wide = VectorDecoder(vocabulary=9, features=384, dim=4, hidden=4).build().eval()
+    vectors = list(np.zeros((400, 1, 384), np.float32))
+    list(generate_all(wide, vectors, Search(limits=Limits(max_length=2)), end=2, pad=0))
+    assert most == [64]  # batches of 256 vectors in 16,384 places, a vector one place however wide
+
+
+def test_the_tree_of_a_search_grows_from_a_vector(folder: Path) -> None:
+    opened = open_model(folder / "run")
+    found = opened.beam("0 1 0 0", beam_size=2)
+    assert found["answers"][0]["tokens"][:2] == ["the", "sea"]
+    with pytest.raises(UnmaskError, match="no tokens"):
+        opened.pieces("0 1 0 0")
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [("1 0 0", "has 3 numbers, but the model reads vectors of 4"), ("a rose", "'a rose' is no line of finite numbers")],
 )
 def test_what_is_no_vector_ends_in_one_sentence(folder: Path, capsys, line, says) -> None:
-    status, out, error = run_cli(capsys, "translate", "--model", str(folder / "run"), line)
+    status, out, error = run_cli(capsys, "translate", "--model", str(folder / "run"), "0 0 0 1", line)
     assert (status, out) == (2, "")
+    assert "Source 2: " in error
     assert says in error
     assert error.count("\n") == 1
 
@@ -115,8 +151,36 @@ def test_a_run_is_begun_and_gone_on_from_at_the_command_line(tmp_path: Path, cap
     status, _, error = run_cli(capsys, "train", "--from", first, "--out", str(tmp_path / "third"), *wide)
     assert status == 2
     assert "wide.npy" in error
-    assert "has 5 numbers, but the model reads vectors of 4" in error
+    assert "line 1: '0 0 0 0 0' has 5 numbers, but the model reads vectors of 4" in error
     assert not (tmp_path / "third").exists()
+
+
+BAD = {
+    "a ratio": (["--ratio", "9"], "leave --ratio out"),
+    "no pairs at all": (["--most", "0"], "raise --most"),
+    "dev vectors of another width": (["--dev", "wide.npy", "dev.txt"], "wide.npy, dev.txt, line 1: '0 0 0 0 0' has 5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_settings_that_mean_nothing_to_vectors_are_refused(case: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path(), "train", 200)
+    write(Path(), "dev", 20, 1)
+    np.save("wide.npy", np.zeros((20, 5)))
+    more, says = BAD[case]
+    files = ["--pairs", "train.npy", "train.txt", *([] if "--dev" in more else ["--dev", "dev.npy", "dev.txt"])]
+    status, _, error = run_cli(capsys, "train", "vector-decoder", "--out", "run", "--steps", "1", *files, *more)
+    assert status == 2
+    assert says in error
+    assert error.count("\n") == 1
+    assert not Path("run").exists()
+
+
+def test_a_folder_alone_goes_on_with_its_own_kind_of_dates(folder: Path, capsys) -> None:
+    chosen = systems.tuned(str(folder / "run"))
+    assert chosen.texts.train == ("date-vectors",)
+    assert chosen.search.limits.max_factor is None
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:

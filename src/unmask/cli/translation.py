@@ -29,7 +29,9 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--from", dest="start", metavar="FOLDER", help="model folder to go on from, such as one of T5; needs no system"
     )
-    sub.add_argument("--pairs", nargs="+", metavar="FILE", help="two aligned files, one table, or hub:owner/name")
+    sub.add_argument(
+        "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"
+    )
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
     sub.add_argument(
         "--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named (needed with --from)"

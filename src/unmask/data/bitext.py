@@ -108,7 +108,7 @@ def read(
     """Pairs from two aligned files, one sentence a line, or from one TSV, CSV, JSON, Parquet file or `hub:owner/name`.
 
     source   of a model that writes from vectors, one a line, or an array in a .npy file (`numbers.vector`, `lines`)
-    target   the file of translations; None: `source` is a table with both. All files may be .gz or .zst
+    target   the file of translations; None: `source` is a table with both. Files of text may be .gz or .zst
     columns  of a table, sources then targets. Numbers count columns from 1 and mean that there is no header line;
              "en" is also found as "translation.en". None: the usual names, two language codes, or the only two
              columns; a TSV or CSV whose first line names none of these has no header, and its first two columns count
@@ -120,6 +120,9 @@ def read(
     the files probably come apart (`aligned.first_suspicious`), for what is not UTF-8 (file and line), for unknown
     columns, and where no pair is left.
     """
+    for path, of_texts in ((source, target is None), (target, True)):
+        if path is not None and of_texts and numbers.SUFFIX in Path(path).suffixes:
+            raise UnmaskError(f"{path} holds vectors: they are sources, and the file of their texts stands behind it.")
     if target is not None:
         if columns is not None or format is not None:
             raise UnmaskError("Columns and formats belong to a table; two aligned files hold one sentence a line each.")
@@ -162,7 +165,7 @@ def _aligned(source: Path, target: Path) -> Bitext:
         )
     found = (_Line(i, *pair) for i, pair in enumerate(zip(left, right, strict=True), 1))
     bitext = _judged(f"{source}, {target}", found, {})
-    if numbers.vector(bitext.sources[0]) is not None:  # the lengths of vectors say nothing
+    if numbers.are_vectors(bitext.sources):  # their lengths say nothing
         return bitext
     r = correlation(*([len(text) for text in side] for side in (bitext.sources, bitext.targets)))
     if r is None or r >= UNRELATED:
@@ -220,7 +223,7 @@ def _of_table(name: str, table: Rows, columns: tuple[str, str] | None, ragged: l
         raise UnmaskError(f"{name} has no rows.")
     picked = _columns(name, tuple(first[1]), columns)
     found = (
-        _Line(number, *(_cell(name, number, values, column) for column in picked))
+        _Line(number, _source(name, number, values, picked[0]), _cell(name, number, values, picked[1]))
         for number, values in chain([first], table)
     )
     remark = f"Sources are the column {picked[0]}, targets {picked[1]}."
@@ -252,10 +255,16 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
     return source, target
 
 
+def _source(name: str, number: int, values: Mapping[str, Any], column: str) -> str | None:
+    """A text, or of a list of numbers the line of them."""
+    value = values.get(column)
+    if isinstance(value, list) and value and all(type(x) in (int, float) for x in value):
+        return " ".join(map(repr, value))
+    return _cell(name, number, values, column)
+
+
 def _cell(name: str, number: int, values: Mapping[str, Any], column: str) -> str | None:
     value = values.get(column)
-    if isinstance(value, list) and all(isinstance(x, int | float) for x in value):  # a vector
-        return " ".join(map(repr, value))
     if value is not None and not isinstance(value, str):
         raise UnmaskError(f"{name}:{number}: the column {column} must be text, not {kind_of(value)}.")
     return value

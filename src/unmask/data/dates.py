@@ -68,7 +68,7 @@ def vectors(count: int, *, seed: int = 0, split: str = "train") -> Bitext:
 
 
 def facts(one: Written) -> list[int]:
-    """[FACTS] numbers, 0 or 1, that say all of a written date: one of each group of SIZES is 1."""
+    """Numbers, 0 or 1, as many as SIZES has in sum, that say all of a written date: one of each group is 1."""
     chosen = [one.date.weekday(), one.date.day - 1, one.date.month - 1, *map(int, f"{one.date.year:04}")]
     chosen += [LOCALES.index(one.locale), patterns(one.locale).index(one.pattern)]
     return [int(i == k) for size, k in zip(SIZES.values(), chosen, strict=True) for i in range(size)]

@@ -6,6 +6,7 @@ Shapes: P vectors, F numbers of each.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,16 @@ from unmask.errors import UnmaskError, plural
 
 SUFFIX = ".npy"
 SHOWN = 40  # characters of a line that is shown
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+NO_TOKENS = "This model reads vectors, and a vector has no tokens to show."
+
+
+class NoVector(UnmaskError):
+    """A source that is no vector, or one of another width; `place` is its number in what was given, from 0."""
+
+    def __init__(self, what: str, place: int) -> None:
+        super().__init__(what)
+        self.place = place
 
 
 class Numbers(Subwords):
@@ -31,9 +42,8 @@ class Numbers(Subwords):
         self._target = Subwords(side)
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The vector of each line, [1, F] float32; [0, F] of an empty line. Raises UnmaskError for a line of anything
-        else, quoting its beginning."""
-        return [self._item(text) for text in texts]
+        """The vector of each line, [1, F] float32; [0, F] of an empty line. Raises NoVector for anything else."""
+        return [self._item(text, place) for place, text in enumerate(texts)]
 
     def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
         """A vector as it is: nothing stands behind it."""
@@ -43,7 +53,7 @@ class Numbers(Subwords):
         """The piece of each id of a text that is written. Raises UnmaskError for a source, which has none."""
         found = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
         if found.ndim > 1:
-            raise UnmaskError("This model reads vectors, and a vector has no tokens to show.")
+            raise UnmaskError(NO_TOKENS)
         return super().pieces(found)
 
     def shown(self, source: str) -> str:
@@ -54,30 +64,41 @@ class Numbers(Subwords):
         """0: any number can be read."""
         return 0
 
-    def _item(self, text: str) -> np.ndarray:
+    def words(self, text: str) -> list[list[tuple[str, int]]]:
+        """Raises UnmaskError: a source has no words."""
+        raise UnmaskError(NO_TOKENS)
+
+    def _item(self, text: str, place: int) -> np.ndarray:
         if not text.strip():
             return np.empty((0, self.features), np.float32)
         found = vector(text)
         if found is None or len(found) != self.features:
             what = f"has {plural(len(found), 'number')}" if found is not None else "is no line of finite numbers"
-            raise UnmaskError(
-                f"The source '{self.shown(text)}' {what}, but the model reads vectors of {self.features:,}: give as "
-                "many numbers a line, with spaces or commas between."
+            raise NoVector(
+                f"'{self.shown(text)}' {what}, but the model reads vectors of {self.features:,}: give as many numbers "
+                "a line, with spaces or commas between.",
+                place,
             )
         return found[None]
 
 
 def vector(text: str) -> np.ndarray | None:
-    """The numbers [F] float32 of a line, with spaces or commas between, in brackets or not; None where it is anything
+    """The numbers [F] float32 of a line, with spaces between, or commas, in brackets or not; None where it is anything
     else, or where a number is not finite."""
-    parts = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
-    try:
-        values = [float(part) for part in parts]
-    except ValueError:
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    parts = text.split(",") if "," in text else text.split()  # "0,5 1,2" is neither
+    if not all(map(_NUMBER.fullmatch, parts)):
         return None
     with np.errstate(over="ignore"):
-        found = np.array(values, np.float32)
+        found = np.array(list(map(float, parts)), np.float32)
     return found if len(found) and np.isfinite(found).all() else None
+
+
+def are_vectors(texts: Sequence[str]) -> bool:
+    """Whether the first hundred of some texts are vectors."""
+    return all(vector(text) is not None for text in texts[:100])
 
 
 def lines(path: Path) -> list[str]:
@@ -86,8 +107,10 @@ def lines(path: Path) -> list[str]:
     Raises UnmaskError for a file that holds something else, and for numbers that are not finite.
     """
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        array = np.lib.format.open_memmap(path, mode="r")
+    except PermissionError:
+        raise UnmaskError(f"{path} cannot be read: permission denied.") from None
+    except Exception:  # a damaged header is whatever its parser takes it for
         raise UnmaskError(f"{path} is no array that NumPy can read; write it with numpy.save.") from None
     if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
         raise UnmaskError(

@@ -66,7 +66,7 @@ def generate_all(
         lengths = [len(source) for source in some]
         parts = list(batches(lengths, _places(sum(lengths), room, threads), first))
         read = [rectangle([some[row] for row in rows], pad) for rows in parts]
-        fitting = max(1, round(room / max(batch.tokens.numel() for batch in read)))
+        fitting = max(1, round(room / max(len(rows) * max(lengths[row] for row in rows) for rows in parts)))
         found = map(write, read) if alone else a_thread_each(write, read, device, most=fitting)
         for rows, hypotheses in zip(parts, found, strict=True):
             answers.update(zip(rows, hypotheses, strict=True))

@@ -20,6 +20,7 @@ from unmask.types import Batch
 @dataclass(frozen=True, kw_only=True)
 class Limits(Config):
     """How many tokens are written, each limit absolute and as a factor of the source's tokens; the stricter one holds.
+    A source that is a vector has no tokens, and factors say nothing of it.
 
     min_length, min_factor  tokens that must come before the token that ends
     max_length, max_factor  tokens after which a text is cut, the one that ends it included; no factor by default
@@ -57,9 +58,10 @@ class Limits(Config):
 def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tensor]:
     """(fewest tokens before the end, most tokens with it), each [B] int64, for these sources and this model."""
     lengths_B = sources.lengths
+    if sources.tokens.is_floating_point():  # a vector has no length that a text could go by
+        limits = limits.replace(min_factor=0.0, max_factor=None)
     if lengths_B is None:
-        length = 1 if sources.tokens.is_floating_point() else sources.tokens.shape[1]
-        lengths_B = torch.full(sources.tokens.shape[:1], length, device=sources.tokens.device)
+        lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
     least_B, most_B = limits.of(lengths_B, getattr(model, "positions", None))
     room_B = model.room(lengths_B) if hasattr(model, "room") else None  # of a model that writes where it read
     if room_B is not None:

@@ -116,20 +116,21 @@ def tree_of(opened: Any, text: str, beam_size: int, length: int) -> Data:
         translator: Translator = opened.translator
         search = _narrow(translator.search, beam_size, length)
         subwords = translator.tokenizer
-        ids = subwords.encode(text).tolist()[: translator.longest - 1]
-        if not ids:
+        ids = subwords.encode(text)
+        if not len(ids):
             raise UnmaskError("There is nothing to translate: give a text.")
 
         def pieces(ids: Sequence[int]) -> list[str]:
             return shown(subwords.target.pieces(ids))
 
-        return beam.tree(translator.model, [*ids, subwords.end], search, end=subwords.end, names=pieces)
+        source = subwords.closed(ids, translator.longest)
+        return beam.tree(translator.model, source, search, end=subwords.end, names=pieces)
     if opened.continuer is not None:
         continuer: Continuer = opened.continuer
         tokenizer = continuer.tokenizer
         search = _narrow(continuer.how, beam_size, length)
-        source = [tokenizer.cls, *tokenizer.ids([text])[0].tolist()]
-        return beam.tree(continuer.model, source, search, end=tokenizer.sep, names=tokenizer.pieces)
+        beginning = [tokenizer.cls, *tokenizer.ids([text])[0].tolist()]
+        return beam.tree(continuer.model, beginning, search, end=tokenizer.sep, names=tokenizer.pieces)
     raise UnmaskError("A beam is for models that write: those that translate or go on with a text.")
 
 

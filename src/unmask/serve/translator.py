@@ -8,9 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from unmask import huggingface
+from unmask.data.numbers import NoVector
 from unmask.data.pairing import collate_pairs
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
@@ -106,14 +108,19 @@ class Translator:
         return [answer.text for answer in self.stream(texts)]
 
     def stream(self, texts: Iterable[str]) -> Iterator[Answer]:
-        """An answer for each text, in order, as they come; a text without a token has no translations."""
-        remaining = iter(texts)
+        """An answer for each text, in order, as they come; a text without a token has no translations. Raises
+        UnmaskError for what is no vector, where the model reads them."""
+        remaining, before = iter(texts), 0
         generator = self.search.generator(torch.device(self.device)) if isinstance(self.search, Sampling) else None
         while some := list(islice(remaining, WAITING)):
-            yield from self._answers(some, generator)
+            try:
+                ids = self.tokenizer.encode_all(some)
+            except NoVector as error:
+                raise UnmaskError(f"Source {before + error.place + 1:,}: {error}") from None
+            yield from self._answers(some, ids, generator)
+            before += len(some)
 
-    def _answers(self, texts: list[str], generator: torch.Generator | None) -> Iterator[Answer]:
-        ids = self.tokenizer.encode_all(texts)
+    def _answers(self, texts: list[str], ids: list[np.ndarray], generator: torch.Generator | None) -> Iterator[Answer]:
         asked = [self.tokenizer.closed(own, self.longest) for own in ids if len(own)]
         found = generate_all(
             self.writer,

@@ -16,6 +16,7 @@ from unmask.models.sequence import EncoderDecoder
 from unmask.models.t5 import T5
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.train.optim import ADAFACTOR
+from unmask.translation.texts import DATE_VECTORS, DATES
 
 if TYPE_CHECKING:
     from unmask.translation.run import Translation
@@ -30,6 +31,8 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
         model = model.replace(dropout=dropout)
     if isinstance(model, T5) and config.training.optimizer.algorithm == "auto":
         config = config.replace(training={"optimizer": ADAFACTOR})
+    if isinstance(model, VectorDecoder) and config.texts.train == (DATES,):
+        config = config.replace(texts={"train": (DATE_VECTORS,)})
     return replace(config, model=model, start=str(folder))
 
 
@@ -56,11 +59,19 @@ def vocabulary(folder: Path | str) -> Subwords:
     return tokenizer
 
 
+def kept(checkpoint: Path, config: Translation) -> Subwords:
+    """The vocabulary that a run has kept in a checkpoint of its own."""
+    return vocabulary(checkpoint) if isinstance(config.model, VectorDecoder) else Subwords.load(checkpoint)
+
+
 def settled(config: Translation, tokenizer: Subwords) -> Translation:
-    """The config with everything that the tokenizer decides; a folder's model has its ids already."""
+    """The config with everything that the tokenizer decides; a folder's model has its ids already. Raises UnmaskError
+    for what means nothing where sources are vectors."""
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
     forbidden = {"blocking": {"forbidden": (tokenizer.pad,)}}
     if isinstance(tokenizer, Numbers):
+        if config.texts.ratio is not None:
+            raise UnmaskError("A ratio compares the lengths of two texts, and a vector has none: leave --ratio out.")
         ids["features"] = tokenizer.features
     return config.replace(model={} if config.start else ids, search=forbidden)
 

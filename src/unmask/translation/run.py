@@ -18,6 +18,7 @@ from unmask import huggingface, samples
 from unmask.config import Config
 from unmask.data import bitext
 from unmask.data.bitext import Bitext
+from unmask.data.numbers import NoVector
 from unmask.data.pairing import Pairs, collate_pairs
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
@@ -78,7 +79,7 @@ class Learning(Config):
 class Translation(Config):
     """Everything that makes a translation run; `systems.py` holds those with a name.
 
-    model   a Transformer, Seq2Seq, ConvS2S or T5; its vocabulary and special ids are those of the tokenizer
+    model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder or T5; its vocabulary and special ids are the tokenizer's
     start   a folder whose weights and vocabulary to go on from (`translation.origin.starting_from`); None: fresh ones
     search  how `unmask translate` searches where nothing else is said; evaluations on the way are greedy
     """
@@ -117,11 +118,11 @@ class TrainTranslation:
             config.texts.check()
         train, dev = self._read(config.texts, config.training.seed)
         self.tokenizer = self._tokenizer(config, train, resume)
+        self.config = config = origin.settled(config, self.tokenizer)
         longest = _longest(config)
         train, kept = self._fitting(train, longest, config.texts.ratio)
         self.dev = dev
         self.dev_sources, self.dev_targets = self._encode(dev)
-        self.config = config = origin.settled(config, self.tokenizer)
         self.notes += [one for one in (huggingface.only_here(config.model),) if one]
         self.objective = config.learning.build()
         self.model = origin.build(config, resume=resume and bool(self._checkpoints()))
@@ -243,8 +244,10 @@ class TrainTranslation:
     def _tokenizer(self, config: Translation, train: Bitext, resume: bool) -> Subwords:
         """That of the run or the folder that is gone on from, else one that is learned from the training pairs."""
         sound = checkpoint.latest(self.out / "checkpoints") if resume else None
-        folder = sound.folder if sound else config.start
-        found = origin.vocabulary(folder) if folder else origin.learned(config, train)
+        if sound:
+            found = origin.kept(sound.folder, config)
+        else:
+            found = origin.vocabulary(config.start) if config.start else origin.learned(config, train)
         short = "" if config.start else found.short_of(config.vocabulary.size)
         self.notes += [short] if short else []
         return found
@@ -269,8 +272,8 @@ class TrainTranslation:
         """Ids of both sides, without special tokens."""
         try:
             return self.tokenizer.encode_all(pairs.sources), self.tokenizer.target.encode_all(pairs.targets)
-        except UnmaskError as error:  # a source that is no vector
-            raise UnmaskError(f"{pairs.report.name}: {error}") from None
+        except NoVector as error:
+            raise UnmaskError(f"{pairs.report.name}, line {pairs.lines[error.place]:,}: {error}") from None
 
     # -- evaluation
 
@@ -304,7 +307,8 @@ class TrainTranslation:
     def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
         """Translations of the first dev sources, greedy ones unless `search` says more, in full precision, as the
         folder will give them."""
-        search, read = search or Search(limits=self.config.search.limits), _tokens_read(model) + 1
+        own, read = self.config.search, _tokens_read(model) + 1
+        search = search or Search(limits=own.limits, blocking=own.blocking)
         sources = [self.tokenizer.closed(ids, read) for ids in self.dev_sources[:count]]
         end, pad = self.tokenizer.end, self.tokenizer.pad
         with torch.autocast(model.device.type, enabled=False):
@@ -319,8 +323,8 @@ class TrainTranslation:
 
     def _note(self, step: int, translations: Sequence[str]) -> None:
         shown = range(min(SHOWN, len(translations)))
-        texts = map(self.tokenizer.shown, self.dev.sources)
-        prompts = [samples.Prompt(next(texts), self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
+        texts = [self.tokenizer.shown(self.dev.sources[i]) for i in shown]
+        prompts = [samples.Prompt(texts[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
         samples.note(self.out, step, prompts, [[(translations[i], 1.0)] for i in shown])
 
     def _evaluations(self) -> list[dict[str, Any]]:

@@ -49,7 +49,10 @@ class Texts(Config):
     allow_overlap: bool = False
 
     def check(self) -> None:
-        """Raises UnmaskError for what would be ignored: dev pairs beside dates, columns where there is no table."""
+        """Raises UnmaskError for what would be ignored (dev pairs beside dates, columns where there is no table), and
+        where no pair may be used."""
+        if self.most is not None and self.most < 1:
+            raise UnmaskError(f"There must be a training pair at least, not {self.most}: raise --most.")
         if self.embedded and self.dev:
             raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
         if (self.columns or self.format) and not (_is_table(self.train) or _is_table(self.dev)):

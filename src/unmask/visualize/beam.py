@@ -8,6 +8,7 @@ import torch
 
 from unmask.errors import UnmaskError
 from unmask.generate import Search, Trace, generate
+from unmask.generate.batching import Source, rectangle
 from unmask.models.sequence import Writer
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
@@ -16,10 +17,10 @@ Names = Callable[[Sequence[int]], list[str]]
 """Ids to the names of their tokens."""
 
 
-def tree(model: Writer, source: Sequence[int], search: Search, *, end: int, names: Names) -> Data:
+def tree(model: Writer, source: Source, search: Search, *, end: int, names: Names) -> Data:
     """The nodes of a search for one source, first tokens first, and the answers, best first.
 
-    source  ids that the model reads, special ones included
+    source  ids that the model reads, special ones included; or a vector [1, F]
     end     id of the token that ends a text
     names   names of tokens
 
@@ -79,11 +80,10 @@ def following(model: Writer, beginning: Sequence[int], *, top: int, never: Seque
     return {"candidates": rows, "others": max(0.0, 1.0 - sum(shares))}
 
 
-def _batch(model: Writer, ids: Sequence[int]) -> Batch:
-    if not len(ids):
+def _batch(model: Writer, source: Source) -> Batch:
+    if not len(source):
         raise UnmaskError("There is nothing to read: give a text.")
-    device = getattr(model, "device", "cpu")
-    return Batch(torch.tensor([list(ids)], dtype=torch.long, device=device))
+    return rectangle([source], 0).to(getattr(model, "device", "cpu"))
 
 
 def _path(nodes: Sequence[Data], score: float) -> list[int]:

@@ -90,7 +90,7 @@ def of_model(model: Model | EncoderDecoder, tokenizer: Tokenizer | Subwords) -> 
     embedding = model.embedding if isinstance(model, Model) else getattr(model, "source", None)
     table = getattr(embedding, "token", None)
     if not isinstance(table, Token):
-        raise UnmaskError("This model has no table of word vectors: it spells its words.")
+        raise UnmaskError("This model has no table of word vectors: it spells its words, or reads vectors.")
     begin = [i for i in np.flatnonzero(~tokenizer.continuation).tolist() if i not in tokenizer.specials]
     pieces = dict(zip(begin, tokenizer.pieces(begin), strict=True))
     rows = [i for i, piece in pieces.items() if any(c.isalpha() for c in piece) and not piece.startswith("[")]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.numbers import Numbers
 from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
@@ -75,7 +76,8 @@ def translate(served: Served, body: Body, settings: Settings) -> Ask:
     texts = _listed(body["texts"], settings)
     read = sum(len(translator.tokenizer.encode(text)) for text in texts)
     # A translation is about as long as its source; what a beam tries is computed for each of its hypotheses.
-    cost = _within(read * (1 + _width(translator.search)), settings)
+    written = len(texts) * translator.search.limits.max_length if isinstance(translator.tokenizer, Numbers) else read
+    cost = _within(read + written * _width(translator.search), settings)
     return Ask(texts, partial(_translated, translator), _key("translate", translator.search), read, cost)
 
 
