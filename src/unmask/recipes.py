@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from unmask import recurrent_recipes, writing_recipes
 from unmask.errors import UnmaskError, unknown
@@ -27,7 +27,7 @@ from unmask.writing_recipes import short
 
 def bert_tiny() -> Pretraining:
     """2 layers of 128 (4 M parameters): minutes on a laptop."""
-    return _small(_bert("tiny"), _NEXT, lr=3e-3, precision="fp32")
+    return _small(_bert("tiny"), _NEXT, lr=3e-3)
 
 
 def quickstart() -> Pretraining:
@@ -70,7 +70,7 @@ def multilingual_tiny() -> Pretraining:
 
 def albert_tiny() -> Pretraining:
     """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on hidden words and sentence order."""
-    return _small(_albert("tiny"), _ORDER, lr=3e-3, precision="fp32")
+    return _small(_albert("tiny"), _ORDER, lr=3e-3)
 
 
 def albert_base() -> Pretraining:
@@ -95,7 +95,7 @@ def albert_xxlarge() -> Pretraining:
 
 def electra_tiny() -> Pretraining:
     """ELECTRA of bert-tiny's width, which finds the words that a generator of half that width has replaced."""
-    return _small(_electra("tiny"), _REPLACED, lr=2e-3, precision="fp32")
+    return _small(_electra("tiny"), _REPLACED, lr=2e-3)
 
 
 def electra_small() -> Pretraining:
@@ -119,7 +119,7 @@ def electra_large() -> Pretraining:
 
 def mobilebert_tiny() -> Pretraining:
     """MobileBERT of bert-tiny's width: 4 layers of 128 in bottlenecks of 64, from scratch: minutes on a laptop."""
-    return _small(MobileBert().replace(**MOBILE_SIZES["tiny"]), _NEXT, lr=3e-3, precision="fp32")
+    return _small(MobileBert().replace(**MOBILE_SIZES["tiny"]), _NEXT, lr=3e-3)
 
 
 def mobilebert() -> Pretraining:
@@ -129,7 +129,7 @@ def mobilebert() -> Pretraining:
 
 def roberta_tiny() -> Pretraining:
     """RoBERTa of bert-tiny's size: hidden words alone, and no row that is short on purpose."""
-    return _small(_roberta("tiny"), _FULL, lr=3e-3, precision="fp32")
+    return _small(_roberta("tiny"), _FULL, lr=3e-3)
 
 
 def roberta_base() -> Pretraining:
@@ -179,18 +179,18 @@ _REPLACED = Objectives(sentences="none", replaced=True)
 _ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9
 
 
-def _small(model: Bert, objectives: Objectives, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+def _small(model: Bert, objectives: Objectives, lr: float) -> Pretraining:
     """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
 
     The published initialisation suits a width of 768; narrower models start from the same scale of activations
-    (std ∝ dim^-0.5), which brings them past word frequencies sooner. The narrowest gain nothing from bf16.
+    (std ∝ dim^-0.5), which brings them past word frequencies sooner.
     """
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     return Pretraining(
         model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
         objectives=objectives,
         rows=Rows(batch=32, first=32, first_share=0.6),
-        training=short(lr, precision),
+        training=short(lr),
     )
 
 

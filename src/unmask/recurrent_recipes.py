@@ -84,5 +84,5 @@ def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
         model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(tokens=128, batch=32),
-        training=short(lr, "auto", warmup=0.02),
+        training=short(lr, warmup=0.02),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from unmask.models import t5, transformer_xl
 from unmask.models.gpt import SIZES as GPT_SIZES
@@ -17,7 +16,7 @@ from unmask.train.trainer import Training
 
 def gpt_tiny() -> Pretraining:
     """A language model as GPT (Radford et al. 2018): 2 layers of 128, minutes on a laptop."""
-    return _causal(Gpt().replace(**GPT_SIZES["tiny"]), lr=3e-3, precision="fp32")
+    return _causal(Gpt().replace(**GPT_SIZES["tiny"]), lr=3e-3)
 
 
 def gpt_mini() -> Pretraining:
@@ -36,7 +35,7 @@ def gpt() -> Pretraining:
 
 def gpt2_tiny() -> Pretraining:
     """GPT-2 (Radford et al. 2019), with its norms before the sub-layers: 2 layers of 128, minutes on a laptop."""
-    return _causal(Gpt2().replace(**GPT_SIZES["tiny"]), lr=3e-3, precision="fp32")
+    return _causal(Gpt2().replace(**GPT_SIZES["tiny"]), lr=3e-3)
 
 
 def gpt2_mini() -> Pretraining:
@@ -55,7 +54,7 @@ def gpt2() -> Pretraining:
 
 def transformer_xl_tiny() -> Pretraining:
     """Transformer-XL, which remembers the segments before: 2 layers of 128, minutes on a laptop."""
-    return _remembering("tiny", lr=3e-3, precision="fp32")
+    return _remembering("tiny", lr=3e-3)
 
 
 def transformer_xl_small() -> Pretraining:
@@ -82,7 +81,7 @@ def transformer_xl_base() -> Pretraining:
 
 def t5_tiny() -> Pretraining:
     """T5 (Raffel et al. 2020): 2 + 2 layers of 128, spans cut out of a text and written: minutes on a laptop."""
-    return _spans("tiny", lr=5e-2, precision="fp32")
+    return _spans("tiny", lr=5e-2)
 
 
 def t5_mini() -> Pretraining:
@@ -100,7 +99,7 @@ def t5_small() -> Pretraining:
 
 def t5_v11_tiny() -> Pretraining:
     """T5 1.1, with gated feed-forwards and an output of its own: 2 + 2 layers of 128, minutes on a laptop."""
-    return _spans("tiny", lr=5e-2, precision="fp32", sizes=t5.SIZES_V11)
+    return _spans("tiny", lr=5e-2, sizes=t5.SIZES_V11)
 
 
 def t5_v11_small() -> Pretraining:
@@ -111,7 +110,7 @@ def t5_v11_small() -> Pretraining:
     return _long(_spans("small", lr=1e-2, sizes=t5.SIZES_V11))
 
 
-def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+def _causal(model: Gpt, lr: float) -> Pretraining:
     """Short runs on little text, from the same scale of activations as the small BERTs, and without dropout."""
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     rates = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
@@ -119,7 +118,7 @@ def _causal(model: Gpt, lr: float, precision: Literal["auto", "fp32"] = "auto") 
         model=model.replace(length=128, std=std, **rates),
         objectives=Objectives(written="next", sentences="none"),
         rows=Rows(batch=32),
-        training=short(lr, precision),
+        training=short(lr),
     )
 
 
@@ -139,21 +138,20 @@ def _published(model: Gpt, batch: int, steps: int) -> Pretraining:
     )
 
 
-def _remembering(size: str, lr: float, precision: Literal["auto", "fp32"] = "auto") -> Pretraining:
+def _remembering(size: str, lr: float) -> Pretraining:
     """Short runs on little text; a segment is as long as the memory."""
     model = TransformerXl().replace(**transformer_xl.SIZES[size])
     return Pretraining(
         model=model.replace(dropout=0.0, std=round(0.02 * (768 / model.dim) ** 0.5, 3)),
         objectives=Objectives(written="segments", sentences="none"),
         rows=Rows(tokens=model.memory, batch=32),
-        training=short(lr, precision),
+        training=short(lr),
     )
 
 
 def _spans(
     size: str,
     lr: float,
-    precision: Literal["auto", "fp32"] = "auto",
     sizes: Mapping[str, Mapping[str, object]] = t5.SIZES,
 ) -> Pretraining:
     """Short runs on little text, without dropout. The published initialisation fits any width, and is of weights so
@@ -162,9 +160,7 @@ def _spans(
         model=T5(dropout=0.0).replace(**sizes[size]),
         objectives=Objectives(written="spans", sentences="none", short=0.0),
         rows=Rows(tokens=128, batch=32),
-        training=short(lr, precision).replace(
-            optimizer=Optimizer(algorithm="adafactor", lr=lr, weight_decay=0.0, clip=None)
-        ),
+        training=short(lr).replace(optimizer=Optimizer(algorithm="adafactor", lr=lr, weight_decay=0.0, clip=None)),
     )
 
 
@@ -183,6 +179,6 @@ def _long(config: Pretraining) -> Pretraining:
     )
 
 
-def short(lr: float, precision: Literal["auto", "fp32"], warmup: float = 0.06) -> Training:
+def short(lr: float, warmup: float = 0.06) -> Training:
     """Half an hour at a peak rate."""
-    return Training(minutes=30.0, precision=precision, optimizer=Optimizer(lr=lr), schedule=Schedule(warmup=warmup))
+    return Training(minutes=30.0, optimizer=Optimizer(lr=lr), schedule=Schedule(warmup=warmup))
