@@ -103,7 +103,7 @@ def evaluate(
         "reference": task.reference,
         "baseline": task.baseline(found, found),
         "classes": task.report(answers, found),
-        "notes": [note for note in (encoded.said(tokenizer), getattr(task, "notice", ""), *notes) if note],
+        "notes": [note for note in (encoded.notice, getattr(task, "notice", ""), *notes) if note],
     }
 
 

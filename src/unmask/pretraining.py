@@ -281,8 +281,6 @@ def _check_learned(config: Pretraining) -> None:
         if name not in model.learns:
             option = "--replaced" if name == "replaced" else "--written"
             usual = f"leave {option} as the recipe has it, or take {EXAMPLES[name]}"
-            if getattr(model, "bidirectional", False):
-                usual = "say --written none, as the recipe bilstm does, or leave --bidirectional out"
             way = f"leave out the recipe and {option}" if config.start else usual
             raise UnmaskError(
                 f"This {type(model).__name__} learns {' or '.join(LEARNED[known] for known in model.learns)}, not "

@@ -78,17 +78,6 @@ def test_a_model_is_not_given_an_objective_that_it_cannot_learn(
         assert not (place / "run").exists()
 
 
-def test_a_network_that_reads_from_both_ends_is_told_what_it_learns(place: Path, capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["pretrain", "lstm-lm", "--bidirectional", "true", "--steps", "1", "--out", "run"])
-    error = capsys.readouterr().err
-    assert (
-        "learns hidden words or pairs of sentences, not next tokens: say --written none, as the recipe bilstm" in error
-    )
-    assert error.count("\n") == 1
-    assert not (place / "run").exists()
-
-
 def test_every_recipe_has_an_objective_of_its_model() -> None:
     for name in recipes.names():
         config = recipes.find(name)
