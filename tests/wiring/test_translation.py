@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run_cli, words
 from safetensors.torch import load_file
 
-from unmask.cli import main
 from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
@@ -211,20 +211,6 @@ def test_the_mean_of_checkpoints_is_kept_where_it_is_better(tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------------------------------------ the command line
-
-
-def words(text: str) -> list[str]:
-    return text.split()
-
-
-def run_cli(capsys, *arguments: str) -> tuple[int, str, str]:
-    status = 0
-    try:
-        main(list(arguments))
-    except SystemExit as leaving:
-        status = int(leaving.code or 0)
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import run_cli, words
 from safetensors.torch import load_file
 
-from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, batching, generate_all
 from unmask.huggingface import load_writer
@@ -39,20 +39,6 @@ def config(folder: Path, steps: int):
         vocabulary={"kind": "word", "size": 50},
         training={"minutes": None, "steps": steps, "precision": "fp32", "device": "cpu", "optimizer": {"lr": 1e-2}},
     )
-
-
-def words(text: str) -> list[str]:
-    return text.split()
-
-
-def run_cli(capsys, *arguments: str) -> tuple[int, str, str]:
-    status = 0
-    try:
-        main(list(arguments))
-    except SystemExit as leaving:
-        status = int(leaving.code or 0)
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")
