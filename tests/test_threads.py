@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -10,7 +11,7 @@ from concurrent.futures import CancelledError
 import pytest
 import torch
 
-from unmask.threads import a_thread_each, begin, close, go_on
+from unmask.threads import TURN, a_thread_each, begin, close, go_on, short_turns
 
 
 def modes(_: int) -> tuple[bool, bool, bool, torch.dtype]:
@@ -141,3 +142,19 @@ def test_closing_ends_what_is_under_way_and_later_calls_begin_anew() -> None:
     caller.join(timeout=60)
     assert raised == [CancelledError]
     assert list(a_thread_each(lambda item: item, range(3))) == [0, 1, 2]
+
+
+def test_short_turns_end_with_the_step_whatever_happens_in_it() -> None:
+    before, within = sys.getswitchinterval(), []
+
+    @short_turns()
+    def step() -> None:
+        with short_turns():
+            within.append(sys.getswitchinterval())
+        within.append(sys.getswitchinterval())
+        raise CancelledError
+
+    with pytest.raises(CancelledError):
+        step()
+    assert within == pytest.approx([TURN, TURN])
+    assert sys.getswitchinterval() == before

@@ -1,13 +1,14 @@
-"""a_thread_each: several batches at once, each computed by a thread of its own."""
+"""a_thread_each: several batches at once, each computed by a thread of its own; short_turns: beside one that helps."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import torch
@@ -15,6 +16,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+TURN = 0.0005  # seconds; threads that all compute are slower for it
 _POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in this process share them
 _LOCK = threading.Lock()  # of _POOLS
 _CLOSED = threading.Event()
@@ -46,6 +48,21 @@ def a_thread_each(
         return map(function, items)
     ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for the order of the results
     return _ordered(_in_modes(function), items, ahead, _pool(threads))
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Within it, a thread that holds Python lets another one go on after half a millisecond, not after five.
+
+    A step that learns asks for Python between any two of its operations, and the thread that prepares the next batch
+    keeps it for as long as it may, which a small model feels (docs/log.md).
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def begin() -> None:

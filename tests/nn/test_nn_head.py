@@ -10,7 +10,22 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unmask.nn import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, Span, Token
+from unmask.models.mobilebert import WideHead
+from unmask.models.recurrent import ProjectedHead
+from unmask.nn import (
+    Classifier,
+    LanguageModelHead,
+    Logits,
+    Pooler,
+    Projection,
+    ScalarMix,
+    ScaledTiedHead,
+    Span,
+    TiedHead,
+    Token,
+    UntiedHead,
+    logits_of,
+)
 
 M, D, V = 6, 8, 11
 
@@ -133,3 +148,33 @@ def test_compiles_as_one_graph(x):
     torch._dynamo.reset()
     compiled = torch.compile(model.head, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), model.head(x))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda token: LanguageModelHead(token, 8),
+        lambda token: TiedHead(token, bias=True),
+        ScaledTiedHead,
+        lambda token: ProjectedHead(token, 8),
+        lambda token: WideHead(token, 12, activation=F.relu, eps=1e-6),
+        lambda token: UntiedHead(8, 30),
+        lambda token: nn.Linear(8, 30),
+        lambda token: nn.Sequential(nn.Linear(8, 8), TiedHead(token)),
+    ],
+    ids=["language model", "tied", "scaled", "projected", "wide", "untied", "linear", "chain"],
+)
+def test_the_product_of_a_head_is_what_it_answers(make):
+    head = make(Token(30, 8))
+    x = torch.randn(5, 12 if isinstance(head, WideHead) else 8)
+    product = logits_of(head, x)
+    assert isinstance(product, Logits)
+    torch.testing.assert_close(product.made(), head(x))
+
+
+def test_a_head_that_somebody_listens_to_is_called():
+    head, heard = TiedHead(Token(30, 8)), []
+    head.register_forward_hook(lambda module, given, said: heard.append(said))
+    said = logits_of(head, torch.randn(5, 8))
+    assert said is heard[0]
+    assert isinstance(logits_of(Classifier(8, 2), torch.randn(5, 8)), torch.Tensor)

@@ -23,6 +23,7 @@ from unmask.nn import (
     TaskReader,
     TwoWayLayer,
     TwoWayStack,
+    UntiedHead,
 )
 from unmask.nn.sequences import Words
 from unmask.types import Batch
@@ -94,7 +95,7 @@ class Elmo(ModelConfig):
         """The layer that answers for `name`: over the words of pre-training, or over classes. Raises UnmaskError for
         heads that answer for single characters."""
         if name == WORDS:
-            return Classifier(self.dim, outputs)
+            return UntiedHead(self.dim, outputs)
         if name == "crf":
             return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
         if name not in (*POOLED, "tagging"):
@@ -184,13 +185,12 @@ class ElmoModel(Model):
         flat = said_WE.new_zeros(batch.tokens.numel(), said_WE.shape[-1])
         return flat.index_copy(0, words.places, said_WE).unflatten(0, batch.tokens.shape)
 
-    def answer(self, name: str, hidden_BTE: Tensor, places_M: Tensor) -> Tensor:
-        """Answers [M, C] of the head `name` at places of the flattened rows, where words begin."""
+    def asked(self, name: str, hidden_BTE: Tensor, places_M: Tensor) -> Tensor:
+        """What the head `name` reads at these places of the flattened rows, where words begin."""
         x_ME, R2 = hidden_BTE.flatten(0, 1)[places_M], self.config.width
-        if name != WORDS:
-            x_ME = x_ME[:, -R2:] if name in POOLED else x_ME[:, :R2]
-        answers_MC: Tensor = self.heads[name](x_ME)
-        return answers_MC
+        if name == WORDS:
+            return x_ME
+        return x_ME[:, -R2:] if name in POOLED else x_ME[:, :R2]
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
         """[B, T, D]: the last layer from the left (0) or from the right (1), from which words are guessed."""

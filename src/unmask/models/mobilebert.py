@@ -22,6 +22,7 @@ from unmask.nn import (
     Embedding,
     FeedForward,
     LanguageModelHead,
+    Logits,
     Pooler,
     Residual,
     Segment,
@@ -185,10 +186,9 @@ class WideHead(LanguageModelHead):
         self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
         self.rest = nn.Embedding(token.num_embeddings, dim - token.embedding_dim)
 
-    def forward(self, x_MD: Tensor) -> Tensor:
-        """[..., D] -> logits [..., V]."""
+    def logits(self, x_MD: Tensor) -> Logits:
         weight_VD = torch.cat([self.token.weight, self.rest.weight], -1)
-        return F.linear(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
+        return Logits(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
 
 
 SIZES: dict[str, dict[str, int]] = {

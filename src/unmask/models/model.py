@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.nn import Embedding, Mask, Pooler, Stack
+from unmask.nn import Embedding, Logits, Mask, Pooler, Stack, logits_of
 from unmask.types import Batch
 
 POOLED = frozenset({"nsp", "sop", "classification", "multilabel", "regression", "choice"})
@@ -112,12 +112,18 @@ class Model(nn.Module):
 
         Only these places are computed: masked-language modelling needs the output layer at 15 % of them.
         """
+        answers_MC: Tensor = self.heads[name](self.asked(name, hidden_BTD, places_M))
+        return answers_MC
+
+    def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor | Logits:
+        """The same, but what would be a product over the vocabulary is left to the loss."""
+        return logits_of(self.heads[name], self.asked(name, hidden_BTD, places_M))
+
+    def asked(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
+        """What the head `name` reads at these places, [M, D]."""
         x_MD, D = hidden_BTD.flatten(0, 1)[places_M], self.config.width
         x_MD = x_MD[:, -D:] if name in POOLED else x_MD[:, :D]  # where there is a summary, it is the second half
-        if name in POOLED and self.pooler is not None:
-            x_MD = self.pooler(x_MD)
-        answers_MC: Tensor = self.heads[name](x_MD)
-        return answers_MC
+        return self.pooler(x_MD) if name in POOLED and self.pooler is not None else x_MD
 
     @property
     def beside(self) -> Mapping[str, Model]:

@@ -21,7 +21,18 @@ from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.seq2seq import xavier
 from unmask.models.sequence import State
-from unmask.nn import Classifier, Embedding, LinearChainCRF, Recurrent, RecurrentState, Span, TiedHead, Token
+from unmask.nn import (
+    Classifier,
+    Embedding,
+    LinearChainCRF,
+    Logits,
+    Recurrent,
+    RecurrentState,
+    Span,
+    TiedHead,
+    Token,
+    VocabularyHead,
+)
 from unmask.nn.sequences import Sequences
 from unmask.types import Batch
 
@@ -146,7 +157,7 @@ MOST_PADDED = 4
 """Places, padding included, for each token, up to which padding is read as if it were text."""
 
 
-class ProjectedHead(nn.Module):
+class ProjectedHead(VocabularyHead):
     """E (W h) + b: the state, brought to the width of a token vector, against all of them (Press & Wolf 2017)."""
 
     def __init__(self, token: nn.Embedding, width: int):
@@ -154,10 +165,8 @@ class ProjectedHead(nn.Module):
         self.project = nn.Linear(width, token.embedding_dim, bias=False)
         self.tied = TiedHead(token, bias=True)
 
-    def forward(self, x_ME: Tensor) -> Tensor:
-        """[..., E] -> logits [..., V]."""
-        logits: Tensor = self.tied(self.project(x_ME))
-        return logits
+    def logits(self, x_ME: Tensor) -> Logits:
+        return self.tied.logits(self.project(x_ME))
 
 
 class RecurrentLayer(nn.Module):

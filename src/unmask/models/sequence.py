@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.nn import record_attention
+from unmask.nn import Logits, logits_of, record_attention
 from unmask.types import Batch
 
 
@@ -76,6 +76,10 @@ class EncoderDecoder(nn.Module, ABC):
         """Answers [M, C] of the head `name` at places of the flattened rows."""
         answers_MC: Tensor = self.heads[name](hidden_BTD.flatten(0, 1)[places_M])
         return answers_MC
+
+    def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor | Logits:
+        """The same, but what would be a product over the vocabulary is left to the loss."""
+        return logits_of(self.heads[name], hidden_BTD.flatten(0, 1)[places_M])
 
     def alignment(self, batch: Batch) -> Tensor:
         """How much each token that is guessed looks at each token of the source, [B, T, S], in the mean over layers and

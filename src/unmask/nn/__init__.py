@@ -20,7 +20,20 @@ from unmask.nn.convolution import (
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.dropout import Dropout
 from unmask.nn.embedding import Embedding, Segment, Token
-from unmask.nn.head import Classifier, LanguageModelHead, Pooler, Projection, ScalarMix, ScaledTiedHead, Span, TiedHead
+from unmask.nn.head import (
+    Classifier,
+    LanguageModelHead,
+    Logits,
+    Pooler,
+    Projection,
+    ScalarMix,
+    ScaledTiedHead,
+    Span,
+    TiedHead,
+    UntiedHead,
+    VocabularyHead,
+    logits_of,
+)
 from unmask.nn.lora import LoRALinear
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
@@ -65,6 +78,7 @@ __all__ = [
     "Learned",
     "LinearChainCRF",
     "LoRALinear",
+    "Logits",
     "Mask",
     "Memory",
     "MultiStepAttention",
@@ -86,9 +100,12 @@ __all__ = [
     "TiedHead",
     "Token",
     "TransformerXL",
+    "UntiedHead",
+    "VocabularyHead",
     "WeightNorm",
     "Window",
     "gated_tanh",
+    "logits_of",
     "record_attention",
     "scaled_sum",
     "weight_norm",

@@ -6,16 +6,55 @@ Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn.dropout import Dropout
-from unmask.nn.linear import linear
+from unmask.nn.linear import hooked, linear
 
 
-class LanguageModelHead(nn.Module):
+class Logits(NamedTuple):
+    """x W^T + b before it is multiplied. Over a vocabulary this is the largest product of a step, and a loss need not
+    hold all of it at once (`objectives.cross_entropy`)."""
+
+    x_MD: Tensor
+    weight_VD: Tensor
+    bias_V: Tensor | None
+
+    def made(self) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return linear(*self)
+
+
+class VocabularyHead(nn.Module):
+    """A head that answers for every token of a vocabulary, by one product at its end."""
+
+    def logits(self, x_MD: Tensor) -> Logits:
+        """What `forward` multiplies."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its logits are a product of")
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return self.logits(x_MD).made()
+
+
+def logits_of(head: nn.Module, x_MD: Tensor) -> Tensor | Logits:
+    """What a head answers, its last product left to the caller where that is one over a vocabulary."""
+    if not hooked(head):
+        if isinstance(head, VocabularyHead):
+            return head.logits(x_MD)
+        if type(head) is nn.Linear:
+            return Logits(x_MD, head.weight, head.bias)
+        if type(head) is nn.Sequential:
+            return logits_of(head[-1], head[:-1](x_MD))
+    answers: Tensor = head(x_MD)
+    return answers
+
+
+class LanguageModelHead(VocabularyHead):
     """norm(activation(dense(x))) against every token vector, plus a bias for each token (BERT's masked-LM head).
 
     The token vectors are borrowed: they are the parameters of `token`, not of the head, so they are stored once
@@ -44,12 +83,11 @@ class LanguageModelHead(nn.Module):
         """Whose vectors the output is tied to."""
         return self._borrowed[0]
 
-    def forward(self, x_MD: Tensor) -> Tensor:
-        """[..., D] -> logits [..., V]."""
-        return linear(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
+    def logits(self, x_MD: Tensor) -> Logits:
+        return Logits(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
 
 
-class TiedHead(nn.Module):
+class TiedHead(VocabularyHead):
     """x against every token vector (Press and Wolf 2017; Vaswani et al. 2017, section 3.4): an output without weights.
 
     The token vectors are borrowed, as those of `LanguageModelHead` are.
@@ -67,17 +105,26 @@ class TiedHead(nn.Module):
         """Whose vectors the output is tied to."""
         return self._borrowed[0]
 
-    def forward(self, x_MD: Tensor) -> Tensor:
-        """[..., D] -> logits [..., V]."""
-        return F.linear(x_MD, self.token.weight, self.bias)
+    def logits(self, x_MD: Tensor) -> Logits:
+        return Logits(x_MD, self.token.weight, self.bias)
 
 
 class ScaledTiedHead(TiedHead):
     """x D^-0.5 against every token vector: vectors of variance 1 would make logits of variance D (T5)."""
 
-    def forward(self, x_MD: Tensor) -> Tensor:
-        """[..., D] -> logits [..., V]."""
-        return super().forward(x_MD * x_MD.shape[-1] ** -0.5)
+    def logits(self, x_MD: Tensor) -> Logits:
+        return super().logits(x_MD * x_MD.shape[-1] ** -0.5)
+
+
+class UntiedHead(VocabularyHead):
+    """output(x): an answer for each of some words, with vectors of its own."""
+
+    def __init__(self, dim: int, outputs: int):
+        super().__init__()
+        self.output = nn.Linear(dim, outputs)
+
+    def logits(self, x_MD: Tensor) -> Logits:
+        return Logits(x_MD, self.output.weight, self.output.bias)
 
 
 class Pooler(nn.Module):

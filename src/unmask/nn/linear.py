@@ -19,7 +19,7 @@ from unmask.nn.packed import can_pack, product
 def side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     """What layers say about the same x. Where they learn, plain linear layers are one product, for its gradients are
     then fewer and larger products, too."""
-    plain = [layer for layer in layers if type(layer) is nn.Linear and not _hooked(layer)]
+    plain = [layer for layer in layers if type(layer) is nn.Linear and not hooked(layer)]
     if len(plain) < len(layers) or not torch.is_grad_enabled() or len({layer.bias is None for layer in plain}) > 1:
         return [layer(x) for layer in layers]
     if len(plain) == 1:
@@ -29,7 +29,7 @@ def side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     return said.split([layer.out_features for layer in plain], -1)
 
 
-def _hooked(layer: nn.Module) -> bool:
+def hooked(layer: nn.Module) -> bool:
     """Whether somebody wants to be told when it is called."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(hooks)

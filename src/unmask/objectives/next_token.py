@@ -14,7 +14,9 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
-from unmask.objectives.objective import Objective, cross_entropy
+from unmask.nn import Logits
+from unmask.objectives.cross_entropy import cross_entropy
+from unmask.objectives.objective import Objective
 from unmask.types import Batch, Loss
 
 
@@ -40,10 +42,10 @@ class NextToken(Objective):
 
     def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
-        return self.of_answers(model.answer(self.head, hidden_BTD, target.places), target.values)
+        return self.of_answers(model.logits(self.head, hidden_BTD, target.places), target.values)
 
-    def of_answers(self, logits_MV: Tensor, values_M: Tensor) -> Loss:
-        total, nll, correct = cross_entropy(logits_MV, values_M, self.label_smoothing)
+    def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
+        total, nll, correct = cross_entropy(logits, values_M, self.label_smoothing)
         return Loss(total, values_M.numel(), {"nll": nll, "correct": correct})
 
 

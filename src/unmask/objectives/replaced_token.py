@@ -16,8 +16,9 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.models.electra import Discriminator
 from unmask.models.model import Model
+from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.language_modeling import MaskedLM
-from unmask.objectives.objective import Objective, of_logits
+from unmask.objectives.objective import Objective
 from unmask.types import Batch, Document, Example, Loss, Target
 
 CHOSEN = (0.85, 0.0)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.models.elmo import WORDS, ElmoModel
+from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.objective import Objective
 from unmask.types import Batch, Document, Example, Loss
 
@@ -100,10 +101,11 @@ class TwoWayLM(Objective):
         """Both directions. Raises UnmaskError for another model than an ELMo."""
         if not isinstance(model, ElmoModel):
             raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
-        return {
-            name: Loss(-log_p_M.sum(), len(log_p_M), {"correct": correct_M.sum()})
-            for name, (log_p_M, correct_M) in likelihoods(model, batch).items()
-        }
+        hidden_BTE, losses = model(batch), {}
+        for number, name in enumerate(DIRECTIONS):
+            target, said = batch.targets[name], model.direction(hidden_BTE, number)
+            losses[name] = of_logits(model.logits(WORDS, said, target.places), target.values)
+        return losses
 
 
 def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:

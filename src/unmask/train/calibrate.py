@@ -93,6 +93,13 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
     return max(1, int((seconds - fixed) / max(each, 1e-9)))
 
 
+def in_steps(interval: int | float | None, total: int) -> int:
+    """An interval in steps: as given, or a fraction of the whole run; None is never before the end."""
+    if interval is None or interval <= 0:
+        return total + 1
+    return max(1, round(interval * total)) if interval < 1 else int(interval)
+
+
 def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any]:
     """What a run will take, from its measured pace."""
     parameters = dict(engine.model.named_parameters())

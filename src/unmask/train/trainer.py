@@ -16,8 +16,9 @@ from torch import nn
 from unmask.config import Config
 from unmask.errors import UnmaskError, plural
 from unmask.files import sweep
+from unmask.threads import short_turns
 from unmask.train import checkpoint, distributed
-from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps
+from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps
 from unmask.train.engine import Engine, Minimised
 from unmask.train.interrupt import Interrupt
 from unmask.train.metrics import Clock, Meter, Writer
@@ -280,7 +281,7 @@ class Trainer:
 
     def _loop(self, interrupt: Interrupt) -> None:
         config = self.config
-        evaluate_every, save_every = (_every(n, self.total) for n in (config.evaluate_every, config.save_every))
+        evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
         check_every = 1 if self.device.type == "cpu" else min(config.log_every, MOST_SKIPPED)  # each waits for the GPU
         batches = self.data.batches(self.position)
         self.clock.start()
@@ -297,6 +298,7 @@ class Trainer:
                 if last or interrupted or self.stopped is not None or self.step % save_every == 0:
                     self._save(owed=due and interrupted)
 
+    @short_turns()
     def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
         """One update; True if a signal asks to leave."""
         try:
@@ -391,10 +393,3 @@ class Trainer:
     def _prune(self) -> None:
         """Remove checkpoints that could not be removed when their time had come, as on a full disk."""
         checkpoint.prune(self.out / "checkpoints", self.config.keep)
-
-
-def _every(interval: int | float | None, total: int) -> int:
-    """An interval in steps: as given, or a fraction of the whole run; None is never before the end."""
-    if interval is None or interval <= 0:
-        return total + 1
-    return max(1, round(interval * total)) if interval < 1 else int(interval)
