@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
-from unmask.generate import Limits, Search, generate
+from unmask.generate import Blocking, Limits, Search, generate
 from unmask.huggingface.layout import fold, unfold
 from unmask.huggingface.tables.gpt import GPT2
 from unmask.models.gpt import SIZES, Gpt, Gpt2
@@ -166,12 +166,15 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel"])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_texts_are_theirs(name, beams, tmp_path):
+@pytest.mark.parametrize(("penalty", "n"), [(1.0, 0), (1.6, 0), (1.0, 1), (1.0, 2), (1.3, 3)])
+def test_texts_are_theirs(name, beams, penalty, n, tmp_path):
+    """Beginnings of different lengths, beside one another here and each alone there; what is blocked looks at them, too."""
     theirs = reference(name)
     theirs.save_pretrained(tmp_path)
     ours = huggingface.load(tmp_path).model
     batch, inputs, _ = ragged()
-    search = Search(beam_size=beams, limits=Limits(max_length=9))
+    blocking = Blocking(repetition_penalty=penalty, no_repeat_ngram=n)
+    search = Search(beam_size=beams, limits=Limits(max_length=9), blocking=blocking)
     found = generate(ours, batch, search, end=END)
     for row, (best,) in enumerate(found):
         length = int(inputs["attention_mask"][row].sum())
@@ -181,6 +184,8 @@ def test_texts_are_theirs(name, beams, tmp_path):
                 attention_mask=torch.ones(1, length, dtype=torch.long),
                 max_new_tokens=9,
                 num_beams=beams,
+                repetition_penalty=penalty,
+                no_repeat_ngram_size=n,
                 do_sample=False,
                 pad_token_id=0,
                 eos_token_id=END,

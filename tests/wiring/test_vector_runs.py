@@ -214,3 +214,16 @@ def test_the_system_alone_learns_to_write_dates(tmp_path: Path, capsys, monkeypa
     assert status == 0
     assert "date-vectors (test): 1,000 pairs" in out
     assert "source words" not in out
+
+
+def test_the_service_says_how_many_numbers_it_reads_and_writes_from_them(folder: Path) -> None:
+    testing, app = pytest.importorskip("starlette.testclient"), pytest.importorskip("unmask.serve.http.app")
+    pool = pytest.importorskip("unmask.serve.http").Pool([folder / "run"])
+    with testing.TestClient(app.build(pool)) as http:
+        (listed,) = http.get("/models").json()["models"]
+        assert listed == {"name": "run", "kind": "translation", "loaded": False, "features": 4}
+        (answer,) = http.post("/translate", json={"texts": ["0 1 0 0"]}).json()["answers"]
+        assert answer["translations"][0]["text"] == CLASSES[1]
+        refused = http.post("/translate", json={"texts": ["March 3, 2001"]})
+        assert refused.status_code == 422
+        assert "vector" in refused.json()["error"]

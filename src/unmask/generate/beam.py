@@ -54,8 +54,7 @@ class Search(Config):
 
     With one hypothesis (greedy, and groups of one) a text is done when it ends. Results equal those of `transformers`
     with penalty "power", one group, its `max_new_tokens` as max_length and its `min_new_tokens` as min_length, up to
-    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search; and
-    unlike there, `blocking` does not look at what a language model goes on from.
+    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search.
     """
 
     beam_size: int = 1
@@ -149,7 +148,7 @@ def beam_search(
     state = model.begin(sources, search.beam_size)
     tokens_N = state.first
     least_B, most_B = bounds(model, sources, search.limits)
-    rules = Rules(search.blocking, least_B.repeat_interleave(G * w), end)
+    rules = Rules.of(search.blocking, model, sources, least_B, G * w, end)
     trace = Trace() if trace is None else trace
     trace.begin(G, search.penalise)
     beams_R, most_R = torch.arange(B * G, device=device), most_B.repeat_interleave(G)

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.models.causal import left_aligned
+from unmask.models.model import Model
 from unmask.models.sequence import Writer
 from unmask.types import Batch
 
@@ -76,10 +78,21 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
     return least_B, most_B
 
 
+def beginnings(model: Writer, sources: Batch) -> Tensor | None:
+    """The tokens that a language model goes on from, [B, S], each row ending at the right, with -1 before it where it
+    is shorter; None for a model whose sources are not part of what it writes."""
+    if not isinstance(model, Model):
+        return None
+    tokens_BS, lengths_B = left_aligned(sources)
+    S = tokens_BS.shape[1]
+    places_BS = torch.arange(S, device=tokens_BS.device) - (S - lengths_B[:, None])
+    return tokens_BS.gather(1, places_BS.clamp(min=0)).masked_fill(places_BS < 0, -1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Blocking(Config):
-    """Tokens that may not come next, by what was written so far; the beginning that a language model goes on from is
-    not looked at. Where nothing is left, the token that ends the text is allowed after all.
+    """Tokens that may not come next, by what was written so far, and by what a language model goes on from. Where
+    nothing is left, the token that ends the text is allowed after all.
 
     forbidden           ids that are never written: padding, the unknown token
     repetition_penalty  at least 1: what was written before is divided by it where positive, multiplied where negative
@@ -102,16 +115,25 @@ class Blocking(Config):
 class Rules:
     """Limits and blocking at work: they follow the hypotheses of one batch, and write -inf where nothing may be.
 
-    least_N  [N] int64: tokens that must come before the end      end  id of the token that ends a text
+    least_N    [N] int64: tokens that must come before the end      end  id of the token that ends a text
+    before_NS  [N, S] int64: the tokens that each goes on from, see `beginnings`; None: they begin with nothing
     """
 
-    def __init__(self, blocking: Blocking, least_N: Tensor, end: int):
+    def __init__(self, blocking: Blocking, least_N: Tensor, end: int, before_NS: Tensor | None = None):
         self.blocking, self.end = blocking, end
         self.least_N, self.longest_least = least_N, int(least_N.max())
         self.forbidden = torch.tensor(blocking.forbidden, dtype=torch.long, device=least_N.device)
         remembers = blocking.repetition_penalty != 1 or blocking.no_repeat_ngram > 0
-        self.history_NT = least_N.new_empty((len(least_N), 0)) if remembers else None
+        before_NS = least_N.new_empty((len(least_N), 0)) if before_NS is None else before_NS
+        self.history_NT = before_NS if remembers else None
         self.written = 0
+
+    @classmethod
+    def of(cls, blocking: Blocking, model: Writer, sources: Batch, least_B: Tensor, width: int, end: int) -> Rules:
+        """Those for `width` hypotheses of each source."""
+        before_BS = beginnings(model, sources)
+        before_NS = None if before_BS is None else before_BS.repeat_interleave(width, 0)
+        return cls(blocking, least_B.repeat_interleave(width), end, before_NS)
 
     def check(self, vocabulary: int) -> None:
         """Raise UnmaskError where an id is not one of the vocabulary."""
@@ -125,7 +147,7 @@ class Rules:
 
     def apply(self, scores_NV: Tensor) -> Tensor:
         """[N, V] logits or log-probabilities with -inf for what may not come next. Changes what it is given."""
-        if self.history_NT is not None and self.written:
+        if self.history_NT is not None and self.history_NT.shape[1]:
             scores_NV = self._repetition(scores_NV, self.history_NT)
             self._ngrams(scores_NV, self.history_NT)
         if len(self.forbidden):
@@ -147,19 +169,21 @@ class Rules:
         penalty = self.blocking.repetition_penalty
         if penalty == 1:
             return scores_NV
+        history_NT = torch.where(history_NT < 0, history_NT[:, -1:], history_NT)  # the last one is a token
         said_NT = scores_NV.gather(1, history_NT)
         return scores_NV.scatter(1, history_NT, torch.where(said_NT > 0, said_NT / penalty, said_NT * penalty))
 
     def _ngrams(self, scores_NV: Tensor, history_NT: Tensor) -> None:
         """Where the last n - 1 tokens were written before, what followed them then may not follow them now."""
-        n = self.blocking.no_repeat_ngram
-        if not 0 < n <= self.written:
+        n, T = self.blocking.no_repeat_ngram, history_NT.shape[1]
+        if not 0 < n <= T:
             return
         ngrams_NTn = history_NT.unfold(1, n, 1)
-        again_NT = (ngrams_NTn[..., :-1] == history_NT[:, None, self.written - n + 1 :]).all(-1)
+        last_NT = ngrams_NTn[..., -1]
+        again_NT = (ngrams_NTn[..., :-1] == history_NT[:, None, T - n + 1 :]).all(-1) & (last_NT >= 0)
         barred_NT = torch.zeros(again_NT.shape, dtype=scores_NV.dtype, device=again_NT.device)
         barred_NT = barred_NT.masked_fill(again_NT, -math.inf).masked_fill(~again_NT, math.inf)
-        scores_NV.scatter_reduce_(1, ngrams_NTn[..., -1], barred_NT, "amin")
+        scores_NV.scatter_reduce_(1, last_NT.clamp(min=0), barred_NT, "amin")
 
 
 def remaining(done_A: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ def sample(
     state = model.begin(sources, n)
     tokens_N = state.first
     least_B, most_A = bounds(model, sources, sampling.limits)
-    rules = Rules(sampling.blocking, least_B.repeat_interleave(n), end)
+    rules = Rules.of(sampling.blocking, model, sources, least_B, n, end)
     trace = Trace() if trace is None else trace
     trace.begin(1, lambda length: 1.0)
     sources_A, own_n = torch.arange(B, device=device), torch.arange(n, device=device)

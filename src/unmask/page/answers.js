@@ -2,7 +2,7 @@
 
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
-import { contextForm, into, sumForm } from "./forms.js";
+import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { ask } from "./service.js";
 
 const PANELS = {
@@ -230,7 +230,7 @@ function similarity(root, model) {
 // ---------------------------------------------------------------------------------------------------- writing
 
 function translate(root, model) {
-  asking(root, [{ label: "Text", value: "March 3, 2001" }], async ([text], place) => {
+  asking(root, [{ label: model.features ? "Vector" : "Text", value: firstSource(model) }], async ([text], place) => {
     const [answer] = (await ask("translate", { model: model.name, texts: [text] })).answers;
     const best = answer.translations[0];
     if (!best) return void empty(place, h("p", { class: "note" }, "There is nothing to translate."));

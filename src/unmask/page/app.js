@@ -4,7 +4,7 @@ import { answersTab } from "./answers.js";
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { choice, empty, field, h, roving, select } from "./dom.js";
-import { contextForm, into, sumForm, textForm } from "./forms.js";
+import { contextForm, firstSource, into, sumForm, textForm } from "./forms.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { about, runsView } from "./runs.js";
 import { ask, hasKey, keyForm, onRefusal, useKey } from "./service.js";
@@ -115,7 +115,7 @@ async function attentionTab(root, model) {
       start = {};
     });
   };
-  const { form, input } = textForm(translates ? "Source" : "Text", translates ? "March 3, 2001" : ANIMAL, show, field(translates ? "Translation (empty: the model's own)" : "Second text (may be empty)", pair));
+  const { form, input } = textForm(translates ? "Source" : "Text", translates ? firstSource(model) : ANIMAL, show, field(translates ? "Translation (empty: the model's own)" : "Second text (may be empty)", pair));
   const example = (label, text, begin) =>
     h("button", { type: "button", onclick: () => ((input.value = text), (pair.value = ""), (start = begin), show(text)) }, label);
   const examples = h(
@@ -167,7 +167,7 @@ function beamTab(root, model) {
     const body = { model: model.name, text, beam_size: Number(width.value), length: Number(length.value) };
     return into(stage, ask("beam", body), (data) => beamView(stage, data));
   };
-  const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? "March 3, 2001" : "The", show, h("div", { class: "row" }, field("Width", width), field("Most tokens", length)));
+  const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? firstSource(model) : "The", show, h("div", { class: "row" }, field("Width", width), field("Most tokens", length)));
   empty(root, form, stage);
   show(input.value);
 }

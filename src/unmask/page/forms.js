@@ -27,6 +27,9 @@ export async function into(place, promise, draw) {
   }
 }
 
+/** What a model that writes is asked first: a date, or a vector of as many numbers as it reads. */
+export const firstSource = (model) => (model.features ? ["1", ...Array(model.features - 1).fill("0")].join(" ") : "March 3, 2001");
+
 /** A text, and what is done with it; Control and Enter send it. */
 export function textForm(label, value, done, ...more) {
   const input = h("textarea", { rows: 2, "aria-label": label }, value);

@@ -158,7 +158,7 @@ class Api:
         pool, loaded = self.service.pool, self.service.pool.loaded()
         found = [
             {"name": name, "kind": pool.kinds[name], "loaded": name in loaded}
-            | ({"task": pool.tasks[name]} if name in pool.tasks else {})
+            | {key: of[name] for key, of in (("task", pool.tasks), ("features", pool.features)) if name in of}
             for name in pool.names()
         ]
         return reply({"models": found})

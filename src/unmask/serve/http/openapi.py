@@ -83,6 +83,7 @@ _MODEL: Schema = forms.form(
     kind={"type": "string", "description": "what it does: classification, embedding, translation, fill-mask, …"},
     loaded={"type": "boolean", "description": "whether it is in memory; else it is read when it is asked for"},
     task={"type": "string", "description": "of one that translates, the task that /predict asks it about, if any"},
+    features={"type": "integer", "description": "of one that writes from a vector, how many numbers that has"},
 )
 _STATE: Schema = forms.form(["status"], status={"type": "string"})
 

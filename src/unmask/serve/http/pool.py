@@ -20,7 +20,7 @@ from unmask.nn.packed import Precision, placed
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor, reach
 from unmask.serve.translator import Translator
-from unmask.serve.written import WrittenPredictor, task_of_writer
+from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
 from unmask.tasks import ANSWERING
 from unmask.visualize.words import Vectors
 
@@ -73,7 +73,8 @@ class Pool:
     precision  "bf16": products in bfloat16; language models stay in float32
     vectors    reads a folder or a file of word vectors; None: such are refused
 
-    `kinds` has the kind of each, and `tasks` of those that translate and were fine-tuned on a task, what that is.
+    `kinds` has the kind of each, `tasks` of those that translate and were fine-tuned on a task what that is, and
+    `features` of those that write from a vector how many numbers it has.
 
     Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
     """
@@ -102,6 +103,7 @@ class Pool:
         }
         writers = [(name, folder) for name, folder in named if self.kinds[name] == "translation"]
         self.tasks = {name: task.kind for name, folder in writers if (task := task_of_writer(folder)) is not None}
+        self.features = {name: numbers for name, folder in writers if (numbers := features_of(folder))}
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
         self.ready = False  # whether any model was read so far
         self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
