@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.nn.linear import linear, side_by_side
+from unmask.nn.linear import LARGE, linear, side_by_side, turned, weight_gradient
 from unmask.nn.packed import PackedLinear, can_pack
 
 needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
@@ -96,3 +96,21 @@ def test_without_autocast_or_gradients_it_is_pytorch_itself() -> None:
     assert torch.equal(linear(x, layer.weight, layer.bias), layer(x))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(linear(x, layer.weight, layer.bias), layer(x))
+
+
+@pytest.mark.parametrize("N", [1, 7, 16, 48, 64, 192])
+@pytest.mark.parametrize("D", [1, 5, 130])
+def test_what_is_turned_around_lies_so_in_memory(N: int, D: int) -> None:
+    x = torch.randn(N, D)
+    assert torch.equal(turned(x), x.t())
+    assert turned(x).is_contiguous()
+    assert torch.equal(turned(x.t()), x)
+
+
+@pytest.mark.parametrize("N", [16, 40, 96])
+@pytest.mark.parametrize(("E", "D"), [(LARGE, LARGE + 8), (LARGE + 8, LARGE), (LARGE - 8, LARGE), (24, 16)])
+def test_the_gradient_of_weights_is_the_same_whichever_factor_is_turned(N: int, E: int, D: int) -> None:
+    said, x = torch.randn(N, E), torch.randn(N, D)
+    found = weight_gradient(said, x)
+    torch.testing.assert_close(found, said.t() @ x, rtol=1e-4, atol=1e-4)
+    assert found.is_contiguous()

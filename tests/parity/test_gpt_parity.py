@@ -168,7 +168,7 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name, tmp_path):
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize(("penalty", "n"), [(1.0, 0), (1.6, 0), (1.0, 1), (1.0, 2), (1.3, 3)])
 def test_texts_are_theirs(name, beams, penalty, n, tmp_path):
-    """Beginnings of different lengths, beside one another here and each alone there; what is blocked looks at them, too."""
+    """Beginnings of different lengths, side by side here and each alone there; what is blocked looks at them, too."""
     theirs = reference(name)
     theirs.save_pretrained(tmp_path)
     ours = huggingface.load(tmp_path).model

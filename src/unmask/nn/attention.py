@@ -238,7 +238,8 @@ class Attention(nn.Module):
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
         attend = self._explicit if self.recorder is not None or self._slow_when_fused(q_BHTK) else self._fused
-        return self.output(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
+        (output,) = side_by_side(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2), self.output)
+        return output
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
         """Keys and values of a memory [B, S, D], for any number of forwards."""

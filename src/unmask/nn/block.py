@@ -49,7 +49,8 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         (up,) = side_by_side(x_BTD, self.up)
-        return self.down(self.dropout(self.activation(up)))
+        (down,) = side_by_side(self.dropout(self.activation(up)), self.down)
+        return down
 
 
 class GatedFeedForward(nn.Module):
@@ -68,7 +69,8 @@ class GatedFeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         gate, up = side_by_side(x_BTD, self.gate, self.up)
-        return self.down(self.dropout(self.activation(gate) * up))
+        (down,) = side_by_side(self.dropout(self.activation(gate) * up), self.down)
+        return down
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
