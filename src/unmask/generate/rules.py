@@ -111,6 +111,11 @@ class Blocking(Config):
         if self.no_repeat_ngram < 0:
             raise UnmaskError(f"No n-gram has {self.no_repeat_ngram} tokens; 0 allows every repetition.")
 
+    @property
+    def remembers(self) -> bool:
+        """Whether what may come next depends on what came before."""
+        return self.repetition_penalty != 1 or self.no_repeat_ngram > 0
+
 
 class Rules:
     """Limits and blocking at work: they follow the hypotheses of one batch, and write -inf where nothing may be.
@@ -123,15 +128,14 @@ class Rules:
         self.blocking, self.end = blocking, end
         self.least_N, self.longest_least = least_N, int(least_N.max())
         self.forbidden = torch.tensor(blocking.forbidden, dtype=torch.long, device=least_N.device)
-        remembers = blocking.repetition_penalty != 1 or blocking.no_repeat_ngram > 0
         before_NS = least_N.new_empty((len(least_N), 0)) if before_NS is None else before_NS
-        self.history_NT = before_NS if remembers else None
+        self.history_NT = before_NS if blocking.remembers else None
         self.written = 0
 
     @classmethod
     def of(cls, blocking: Blocking, model: Writer, sources: Batch, least_B: Tensor, width: int, end: int) -> Rules:
         """Those for `width` hypotheses of each source."""
-        before_BS = beginnings(model, sources)
+        before_BS = beginnings(model, sources) if blocking.remembers else None
         before_NS = None if before_BS is None else before_BS.repeat_interleave(width, 0)
         return cls(blocking, least_B.repeat_interleave(width), end, before_NS)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from unmask.errors import UnmaskError
 from unmask.nn.cache import KeyValues
 from unmask.nn.dropout import dropout
-from unmask.nn.linear import side_by_side
+from unmask.nn.linear import project, side_by_side
 from unmask.nn.position import Position, distances
 
 Device = torch.device | str | None
@@ -238,8 +238,7 @@ class Attention(nn.Module):
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
         attend = self._explicit if self.recorder is not None or self._slow_when_fused(q_BHTK) else self._fused
-        (output,) = side_by_side(attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2), self.output)
-        return output
+        return project(self.output, attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
         """Keys and values of a memory [B, S, D], for any number of forwards."""

@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention, Bias, CrossMask, Mask, working_dtype
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
-from unmask.nn.linear import side_by_side
+from unmask.nn.linear import project, side_by_side
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
@@ -48,9 +48,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        (up,) = side_by_side(x_BTD, self.up)
-        (down,) = side_by_side(self.dropout(self.activation(up)), self.down)
-        return down
+        return project(self.down, self.dropout(self.activation(project(self.up, x_BTD))))
 
 
 class GatedFeedForward(nn.Module):
@@ -69,8 +67,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         gate, up = side_by_side(x_BTD, self.gate, self.up)
-        (down,) = side_by_side(self.dropout(self.activation(gate) * up), self.down)
-        return down
+        return project(self.down, self.dropout(self.activation(gate) * up))
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {

@@ -15,6 +15,12 @@ from torch.autograd.function import once_differentiable
 
 from unmask.nn.packed import can_pack, product
 
+LARGE = 512
+"""Width of both factors from which on turning one around pays; at 384 nothing was gained (docs/log.md)."""
+
+BLOCKS = (64, 32, 16)
+"""Rows that are turned around at a time, as many as divide all."""
+
 
 def side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     """What layers say about the same x. Where they learn, plain linear layers are one product, for its gradients are
@@ -27,6 +33,12 @@ def side_by_side(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]
     said = linear(x, torch.cat([layer.weight for layer in plain]), torch.cat(biases) if biases else None)
     return said.split([layer.out_features for layer in plain], -1)
+
+
+def project(layer: nn.Module, x: Tensor) -> Tensor:
+    """`layer(x)`, [..., D] -> [..., E], by the product that learns fastest."""
+    (said,) = side_by_side(x, layer)
+    return said
 
 
 def hooked(layer: nn.Module) -> bool:
@@ -68,23 +80,15 @@ class _Linear(torch.autograd.Function):
         )
 
 
-LARGE = 512
-"""Width of both factors from which on turning one around pays; narrower ones fit a cache as they lie."""
-
-
 def weight_gradient(said_NE: Tensor, x_ND: Tensor) -> Tensor:
-    """said^T x, [E, D]. The processor's library multiplies by a factor that lies turned around at half its speed, so
-    the smaller one is turned before, and what comes of it after (docs/log.md)."""
+    """said^T x, [N, E] and [N, D] -> [E, D]. The processor's library multiplies by a factor that lies turned around at
+    half its speed, so the smaller one is turned before, and what comes of it after (docs/log.md)."""
     (N, E), D = said_NE.shape, x_ND.shape[1]
     if min(E, D) < LARGE or N % BLOCKS[-1]:
         return said_NE.t() @ x_ND
     if E <= D:
         return turned(said_NE) @ x_ND
     return turned(turned(x_ND) @ said_NE)
-
-
-BLOCKS = (64, 32, 16)
-"""Rows that are turned around at a time, as many as divide all."""
 
 
 def turned(x_ND: Tensor) -> Tensor:

@@ -114,7 +114,8 @@ def task_of_writer(folder: Path | str) -> Written | None:
 
 def features_of(folder: Path | str) -> int:
     """How many numbers there are in a vector that the model of a folder writes from; 0: it reads texts."""
-    return int(read_json(Path(folder) / "config.json").get("features", 0))
+    numbers = read_json(Path(folder) / "config.json").get("features", 0)
+    return numbers if isinstance(numbers, int) else 0
 
 
 def predictor_of(
