@@ -109,7 +109,11 @@ def test_what_is_turned_around_lies_so_in_memory(N: int, D: int) -> None:
 
 @pytest.mark.parametrize("N", [16, 40, 96])
 @pytest.mark.parametrize(("E", "D"), [(LARGE, LARGE + 8), (LARGE + 8, LARGE), (LARGE - 8, LARGE), (24, 16)])
-def test_the_gradient_of_weights_is_the_same_whichever_factor_is_turned(N: int, E: int, D: int) -> None:
+@pytest.mark.parametrize("matrix_unit", [True, False])
+def test_the_gradient_of_weights_is_the_same_whichever_factor_is_turned(
+    N: int, E: int, D: int, matrix_unit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unmask.nn.linear.has_matrix_unit", lambda: matrix_unit)
     said, x = torch.randn(N, E), torch.randn(N, D)
     found = weight_gradient(said, x)
     torch.testing.assert_close(found, said.t() @ x, rtol=1e-4, atol=1e-4)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from unmask.nn.packed import can_pack, product
+from unmask.processor import has_matrix_unit
 
 LARGE = 512
 """Width of both factors from which on turning one around pays; at 384 nothing was gained (docs/log.md)."""
@@ -81,10 +82,10 @@ class _Linear(torch.autograd.Function):
 
 
 def weight_gradient(said_NE: Tensor, x_ND: Tensor) -> Tensor:
-    """said^T x, [N, E] and [N, D] -> [E, D]. The processor's library multiplies by a factor that lies turned around at
-    half its speed, so the smaller one is turned before, and what comes of it after (docs/log.md)."""
+    """said^T x, [N, E] and [N, D] -> [E, D]. A matrix unit multiplies by a factor that lies turned around at half its
+    speed, so the smaller one is turned before, and what comes of it after (docs/log.md)."""
     (N, E), D = said_NE.shape, x_ND.shape[1]
-    if min(E, D) < LARGE or N % BLOCKS[-1]:
+    if min(E, D) < LARGE or N % BLOCKS[-1] or not has_matrix_unit():
         return said_NE.t() @ x_ND
     if E <= D:
         return turned(said_NE) @ x_ND

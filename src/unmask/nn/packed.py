@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.processor import imitates_bf16
 
 Part = TypeVar("Part", bound=nn.Module)
 Precision = Literal["fp32", "bf16"]
@@ -25,7 +26,8 @@ def can_pack(device: torch.device | str = "cpu") -> bool:
     """Whether a device multiplies in bfloat16 by itself; a processor without that would be slower than in float32."""
     kind = torch.device(device).type
     if kind == "cpu":
-        return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        known = torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        return known and not imitates_bf16()
     return kind != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unmask.errors import UnmaskError
+from unmask.processor import multiplies_bf16
 from unmask.train import distributed
 from unmask.train.metrics import Meter
 from unmask.train.optim import STATE, Optimizer, Scale, gradient_norm, set_rate, update
@@ -191,10 +192,7 @@ def use_bf16(precision: str, device: torch.device) -> bool:
         return precision == "bf16"
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        capabilities: Callable[[], dict] | None = getattr(torch.cpu, "get_capabilities", None)
-        return capabilities is not None and bool(capabilities().get("amx_bf16", False))
-    return False
+    return device.type == "cpu" and multiplies_bf16()
 
 
 def recompute_blocks(model: nn.Module) -> None:

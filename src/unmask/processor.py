@@ -1,0 +1,31 @@
+"""What this processor multiplies in by itself, as PyTorch knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+
+@cache
+def abilities() -> Mapping[str, Any]:
+    """By the names that PyTorch has for them; empty where it does not say."""
+    ask: Callable[[], dict[str, Any]] | None = getattr(torch.cpu, "get_capabilities", None)
+    return {} if ask is None else ask()
+
+
+def has_matrix_unit() -> bool:
+    """Whether it multiplies blocks of bfloat16 at once (AMX)."""
+    return bool(abilities().get("amx_bf16"))
+
+
+def multiplies_bf16() -> bool:
+    """Whether it is known to multiply in bfloat16, with a matrix unit or without."""
+    return has_matrix_unit() or bool(abilities().get("avx512_bf16"))
+
+
+def imitates_bf16() -> bool:
+    """Whether products in bfloat16 are made of those in float32, which takes longer than these."""
+    return abilities().get("architecture") == "x86_64" and not multiplies_bf16()
