@@ -178,7 +178,7 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name, tmp_path):
     _, inputs, _ = ragged(name.startswith("Roberta"))
     with torch.no_grad():
         for x, y in zip(called(again, inputs).to_tuple(), called(theirs, inputs).to_tuple(), strict=True):
-            torch.testing.assert_close(x, y, atol=0, rtol=0)
+            torch.testing.assert_close(x, y)  # not to the bit: where weights lie in memory changes how sums round
     automatic = transformers.AutoConfig.from_pretrained(tmp_path / "ours")
     assert automatic.architectures == [name]
 
