@@ -27,5 +27,5 @@ def multiplies_bf16() -> bool:
 
 
 def imitates_bf16() -> bool:
-    """Whether products in bfloat16 are made of those in float32, which takes longer than these."""
+    """Whether its products in bfloat16 are made of those in float32, for it has none of its own."""
     return abilities().get("architecture") == "x86_64" and not multiplies_bf16()

@@ -13,7 +13,6 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.nn import LanguageModelHead
 from unmask.nn.packed import PackedLinear, can_pack, packed
-from unmask.train.engine import use_bf16
 from unmask.types import Batch
 
 needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
@@ -73,27 +72,6 @@ def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     assert lower.heads["mlm"] is model.heads["mlm"]
     assert not any(type(part) is nn.Linear for part in lower.stack.modules())
     assert sum(type(part) is nn.Linear for part in model.stack.modules()) == 3 * 6  # the model itself is untouched
-
-
-@pytest.mark.parametrize(
-    ("processor", "fast"),
-    [
-        ({"architecture": "x86_64", "amx_bf16": True, "avx512_bf16": True}, True),
-        ({"architecture": "x86_64", "amx_bf16": False, "avx512_bf16": True}, True),
-        ({"architecture": "x86_64", "amx_bf16": False, "avx512_bf16": False}, False),
-        ({"architecture": "x86_64"}, False),
-        ({}, False),
-    ],
-)
-def test_bfloat16_is_chosen_where_the_processor_multiplies_in_it(
-    processor: dict[str, object], fast: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("unmask.processor.abilities", lambda: processor)
-    assert use_bf16("auto", torch.device("cpu")) is fast
-    assert use_bf16("bf16", torch.device("cpu"))
-    assert not use_bf16("fp32", torch.device("cpu"))
-    if processor and not fast:  # the library would imitate it, and a matrix unit is none of this
-        assert not can_pack()
 
 
 def test_no_bfloat16_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

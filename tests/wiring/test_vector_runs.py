@@ -18,6 +18,7 @@ from unmask.huggingface import load_writer
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
+from unmask.serve.written import features_of
 from unmask.translation import TrainTranslation, evaluate_pairs, systems
 
 CLASSES = ("a red rose", "the sea", "one two three four", "snow on the hills")
@@ -227,3 +228,9 @@ def test_the_service_says_how_many_numbers_it_reads_and_writes_from_them(folder:
         refused = http.post("/translate", json={"texts": ["March 3, 2001"]})
         assert refused.status_code == 422
         assert "vector" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(("said", "numbers"), [({"features": 4}, 4), ({}, 0), ({"features": "four"}, 0)])
+def test_a_folder_says_how_many_numbers_it_reads(said, numbers, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(said), encoding="utf-8")
+    assert features_of(tmp_path) == numbers
