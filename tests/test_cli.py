@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import re
-import sys
 
 import pytest
 
-from unmask.cli import main, parser, process
+from unmask.cli import main, parser
 from unmask.errors import UnmaskError
 
 
@@ -352,49 +350,3 @@ def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert printed[printed.index("--training.steps") + 1] == "10"
     assert printed[printed.index("--training.optimizer.lr") + 1] == "0.5"
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
-)
-def test_threads_sleep_soon_unless_someone_says_otherwise(given, found, monkeypatch):
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert os.environ.get("GOMP_SPINCOUNT") == found
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-
-
-@pytest.mark.parametrize(
-    ("verb", "set_before", "enabled", "begins_again"),
-    [
-        ("translate", None, "always [madvise] never", True),
-        ("translate", "glibc.malloc.check=1", "always [madvise] never", False),
-        ("translate", None, "[always] madvise never", False),
-        ("translate", None, None, False),
-        ("recipes", None, "always [madvise] never", False),
-    ],
-)
-def test_what_answers_begins_again_with_large_pages_where_they_are_on_request(
-    verb, set_before, enabled, begins_again, monkeypatch, tmp_path, capsys
-):
-    begun = []
-    monkeypatch.setattr(process, "ON_REQUEST", tmp_path / "enabled")
-    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36")
-    monkeypatch.setattr(os, "execv", lambda *call: begun.append(call))
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "unmask", verb, "--help"])
-    monkeypatch.setattr(sys, "argv", ["unmask", verb, "--help"])
-    monkeypatch.setenv("GLIBC_TUNABLES", "")  # so that it is as it was when the test ends
-    monkeypatch.delenv("GLIBC_TUNABLES")
-    if set_before:
-        monkeypatch.setenv("GLIBC_TUNABLES", set_before)
-    if enabled:
-        (tmp_path / "enabled").write_text(enabled)
-    with pytest.raises(SystemExit):
-        main()
-    assert begun == ([(sys.executable, [sys.executable, "-m", "unmask", verb, "--help"])] if begins_again else [])
-    assert os.environ.get("GLIBC_TUNABLES") == (process.PAGES if begins_again else set_before)

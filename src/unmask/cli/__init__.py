@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         process.share_the_machine()
         if arguments is None and process.answers(given):
             process.take_large_pages()
+        if arguments is None and process.learns(given):
+            process.keep_memory()
     try:
         options, rest = parser().parse_known_args(given)
         options.run(options, overrides(rest))

@@ -1,4 +1,4 @@
-"""What a command settles for its own process before PyTorch is loaded: how threads wait, how large its pages are."""
+"""What a command settles for its own process before PyTorch is loaded: how threads wait, what becomes of memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,23 @@ from pathlib import Path
 ANSWERING = ("embed", "evaluate", "generate", "predict", "serve", "translate")
 """Commands that read the same weights again and again."""
 
-MEASURED = ("decoding", "inference")
-"""What `unmask bench` measures of them."""
+LEARNING = ("finetune", "pretrain", "quickstart", "train")
+"""Commands that need the same amounts of memory at every step."""
+
+MEASURED = {
+    **dict.fromkeys(("decoding", "inference"), ANSWERING),
+    **dict.fromkeys(("finetuning", "pretraining"), LEARNING),
+}
+"""What `unmask bench` measures -> the commands that it stands for."""
+
+AHEAD = 64 << 20
+"""Bytes that are taken from the system at a time, at least."""
+
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # as malloc.h numbers the parameters of mallopt
+SET_BY = {
+    "GLIBC_TUNABLES",
+    *(f"MALLOC_{name}_" for name in ("TRIM_THRESHOLD", "TOP_PAD", "MMAP_MAX", "MMAP_THRESHOLD")),
+}
 
 PAGES = "glibc.malloc.hugetlb=1"
 ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -30,8 +45,34 @@ def share_the_machine() -> None:
 
 def answers(arguments: Sequence[str]) -> bool:
     """Whether these arguments of `unmask` are of a command that answers, or of a turn that measures one."""
-    verb, *rest = arguments or [""]
-    return verb in ANSWERING or (verb == "bench-turn" and rest[:1] in [[name] for name in MEASURED])
+    return _one_of(ANSWERING, arguments)
+
+
+def learns(arguments: Sequence[str]) -> bool:
+    """The same of a command that learns."""
+    return _one_of(LEARNING, arguments)
+
+
+def _one_of(verbs: tuple[str, ...], arguments: Sequence[str]) -> bool:
+    verb, measured, *_ = *arguments, "", ""
+    return verb in verbs or (verb == "bench-turn" and MEASURED.get(measured) is verbs)
+
+
+def keep_memory() -> bool:
+    """Give no memory back to the system until this process ends; whether the C library (glibc) was told so.
+
+    A step of training frees what the next one needs again. The C library would return the larger pieces at once, and
+    the system would hand them out anew, page by page and filled with zeros, which for a large table of tokens takes
+    longer than its update (docs/log.md). The most that the process holds stays what it was. Who sets one of these
+    things by a variable of the environment keeps it.
+    """
+    if not _glibc() or SET_BY & os.environ.keys():
+        return False
+    import ctypes
+
+    settings = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1), (TOP_PAD, AHEAD))
+    library = ctypes.CDLL(None)
+    return all(library.mallopt(name, value) for name, value in settings)
 
 
 def take_large_pages() -> None:
@@ -50,8 +91,15 @@ def take_large_pages() -> None:
 def _on_request() -> bool:
     """Whether large pages are for those who ask, and the C library can ask: glibc 2.35 or newer on Linux."""
     try:
-        library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-        new_enough = tuple(map(int, version.split("."))) >= (2, 35)
-        return library == "glibc" and new_enough and "[madvise]" in ON_REQUEST.read_text("ascii")
-    except (AttributeError, OSError, ValueError):  # another system
+        return _glibc() >= (2, 35) and "[madvise]" in ON_REQUEST.read_text("ascii")
+    except (OSError, ValueError):
         return False
+
+
+def _glibc() -> tuple[int, ...]:
+    """The version of glibc; empty where the C library is another one."""
+    try:
+        library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        return tuple(map(int, version.split("."))) if library == "glibc" else ()
+    except (AttributeError, OSError, ValueError):  # another system
+        return ()
