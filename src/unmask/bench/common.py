@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ VERSIONS = (
     *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
     *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime", "ctranslate2"),
 )
+PROFILED: ContextVar[bool] = ContextVar("PROFILED", default=False)
+"""Whether turns of ours say where their time goes, which makes them slower."""
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -70,7 +73,8 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
     start = [place, "--trial"] if place.endswith(".py") else starts[ours]
     with tempfile.TemporaryDirectory(prefix="unmask-trial-") as folder:
         request, answer = Path(folder) / "settings.json", Path(folder) / "result.json"
-        request.write_text(json.dumps({**settings, "threads": threads}), encoding="utf-8")
+        given = {**settings, "threads": threads, "profile": ours and PROFILED.get()}
+        request.write_text(json.dumps(given), encoding="utf-8")
         before, began = worked(), time.perf_counter()
         done = subprocess.run(
             [sys.executable, *start, name, str(request), str(answer)],
@@ -94,7 +98,13 @@ def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
     import torch
 
     torch.set_num_threads(settings["threads"])
-    Path(answer).write_text(json.dumps(trials[name](settings)), encoding="utf-8")
+    if settings.get("profile"):
+        from unmask.bench.where import profiled
+
+        result = profiled(lambda: trials[name](settings))
+    else:
+        result = trials[name](settings)
+    Path(answer).write_text(json.dumps(result), encoding="utf-8")
 
 
 def serve_room(arguments: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from unmask.bench import common
+from unmask.bench import common, where
 from unmask.bench.common import CLOCKS, Result, Settings
 from unmask.bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
@@ -157,7 +157,8 @@ def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bo
     list(each(decode, asked[: settings["threads"]]))
     clock = CLOCKS[settings["clock"]]
     began = clock()
-    texts = [text for found in each(decode, asked) for text in found]
+    with where.counted():
+        texts = [text for found in each(decode, asked) for text in found]
     seconds = clock() - began
     tokens = sum(len(text) + 1 for text in texts)
     found = {"seconds": seconds, "tokens": tokens, "figure": tokens / seconds, "texts": texts}

@@ -84,6 +84,7 @@ class Plan:
     threads  of every process        pairs  turns of every side
     folder   that all rows share     made   what one row has made and another may take
     at_once  sides that run beside one another, where speed is not the question
+    profile  our side takes a turn more, and says where its time goes
     making   of what is in `made`, or will be soon, a lock each
     """
 
@@ -92,6 +93,7 @@ class Plan:
     folder: Path
     made: dict[Hashable, Any] = field(default_factory=dict)
     at_once: int = 1
+    profile: bool = False
     making: dict[Hashable, threading.Lock] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -116,6 +118,10 @@ class Plan:
             for number in range(self.pairs):
                 for side, done in zip(sides, pool.map(lambda side, n=number: shown(side, n), sides), strict=True):
                     turns[side].append(done)
+        if self.profile:
+            asked = common.PROFILED.set(True)
+            turns[sides[0]][-1]["where"] = turn(sides[0], 0).get("where", {})
+            common.PROFILED.reset(asked)
         return turns
 
 

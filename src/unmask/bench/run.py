@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common, table
+from unmask.bench import common, table, where
 from unmask.bench.common import Result
-from unmask.bench.row import Measured, Plan, Row, Turns
+from unmask.bench.row import OURS, Measured, Plan, Row, Turns
 from unmask.bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
@@ -65,6 +65,7 @@ def bench(
     threads: int,
     pairs: int,
     quick: bool = False,
+    profile: bool = False,
     places: Places | None = None,
 ) -> Result:
     """Measure the rows, or families of rows, of these names; all where none is named.
@@ -73,6 +74,7 @@ def bench(
     threads  of every process that is measured
     pairs    turns of each side
     quick    the smallest sizes, one turn: does everything run?
+    profile  our side takes a turn more in each row, and says where its time goes
 
     A peer that is not installed is named, and the others go on; so do the other rows where one fails. Raises
     UnmaskError before the first turn for unknown names and fields, and at the end where a row has no result.
@@ -85,7 +87,8 @@ def bench(
     facts: Result = {"machine": common.machine(threads), "run": {"pairs": pairs, "quick": quick}, "rows": []}
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-bench-") as folder:
-        plan = Plan(threads, 1, Path(folder), at_once=QUICK) if quick else Plan(threads, pairs, Path(folder))
+        turns, at_once = (1, QUICK) if quick else (pairs, 1)
+        plan = Plan(threads, turns, Path(folder), at_once=at_once, profile=profile)
         for row in asked:
             facts["rows"].append(measured(row, plan))
             places.write(facts)
@@ -131,7 +134,8 @@ def measured(row: Row, plan: Plan) -> Result:
     except UnmaskError as error:
         print(f"  {row.name} has no result: {error}", flush=True)
         return {**facts, "lines": [], "failed": str(error)}
-    notes = [*found.notes, *disturbed(found.turns)]
+    goes = [where.sentence(turn["where"]) for turn in found.turns.get(OURS, []) if turn.get("where")]
+    notes = [*found.notes, *disturbed(found.turns), *goes]
     return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": notes}
 
 

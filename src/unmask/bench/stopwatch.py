@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unmask.bench import common
+from unmask.bench import common, where
 from unmask.bench.common import Result
 
 if TYPE_CHECKING:
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Step:
-    """When a step began; its tokens, those of the text and all with padding; the pairs of tokens that may attend."""
+    """When a step began, and which mark it is; its tokens, those of the text and all with padding; the pairs of tokens
+    that may attend."""
 
     began: float
+    mark: int = 0
     real: int = 0
     computed: int = 0
     pairs: int = 0
@@ -30,7 +32,7 @@ class Stopwatch:
         self.steps: list[Step] = []
 
     def next_step(self) -> None:
-        self.steps.append(Step(time.perf_counter()))
+        self.steps.append(Step(time.perf_counter(), where.mark()))
 
     def count(self, real: int, computed: int, pairs: int) -> None:
         self.steps[-1].real += real
@@ -42,6 +44,7 @@ class Stopwatch:
         import torch
 
         counted = self.steps[first : first + steps]
+        where.between(counted[0].mark, self.steps[first + steps].mark)
         seconds = self.steps[first + steps].began - counted[0].began
         real = sum(step.real for step in counted)
         return {

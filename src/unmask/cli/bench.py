@@ -26,6 +26,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of every process (default: all cores)")
     sub.add_argument("--pairs", type=int, default=PAIRS, help="turns of each side (default: %(default)s)")
     sub.add_argument("--quick", action="store_true", help="the smallest sizes, one turn: does everything run?")
+    sub.add_argument("--profile", action="store_true", help="say where the time of unmask goes, in a turn more")
     sub.add_argument("--out", type=Path, metavar="FILE.json", help="write every turn")
     sub.add_argument("--table", type=Path, metavar="FILE.md", help="write the table")
     sub.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw how many times as fast (.svg or .png)")
@@ -59,6 +60,7 @@ def _bench(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         threads=options.threads,
         pairs=options.pairs,
         quick=options.quick,
+        profile=options.profile,
         places=places,
     )
 
