@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unmask.bench import ceiling, decoding, finetuning, inference, pretraining, startup
+from unmask.bench import ceiling, decoding, finetuning, inference, pretraining, reaching, startup
 from unmask.bench.decoding import Decoding
 from unmask.bench.finetuning import BY_LENGTH, PADDED, Tuned
 from unmask.bench.inference import Answering
 from unmask.bench.pretraining import Comparison
+from unmask.bench.reaching import Reaching
 from unmask.bench.row import Row, at_least, at_most, times, within
 from unmask.bench.startup import Startup
 from unmask.errors import unknown
@@ -69,6 +70,16 @@ ROWS = {
             "pre-training, BERT-base, V 30,522, bf16, grouped text",
             Comparison(size="base", vocabulary=30_522),
             2.5,
+        ),
+        Row(
+            "time-to-loss",
+            "time to the held-out loss of two minutes of unmask, BERT-mini, V 8,192, bf16",
+            reaching.SECONDS,
+            reaching.SIDES,
+            Reaching(),
+            reaching.measure,
+            {reaching.PUBLISHED: times(3)},
+            {"size": "tiny", "vocabulary": 512, "rows": 4, "minutes": 0.02, "patience": 1.0, "packages": "python"},
         ),
         share("ceiling-mini", "share of the measured ceiling, pre-training BERT-mini, bf16", Comparison()),
         share(

@@ -53,11 +53,13 @@ def train(
     steps: int,
     warmup: int,
     rows_at_once: int,
+    callbacks: Sequence[Any] = (),
     **more: Any,
 ) -> tuple[Stopwatch, list[float]]:
     """So many steps from a linear warm-up to a linear decay; their times, and the losses that were logged.
 
     settings, more  see `arguments`
+    callbacks       that hear of every step
     """
     import transformers
 
@@ -80,7 +82,7 @@ def train(
             out, settings, max_steps=steps, per_device_train_batch_size=rows_at_once, warmup_steps=warmup, **more
         )
         trainer = transformers.Trainer(
-            model=model, args=chosen, train_dataset=rows, data_collator=collator, callbacks=[Timed()]
+            model=model, args=chosen, train_dataset=rows, data_collator=collator, callbacks=[Timed(), *callbacks]
         )
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
