@@ -58,9 +58,9 @@ def test_what_answers_begins_again_with_large_pages_where_they_are_on_request(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "learns", "answers"),
+    ("arguments", "tunes", "answers"),
     [
-        (["pretrain", "bert-tiny"], True, False),
+        (["pretrain", "bert-tiny"], False, False),
         (["finetune"], True, False),
         (["translate", "--model", "pretrain"], False, True),
         (["bench-turn", "finetuning", "unmask"], True, False),
@@ -70,13 +70,13 @@ def test_what_answers_begins_again_with_large_pages_where_they_are_on_request(
         ([], False, False),
     ],
 )
-def test_commands_that_learn_and_those_that_answer_are_told_apart(arguments, learns, answers):
-    assert process.learns(arguments) == learns
+def test_commands_that_fine_tune_and_those_that_answer_are_told_apart(arguments, tunes, answers):
+    assert process.tunes(arguments) == tunes
     assert process.answers(arguments) == answers
 
 
-@pytest.mark.parametrize(("verb", "kept"), [("pretrain", [True]), ("evaluate", []), ("recipes", [])])
-def test_what_learns_keeps_its_memory(verb, kept, monkeypatch, capsys):
+@pytest.mark.parametrize(("verb", "kept"), [("finetune", [True]), ("evaluate", []), ("pretrain", [])])
+def test_what_fine_tunes_keeps_its_memory(verb, kept, monkeypatch, capsys):
     told = []
     monkeypatch.setattr(process, "keep_memory", lambda: told.append(True))
     monkeypatch.setattr(process, "take_large_pages", lambda: None)

@@ -18,27 +18,34 @@ from unmask.cost import training_flops
 
 SHARE = Unit("of the ceiling", digits=2)
 RATE = 0.15  # of the tokens, which are guessed
+PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+"""Dense products a second in bfloat16 that NVIDIA gives for its GPUs of these names (SXM), in operations."""
 
 
 def product(settings: Settings) -> Result:
-    """Operations a second of the fastest of many products of two square matrices."""
+    """Operations a second of the fastest of many products of two square matrices; of a GPU, its published peak."""
     import torch
 
     n, dtype = settings["square"], {"fp32": torch.float32, "bf16": torch.bfloat16}[settings["precision"]]
     generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(n, n, generator=generator).to(dtype) for _ in range(2))
+    a, b = (torch.randn(n, n, generator=generator).to(settings["device"], dtype) for _ in range(2))
     out = a @ b
+    common.wait_for_gpu()
     times: list[float] = []
     ends = time.perf_counter() + settings["seconds"]
     while len(times) < 3 or time.perf_counter() < ends:
         began = time.perf_counter()
         torch.mm(a, b, out=out)
+        common.wait_for_gpu()
         times.append(time.perf_counter() - began)
-    return {"flops_per_second": 2 * n**3 / min(times), "products": len(times)}
+    name = torch.cuda.get_device_name() if a.is_cuda else "cpu"
+    peak = next((peak for known, peak in PEAKS.items() if known in name), None)
+    return {"flops_per_second": 2 * n**3 / min(times), "products": len(times), "device": name, "peak": peak}
 
 
 def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
-    """The share of the ceiling before a pair of turns that each side of it uses."""
+    """The share of the ceiling before a pair of turns that each side of it uses; on a GPU that is in `PEAKS`, of what
+    its maker says of it (MFU, Chowdhery et al. 2022, appendix B)."""
     from unmask.models.bert import SIZES, Bert
 
     turns, facts = compared(asked, sides, plan)
@@ -47,7 +54,7 @@ def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
     def share(turn: Result) -> Result:
         seen = turn["tokens_seen"]  # T, the mean over the tokens
         flops = turn["tokens_per_second"] * training_flops(model, seen, RATE * seen) / seen
-        return {**turn, "flops_per_second": flops, "figure": flops / turn["ceiling"]}
+        return {**turn, "flops_per_second": flops, "figure": flops / (turn.get("peak") or turn["ceiling"])}
 
     shares = {side: [share(turn) for turn in done] for side, done in turns.items()}
     found = common.spread(turn["ceiling"] / 1e9 for turn in turns[sides[0]])
@@ -55,7 +62,9 @@ def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
         f"Ceiling: {found['median']:,.0f} GFLOP/s ({found['least']:,.0f} to {found['greatest']:,.0f}), "
         f"products of {asked.square:,} x {asked.square:,} in {asked.precision}."
     )
-    return Measured(shares, facts, notes=(top,))
+    peak = turns[sides[0]][0].get("peak")
+    said = (f"The shares are of the published peak of the GPU, {peak / 1e12:,.0f} TFLOP/s.",) if peak else ()
+    return Measured(shares, facts, notes=(top, *said))
 
 
 TRIALS = {"product": product}

@@ -126,6 +126,21 @@ def environment(threads: int, gpu: bool = False) -> dict[str, str]:
     return {**os.environ, **fixed}
 
 
+def sees_gpu() -> bool:
+    """Whether PyTorch can compute on a GPU here."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def wait_for_gpu() -> None:
+    """Return when a GPU that this process uses has done what it was asked for."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def peak_memory() -> float:
     """Largest resident size of this process so far, in MB."""
     import resource

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +44,8 @@ class Comparison(Config):
     corpus      a folder that `unmask corpus build` wrote; None: the documentation installed with Python and with
                 packages
     packages    "all" of that documentation, or of "python" alone
+    device      "cuda": one GPU, for all sides
+    compile     whether our side runs compiled (`--training.compile`)
     square      rows and columns of the product that measures the ceiling (ceiling.py)
     seconds     that this product is repeated for, before each pair of turns
     """
@@ -60,6 +63,8 @@ class Comparison(Config):
     seed: int = 0
     corpus: Path | None = None
     packages: Literal["all", "python"] = "all"
+    device: Literal["cpu", "cuda"] = "cpu"
+    compile: bool = False
     square: int = 4_096
     seconds: float = 2.0
 
@@ -114,7 +119,8 @@ def run_unmask(settings: Settings) -> Result:
             optimizer=Optimizer(lr=settings["lr"], weight_decay=0.01, eps=1e-8, clip=1.0),
             schedule=Schedule(warmup=settings["warmup"], shape="linear"),
             precision=settings["precision"],
-            device="cpu",
+            device=settings["device"],
+            compile=settings["compile"],
             seed=settings["seed"],
             log_every=trainer.LOG_EVERY,
             evaluate_every=None,
@@ -182,15 +188,17 @@ def compared(asked: Comparison, sides: Sequence[str], plan: Plan) -> tuple[Turns
 
     def compare() -> tuple[Turns, Result]:
         settings, facts = prepared(asked, plan)
+        trial = partial(common.trial, threads=plan.threads, gpu=asked.device != "cpu")
 
-        def product() -> float:
-            return common.trial("ceiling", "product", settings, threads=plan.threads)["flops_per_second"]
+        def product() -> Result:
+            return trial("ceiling", "product", settings)
 
         def turn(side: str, number: int) -> Result:
-            ceiling = plan.once((asked, number), product)
+            made = plan.once((asked, number), product)
             seeded = {**settings, "seed": settings["seed"] + number}
-            done = common.trial("pretraining", side, seeded, threads=plan.threads, ours=side == OURS)
-            return {**done, "figure": done["tokens_per_second"], "ceiling": ceiling}
+            done = trial("pretraining", side, seeded, ours=side == OURS)
+            ceiling = {"ceiling": made["flops_per_second"], "peak": made.get("peak"), "device": made.get("device")}
+            return {**done, "figure": done["tokens_per_second"], **ceiling}
 
         return plan.alternate(sides, SPEED, turn), facts
 

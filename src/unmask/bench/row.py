@@ -165,6 +165,11 @@ class Row:
     def family(self) -> str:
         return self.name.split("-")[0]
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it measures a GPU."""
+        return getattr(self.settings, "device", "cpu") != "cpu"
+
     def missing(self) -> dict[str, tuple[str, ...]]:
         """Sides that cannot take part -> the packages that they lack."""
         found = {side: common.absent(packages) for side, packages in self.sides.items()}

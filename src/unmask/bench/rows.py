@@ -8,6 +8,7 @@ from unmask.bench import ceiling, decoding, finetuning, inference, pretraining, 
 from unmask.bench.decoding import Decoding
 from unmask.bench.finetuning import BY_LENGTH, PADDED, Tuned
 from unmask.bench.inference import Answering
+from unmask.bench.preparation import LENGTH
 from unmask.bench.pretraining import Comparison
 from unmask.bench.reaching import Reaching
 from unmask.bench.row import Row, at_least, at_most, times, within
@@ -24,6 +25,10 @@ TINY = {
     "square": 512,
     "seconds": 0.1,
 }
+
+ON_GPU = Comparison(
+    size="base", text="lines", vocabulary=30_522, rows=256, steps=40, warmup=10, device="cuda", compile=True
+)
 
 
 def pretrain(name: str, work: str, settings: Comparison, goal: float) -> Row:
@@ -72,6 +77,16 @@ ROWS = {
             2.5,
         ),
         Row(
+            "pretrain-gpu",
+            "pre-training, BERT-base, V 30,522, bf16, a sentence a sequence, on one GPU",
+            pretraining.SPEED,
+            pretraining.SIDES,
+            ON_GPU,
+            pretraining.measure,
+            {"": at_least(6_300 * LENGTH)},
+            TINY,
+        ),
+        Row(
             "time-to-loss",
             "time to the held-out loss of two minutes of unmask, BERT-mini, V 8,192, bf16",
             reaching.SECONDS,
@@ -86,6 +101,16 @@ ROWS = {
             "ceiling-base",
             "share of the measured ceiling, pre-training BERT-base, bf16",
             Comparison(size="base", vocabulary=30_522),
+        ),
+        Row(
+            "ceiling-gpu",
+            "share of the published peak, pre-training BERT-base on one GPU, bf16",
+            ceiling.SHARE,
+            pretraining.SIDES,
+            ON_GPU,
+            ceiling.measure,
+            {"": at_least(0.45)},
+            TINY,
         ),
         Row(
             "finetune-minilm",

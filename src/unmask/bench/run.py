@@ -17,6 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 
 QUICK = 4  # sides at once, where only whether they run is asked
+NO_GPU = "Left out: PyTorch sees no GPU here."
 PICTURES = (".svg", ".png")
 
 
@@ -129,6 +130,9 @@ def measured(row: Row, plan: Plan) -> Result:
         print(f"  {side} is left out: {', '.join(packages)} not installed (pip install 'unmask[bench]').", flush=True)
     facts: Result = {"name": row.name, "work": row.work, "unit": row.unit.name, "settings": row.settings.to_dict()}
     facts["missing"] = {side: list(packages) for side, packages in missing.items()}
+    if row.on_gpu and not common.sees_gpu():
+        print(f"  {NO_GPU}", flush=True)
+        return {**facts, "lines": [], "notes": [NO_GPU]}
     try:
         found = row.measure(row.settings, [side for side in row.sides if side not in missing], plan)
     except UnmaskError as error:

@@ -32,6 +32,7 @@ class Stopwatch:
         self.steps: list[Step] = []
 
     def next_step(self) -> None:
+        common.wait_for_gpu()
         self.steps.append(Step(time.perf_counter(), where.mark()))
 
     def count(self, real: int, computed: int, pairs: int) -> None:

@@ -19,7 +19,7 @@ BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 def arguments(out: str, settings: Settings, **more: Any) -> Any:
     """The `TrainingArguments` of a run into `out` that `unmask` compares itself with.
 
-    settings  precision, lr and seed
+    settings  precision, lr and seed; the device, where it is not a CPU
     more      further arguments of `TrainingArguments`
     """
     import transformers
@@ -33,9 +33,9 @@ def arguments(out: str, settings: Settings, **more: Any) -> Any:
         max_grad_norm=1.0,
         optim="adamw_torch_fused",
         bf16=settings["precision"] == "bf16",
-        use_cpu=True,
+        use_cpu=settings.get("device", "cpu") == "cpu",
         seed=settings["seed"],
-        dataloader_pin_memory=False,
+        dataloader_pin_memory=settings.get("device", "cpu") != "cpu",
         logging_steps=LOG_EVERY,
         save_strategy="no",
         report_to=[],

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         process.share_the_machine()
         if arguments is None and process.answers(given):
             process.take_large_pages()
-        if arguments is None and process.learns(given):
+        if arguments is None and process.tunes(given):
             process.keep_memory()
     try:
         options, rest = parser().parse_known_args(given)

@@ -10,13 +10,10 @@ from pathlib import Path
 ANSWERING = ("embed", "evaluate", "generate", "predict", "serve", "translate")
 """Commands that read the same weights again and again."""
 
-LEARNING = ("finetune", "pretrain", "quickstart", "train")
-"""Commands that need the same amounts of memory at every step."""
+TUNING = ("finetune",)
+"""Commands whose steps are short beside the gradient of a large table of tokens, which each of them makes anew."""
 
-MEASURED = {
-    **dict.fromkeys(("decoding", "inference"), ANSWERING),
-    **dict.fromkeys(("finetuning", "pretraining"), LEARNING),
-}
+MEASURED = {"decoding": ANSWERING, "inference": ANSWERING, "finetuning": TUNING}
 """What `unmask bench` measures -> the commands that it stands for."""
 
 AHEAD = 64 << 20
@@ -48,9 +45,9 @@ def answers(arguments: Sequence[str]) -> bool:
     return _one_of(ANSWERING, arguments)
 
 
-def learns(arguments: Sequence[str]) -> bool:
-    """The same of a command that learns."""
-    return _one_of(LEARNING, arguments)
+def tunes(arguments: Sequence[str]) -> bool:
+    """The same of a command that fine-tunes."""
+    return _one_of(TUNING, arguments)
 
 
 def _one_of(verbs: tuple[str, ...], arguments: Sequence[str]) -> bool:
@@ -63,7 +60,7 @@ def keep_memory() -> bool:
 
     A step of training frees what the next one needs again. The C library would return the larger pieces at once, and
     the system would hand them out anew, page by page and filled with zeros, which for a large table of tokens takes
-    longer than its update (docs/log.md). The most that the process holds stays what it was. Who sets one of these
+    longer than the update (docs/log.md). The most that the process holds stays what it was. Who sets one of these
     things by a variable of the environment keeps it.
     """
     if not _glibc() or SET_BY & os.environ.keys():
