@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from unmask.bench import ROWS, Places, bench, run, where
-from unmask.bench.row import OURS
+from unmask.bench import ROWS, Places, bench, common, run, where
+from unmask.bench.row import OURS, Plan, Unit
 from unmask.bench.stopwatch import Stopwatch
 from unmask.bench.where import BETWEEN, MARK, OTHERS, Event, kind_of, profiled, sentence, shares
 
@@ -108,3 +108,14 @@ def test_a_row_says_where_the_time_of_our_side_goes(tmp_path, monkeypatch):
     assert turn["where"]["products"] > 0.01
     assert sum(turn["where"].values()) == pytest.approx(1)
     assert "decode-greedy: Where the time of unmask goes" in places.table.read_text("utf-8")
+
+
+def test_a_look_that_fails_leaves_the_turns_of_other_rows_as_they_are(tmp_path):
+    def turn(side, number):
+        if common.PROFILED.get():
+            raise ValueError
+        return {"figure": 1.0}
+
+    with pytest.raises(ValueError):
+        Plan(1, 1, tmp_path, profile=True).alternate([OURS], Unit("s"), turn)
+    assert not common.PROFILED.get()

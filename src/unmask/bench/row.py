@@ -120,8 +120,10 @@ class Plan:
                     turns[side].append(done)
         if self.profile:
             asked = common.PROFILED.set(True)
-            turns[sides[0]][-1]["where"] = turn(sides[0], 0).get("where", {})
-            common.PROFILED.reset(asked)
+            try:
+                turns[sides[0]][-1]["where"] = turn(sides[0], 0).get("where", {})
+            finally:
+                common.PROFILED.reset(asked)
         return turns
 
 
