@@ -12,6 +12,7 @@ from unmask.bench.common import Result
 
 MARK = "unmask.bench: mark"
 LEAST = 0.01  # share of the time, below which a kind is not named
+BUSY = 0.1  # of the time, for which a thread computes that is counted
 BETWEEN = "between operations"
 OTHERS = "other operations"
 KINDS = {
@@ -85,14 +86,20 @@ class Event(NamedTuple):
 
 
 def shares(events: list[Event], first: int, last: int) -> dict[str, float]:
-    """Kind -> share of the time between two marks, by their order, of all threads that did something meanwhile."""
+    """Kind -> share of the time between two marks, by their order, of all threads that computed for a tenth of it at
+    least; one that prepares batches beside a step is left out."""
     marks = sorted(event.began for event in events if event.name == MARK)
     begins, ends = marks[first], marks[last]
     within = [event for event in events if event.name != MARK and begins <= event.began < ends]
+    busy: dict[int, float] = defaultdict(float)
+    for event in within:
+        busy[event.thread] += event.took
+    threads = {thread for thread, spent in busy.items() if spent >= BUSY * (ends - begins)} or set(busy)
     took: dict[str, float] = defaultdict(float)
     for event in within:
-        took[kind_of(event.name)] += event.took
-    whole = (ends - begins) * max(1, len({event.thread for event in within}))
+        if event.thread in threads:
+            took[kind_of(event.name)] += event.took
+    whole = (ends - begins) * max(1, len(threads))
     took[BETWEEN] = max(0.0, whole - sum(spent for kind, spent in took.items() if kind != BETWEEN))
     return {kind: took[kind] / whole for kind in sorted(took, key=lambda kind: -took[kind])}
 
