@@ -1,4 +1,4 @@
-"""What this processor multiplies in by itself, as PyTorch knows it."""
+"""What this processor multiplies in by itself, and what a device has kernels for, as PyTorch knows it."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def multiplies_bf16() -> bool:
 def imitates_bf16() -> bool:
     """Whether its products in bfloat16 are made of those in float32, for it has none of its own."""
     return abilities().get("architecture") == "x86_64" and not multiplies_bf16()
+
+
+def attends_by_runs(device: torch.device | str) -> bool:
+    """Whether a device has the kernel of attention for sequences that lie one after the other (`nn.runs`): NVIDIA's
+    from Ampere on, unless PyTorch was told to leave it (`torch.backends.cuda.enable_flash_sdp`)."""
+    device = torch.device(device)
+    if device.type != "cuda" or torch.version.cuda is None:
+        return False
+    known = torch.backends.cuda.is_flash_attention_available() and torch.backends.cuda.flash_sdp_enabled()
+    return known and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -1,6 +1,6 @@
 """The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss.
 
-Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are packed), M targets.
+Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are packed), M targets, R runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from unmask.processor import attends_by_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Batch:
                the token that starts a sequence, and the target of each place is the token after it
     streams    [B] int64: rows that go on where the row of the same number ended, in the batch before; `positions` say
                how many tokens of its sequence stand before each, those of earlier batches included. None: they do not
+    runs       [R + 1] int32: what `runs_of` reads off the documents; `to` adds it where a device attends by it
     """
 
     tokens: Tensor
@@ -76,27 +80,35 @@ class Batch:
     targets: Mapping[str, Target] = field(default_factory=dict)
     source: Batch | None = None
     streams: Tensor | None = None
+    runs: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
 
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device, non_blocking=True)
+        def to(x: Tensor) -> Tensor:
+            return x.to(device, non_blocking=True)
 
-        targets = {k: Target(t.places.to(device), t.values.to(device)) for k, t in self.targets.items()}
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else to(x)
+
+        runs = self.runs
+        if runs is None and self.documents is not None and attends_by_runs(device):
+            runs = runs_of(self.documents)  # here, where reading them off waits for no device
         return Batch(
-            self.tokens.to(device, non_blocking=True),
+            to(self.tokens),
             move(self.documents),
             move(self.positions),
             move(self.segments),
             move(self.starts),
-            targets,
+            {k: Target(to(t.places), to(t.values)) for k, t in self.targets.items()},
             None if self.source is None else self.source.to(device),
             move(self.streams),
+            move(runs),
         )
 
     def rows(self, begin: int, end: int) -> Batch:
-        """Rows `begin` … `end - 1`, with the starts and targets that lie in them, moved to the new origin."""
+        """Rows `begin` … `end - 1`, with the starts and targets that lie in them, moved to the new origin; without
+        `runs`, which are added when they are moved."""
         width = self.tokens.shape[1]
         low, high = begin * width, min(end, self.tokens.shape[0]) * width
 
@@ -142,6 +154,17 @@ class Batch:
             return len(self.tokens)
         own = self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
         return own if self.source is None else own + self.source.real_tokens
+
+
+def runs_of(documents_BT: Tensor) -> Tensor:
+    """Where runs of one document begin in the flattened rows, padding's own included, and where the last one ends:
+    [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, for empty runs cost nothing
+    and compiled graphs want few shapes."""
+    begins_BT = torch.ones_like(documents_BT, dtype=torch.bool)
+    begins_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
+    begins = begins_BT.flatten().nonzero().squeeze(1).int()
+    R = 1 << (len(begins) - 1).bit_length() if len(begins) else 0
+    return F.pad(begins, (0, R + 1 - len(begins)), value=documents_BT.numel())
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors"},
+    "types": {"errors", "processor"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
     "threads": set(),

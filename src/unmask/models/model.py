@@ -103,7 +103,7 @@ class Model(nn.Module):
                 f"Shorten it, or set --length {longest} or less."
             )
         x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions)
-        mask = self.mask & Mask(documents=batch.documents)
+        mask = self.mask & Mask(documents=batch.documents, runs=batch.runs)
         hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
         return hidden_BTD
 

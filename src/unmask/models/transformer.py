@@ -244,7 +244,7 @@ class TransformerModel(EncoderDecoder):
             raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
         memory_BSD = self.encode(batch.source)
         x_BTD = self._embed(self.target, batch)
-        own = Mask(causal=True, documents=batch.documents if _packed(batch) else None)
+        own = Mask(causal=True) & _sequences(batch) if _packed(batch) else Mask(causal=True)
         hidden_BTD: Tensor = self.decoder(
             x_BTD, mask=own, memory=memory_BSD, memory_mask=_crossing(batch, batch.source), positions_BT=batch.positions
         )
@@ -252,7 +252,7 @@ class TransformerModel(EncoderDecoder):
 
     def encode(self, source: Batch) -> Tensor:
         """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
-        mask = Mask(documents=source.documents) if _packed(source) else _padding(source)
+        mask = _sequences(source) if _packed(source) else _padding(source)
         memory_BSD: Tensor = self.encoder(self._embed(self.source, source), mask=mask, positions_BT=source.positions)
         return memory_BSD
 
@@ -298,6 +298,11 @@ def _padding(source: Batch) -> Mask | None:
     """Hides the padding at the end of the sources; None where there is none."""
     lengths = source.lengths
     return None if lengths is None else Mask(lengths=lengths)
+
+
+def _sequences(batch: Batch) -> Mask:
+    """Hides the other sequences of a row."""
+    return Mask(documents=batch.documents, runs=batch.runs)
 
 
 def _packed(batch: Batch) -> bool:

@@ -20,6 +20,7 @@ from unmask.nn.cache import KeyValues
 from unmask.nn.dropout import dropout
 from unmask.nn.linear import project, side_by_side
 from unmask.nn.position import Position, distances
+from unmask.nn.runs import Runs
 
 Device = torch.device | str | None
 
@@ -47,10 +48,12 @@ class Bias:
     tensor  broadcastable to [B, H, T, S]: bool (True is visible) or float (added); None adds nothing
     causal  the plain causal mask with T = S, and nothing else. It is kept as a word, not as a tensor, because
             the fastest kernels know it by that word. Never set together with a tensor.
+    runs    says what the tensor says, for the kernel that knows it by that
     """
 
     tensor: Tensor | None = None
     causal: bool = False
+    runs: Runs | None = None
     _made: dict[torch.dtype, Added] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,25 +102,31 @@ class Mask:
     lengths    [B] int64: only the first `lengths[b]` keys of row b
     documents  [B, S] int64, not negative: only keys of the query's own document. Padding is document 0 and
                sees itself, which is finite and harmless.
+    runs       what `unmask.types.runs_of` reads off the documents, where a device attends by that
     """
 
     causal: bool = False
     window: int | None = None
     lengths: Tensor | None = None
     documents: Tensor | None = None
+    runs: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if self.runs is not None and self.documents is None:
+            raise UnmaskError("A mask has runs of documents, but no documents; give it both.")
         if self.window is not None and self.window < 1:
             raise UnmaskError(f"A window of {self.window} sees nothing; it must be at least 1 (the token itself).")
 
     def __and__(self, other: Mask) -> Mask:
         """Visible where both masks say so."""
         windows = [m.window for m in (self, other) if m.window is not None]
+        alone = self if other.documents is None else other if self.documents is None else None
         return Mask(
             causal=self.causal or other.causal,
             window=min(windows, default=None),
             lengths=_both(self.lengths, other.lengths, torch.minimum),
             documents=_both(self.documents, other.documents, lambda a, b: a * (b.max() + 1) + b),
+            runs=None if alone is None else alone.runs,
         )
 
     def tensor(self, T: int, S: int, device: Device = None) -> Tensor | None:
@@ -143,7 +152,10 @@ class Mask:
         """The same as a `Bias`; nothing hidden and plain causal stay recognisable for the fast kernels."""
         if self.causal and T == S and self.window is None and self.lengths is None and self.documents is None:
             return Bias(causal=True)
-        return Bias(self.tensor(T, S, device))
+        runs = None
+        if self.runs is not None and T == S and self.window is None and self.lengths is None:
+            runs = Runs(self.runs, T, self.causal)
+        return Bias(self.tensor(T, S, device), runs=runs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +249,7 @@ class Attention(nn.Module):
             k_BNSK, v_BNSK = cache.keys, cache.values
         bias = (bias or Bias()).plus(self.position.bias(q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.device))
         bias = bias.plus(self.position.score(q_BHTK, k_BNSK, self.scale))
-        attend = self._explicit if self.recorder is not None or self._slow_when_fused(q_BHTK) else self._fused
+        attend = self._way(q_BHTK, k_BNSK, bias)
         return project(self.output, attend(q_BHTK, k_BNSK, v_BNSK, bias).transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
@@ -266,6 +278,19 @@ class Attention(nn.Module):
             scale=self.scale,
             enable_gqa=self.kv_heads != self.heads,
         )
+
+    def _within_runs(self, q_BHTK: Tensor, k_BNSK: Tensor, v_BNSK: Tensor, bias: Bias) -> Tensor:
+        assert bias.runs is not None
+        dropout = self.dropout if self.training else 0.0
+        return bias.runs.attend(q_BHTK, k_BNSK, v_BNSK, scale=self.scale, dropout=dropout)
+
+    def _way(self, q_BHTK: Tensor, k_BNSK: Tensor, bias: Bias) -> Callable[[Tensor, Tensor, Tensor, Bias], Tensor]:
+        """The one of the three that is to compute this, all of them equal: the only place that chooses."""
+        if self.recorder is not None:
+            return self._explicit
+        if bias.runs is not None and bias.runs.fit(q_BHTK, k_BNSK):
+            return self._within_runs
+        return self._explicit if self._slow_when_fused(q_BHTK) else self._fused
 
     def _slow_when_fused(self, q_BHTK: Tensor) -> bool:
         """Whether plain products are faster: on a CPU the kernel of `_fused` draws dropout slowly, and bfloat16 in
