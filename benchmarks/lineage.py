@@ -53,13 +53,19 @@ MINI = {
 }
 WIDE = {**MINI, "model.dim": 576, "model.heads": 9, "model.hidden": 2_304, "model.std": 0.023, "model.factor": 128}
 RATE = "training.optimizer.lr"
+ADAMW = {"training.optimizer.algorithm": "adamw"}  # for all, so that they differ in what they learn from
 
 SYSTEMS = {
-    "bert": System("BERT", "hidden words, next sentence", "bert-mini"),
-    "roberta": System("RoBERTa", "hidden words", "roberta-tiny", {**MINI, RATE: 1e-3}),
-    "albert": System("ALBERT, as many weights", "hidden words, sentence order", "albert-tiny", {**WIDE, RATE: 7e-4}),
+    "bert": System("BERT", "hidden words, next sentence", "bert-mini", {**ADAMW, RATE: 1e-3}),
+    "roberta": System("RoBERTa", "hidden words", "roberta-tiny", {**MINI, **ADAMW, RATE: 1e-3}),
+    "albert": System(
+        "ALBERT, as many weights", "hidden words, sentence order", "albert-tiny", {**WIDE, **ADAMW, RATE: 7e-4}
+    ),
     "albert-narrow": System(
-        "ALBERT, as wide", "hidden words, sentence order", "albert-tiny", {**MINI, "model.factor": 128, RATE: 1e-3}
+        "ALBERT, as wide",
+        "hidden words, sentence order",
+        "albert-tiny",
+        {**MINI, **ADAMW, "model.factor": 128, RATE: 1e-3},
     ),
     "electra": System(
         "ELECTRA",

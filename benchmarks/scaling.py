@@ -59,6 +59,7 @@ def seconds_per_step(options: argparse.Namespace, processes: int, threads: int, 
             "training.save_every": "none",
             "training.log_every": 1,
             "training.precision": options.precision,
+            "training.optimizer.algorithm": "adamw",  # whose update the model of docs/scaling.md counts
         }
         given = [text for name, value in fields.items() for text in (f"--{name}", str(value))]
         run = ["-m", "unmask", "pretrain", f"bert-{options.size}", "--corpus", options.corpus, "--out", f"{folder}/run"]

@@ -75,7 +75,8 @@ def train(texts: Path, out: Path, seed: int, dropout: float) -> tuple[Recorded, 
         training={"minutes": None, "steps": STEPS, "log_every": 1, "precision": "fp32", "device": "cpu", "seed": seed},
         rows={"batch": 8, "heldout": 8},
     )
-    config = config.override({"lr": RATE, "warmup": WARMUP, "evaluate_every": None, "save_every": None})
+    wanted = {"algorithm": "adamw", "lr": RATE, "warmup": WARMUP, "evaluate_every": None, "save_every": None}
+    config = config.override(wanted)
     run = Recorded(config, [texts], out / "run")
     run.save(out / "first")
     run.run()

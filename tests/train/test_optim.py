@@ -15,7 +15,9 @@ from train_toy import Tiny
 from transformers import Adafactor, get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from unmask.errors import UnmaskError
-from unmask.train.optim import Optimizer, Schedule, gradient_norm, parameter_groups, set_rate, update
+from unmask.train.optim import Optimizer, Schedule, gradient_norm, keeps, parameter_groups, set_rate, update
+
+Algorithm = Literal["adamw", "adafactor", "muon"]
 
 
 def test_biases_and_normalisation_do_not_decay() -> None:
@@ -170,26 +172,32 @@ def test_adafactor_is_that_of_transformers(clip: float | None) -> None:
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["adamw", "adafactor"])
-def test_what_is_kept_of_a_parameter_is_counted(algorithm: Literal["adamw", "adafactor"]) -> None:
-    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Conv1d(7, 4, 3))
+@pytest.mark.parametrize("algorithm", ["adamw", "adafactor", "muon"])
+def test_what_is_kept_of_the_parameters_is_counted(algorithm: Algorithm) -> None:
+    blocks = nn.ModuleList([nn.Linear(5, 7), nn.LayerNorm(7)])
+    model = nn.ModuleDict({"blocks": blocks, "convolution": nn.Conv1d(7, 4, 3), "frozen": nn.Linear(2, 2)})
+    model["frozen"].requires_grad_(False)
     config = Optimizer(algorithm=algorithm)
     optimizer = config.build(model)
-    for p in model.parameters():
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for p in trained:
         p.grad = torch.ones_like(p)
     optimizer.step()
-    for p in model.parameters():
-        assert config.kept(p) == sum(x.numel() for name, x in optimizer.state[p].items() if name != "step")
+    held = [(name, x) for p in trained for name, x in optimizer.state[p].items() if name != "step"]
+    assert config.kept(model) == 4 * sum(x.numel() for _, x in held)
+    assert {name for name, _ in held} == {name for p in trained for name in keeps(optimizer, p)}
 
 
-@pytest.mark.parametrize(("algorithm", "fused"), [("adamw", True), ("adamw", False), ("adafactor", None)])
-def test_a_skipped_update_changes_nothing(algorithm: Literal["adamw", "adafactor"], fused: bool | None) -> None:
-    model = nn.Linear(3, 3)
+@pytest.mark.parametrize(
+    ("algorithm", "fused"), [("adamw", True), ("adamw", False), ("adafactor", None), ("muon", None), ("muon", False)]
+)
+def test_a_skipped_update_changes_nothing(algorithm: Algorithm, fused: bool | None) -> None:
+    model = nn.ModuleList([nn.Linear(3, 3)])
     optimizer = Optimizer(algorithm=algorithm, lr=0.1).build(model, fused=fused)
 
     def step(value: float, skip: float) -> None:
         model.zero_grad()
-        (model(torch.ones(1, 3)).sum() * value).backward()
+        (model[0](torch.ones(1, 3)).sum() * value).backward()
         update(optimizer, gradient_norm(model.parameters()), 1.0, torch.tensor(skip))
 
     step(1.0, 0.0)
@@ -200,7 +208,7 @@ def test_a_skipped_update_changes_nothing(algorithm: Literal["adamw", "adafactor
     after = optimizer.state_dict()["state"]
     assert all(torch.equal(state[i][k], after[i][k]) for i in state for k in state[i])
     step(1.0, 0.0)
-    assert not torch.equal(weights["weight"], model.weight)
+    assert not torch.equal(weights["0.weight"], model[0].weight)
 
 
 @pytest.mark.parametrize(

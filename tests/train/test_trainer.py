@@ -76,7 +76,9 @@ def test_it_learns_and_writes_what_it_promises(out: Path) -> None:
     assert model.output.weight is model.embedding.weight
 
 
-@pytest.mark.parametrize(("at", "algorithm"), [(1, "adamw"), (5, "adamw"), (11, "adamw"), (5, "adafactor")])
+@pytest.mark.parametrize(
+    ("at", "algorithm"), [(1, "adamw"), (5, "adamw"), (11, "adamw"), (5, "adafactor"), (5, "muon")]
+)
 def test_resume_is_bit_exact_at_any_step(tmp_path: Path, at: int, algorithm: str) -> None:
     """With dropout on, and stopped in the middle of a window of metrics."""
     config = TRAINING.replace(log_every=4, optimizer={"algorithm": algorithm})
@@ -98,16 +100,20 @@ def test_a_model_that_comes_in_evaluation_mode_is_trained_with_dropout(tmp_path)
     assert same(as_loaded, fresh)
 
 
-@pytest.mark.parametrize(("first", "then"), [("adamw", "adafactor"), ("adafactor", "adamw")])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("adamw", "adafactor"), ("adafactor", "adamw"), ("adamw", "muon"), ("muon", "adamw"), ("adafactor", "muon")],
+)
 def test_the_state_of_another_optimizer_is_refused(tmp_path: Path, first: str, then: str) -> None:
     train(tmp_path, TRAINING.replace(optimizer={"algorithm": first}), **stopping_at(5))
     with pytest.raises(UnmaskError, match="of another optimizer; use the same settings"):
         train(tmp_path, TRAINING.replace(optimizer={"algorithm": then}), resume=True)
 
 
-def test_adafactor_is_not_sharded(tmp_path: Path) -> None:
-    with pytest.raises(UnmaskError, match="needs whole rows and columns"):
-        train(tmp_path, TRAINING.replace(optimizer={"algorithm": "adafactor"}, sharding="full"))
+@pytest.mark.parametrize("algorithm", ["adafactor", "muon"])
+def test_what_needs_whole_matrices_is_not_sharded(tmp_path: Path, algorithm: str) -> None:
+    with pytest.raises(UnmaskError, match=f"{algorithm.capitalize()} needs whole rows and columns"):
+        train(tmp_path, TRAINING.replace(optimizer={"algorithm": algorithm}, sharding="full"))
 
 
 def test_resume_of_a_finished_run_changes_nothing(out: Path) -> None:

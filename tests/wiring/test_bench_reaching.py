@@ -63,7 +63,7 @@ def test_both_sides_have_the_same_loss_for_the_same_weights(given, tmp_path):
 @pytest.mark.parametrize(("target", "reached"), [(100.0, True), (0.0, False)])
 def test_a_side_stops_where_it_is_as_good_or_when_its_time_is_over(given, target, reached):
     pytest.importorskip("accelerate")
-    asked = {**given, "target": target, "budget": 0.01, "rate": 1e-3}
+    asked = {**given, "target": target, "budget": 0.01}
     found = reaching.run_transformers(asked, rated=True)
     steps = reaching.LOOKS
     assert found["reached"] == reached
@@ -73,7 +73,6 @@ def test_a_side_stops_where_it_is_as_good_or_when_its_time_is_over(given, target
 
 def test_ours_says_how_far_it_came(given):
     found = reaching.run_unmask(given)
-    assert found["rate"] == 3e-3
     assert found["steps"] >= 1
     assert 0 < found["figure"] < 60
     assert 2 < found["loss"] < 6
@@ -83,18 +82,18 @@ def test_others_are_given_their_time_by_ours(tmp_path, monkeypatch):
     asked = []
 
     def trial(place, name, settings, **_):
-        asked.append((name, settings.get("target"), settings.get("budget"), settings.get("rate"), settings.get("seed")))
+        asked.append((name, settings.get("target"), settings.get("budget"), settings.get("seed")))
         if name == "corpus":
             return {"corpus": "somewhere", "tokens": 5}
         if name == OURS:
-            return {"figure": 10.0, "loss": 4.0 + settings["seed"], "rate": 0.1}
+            return {"figure": 10.0, "loss": 4.0 + settings["seed"]}
         return {"figure": 33.0, "loss": 4.5, "reached": name == RATED}
 
     monkeypatch.setattr(common, "trial", trial)
     found = reaching.measure(Reaching(patience=3.0), [OURS, PUBLISHED, RATED], Plan(1, 2, tmp_path))
-    first, second = (4.0, 30.0, 0.1, 0), (5.0, 30.0, 0.1, 1)
-    assert asked[1:4] == [(OURS, None, None, None, 0), (PUBLISHED, *first), (RATED, *first)]
-    assert asked[4:] == [(OURS, None, None, None, 1), (PUBLISHED, *second), (RATED, *second)]
+    first, second = (4.0, 30.0, 0), (5.0, 30.0, 1)
+    assert asked[1:4] == [(OURS, None, None, 0), (PUBLISHED, *first), (RATED, *first)]
+    assert asked[4:] == [(OURS, None, None, 1), (PUBLISHED, *second), (RATED, *second)]
     assert found.notes[0] == "Held-out loss to be reached, in nats: 4.000, 5.000."
     (missed,) = found.notes[1:]
     assert missed.startswith("transformers did not reach it (4.500 after 33 s, 4.500 after 33 s): its time is a lower")

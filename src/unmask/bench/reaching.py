@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     import torch
 
 SECONDS = Unit("s", time=True)
-PUBLISHED, RATED = "transformers", "transformers, rate of unmask"
+PUBLISHED, RATED = "transformers", "transformers, best rate found"
 PACKAGES = ("transformers", "accelerate")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), PUBLISHED: PACKAGES, RATED: PACKAGES}
 HELDOUT = 128  # rows
 LOOKS = 40  # at the held-out rows, in the time that a side is given
 TIMED = 8  # steps that tell how many will fit into that time
+RATES = {"tiny": 3e-3, "mini": 1e-3, "small": 7e-4}  # at which AdamW goes fastest without dropout (docs/log.md)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,6 @@ def run_unmask(settings: Settings) -> Result:
     return {
         "figure": result.seconds,
         "steps": result.step,
-        "rate": config.training.optimizer.lr,
         "loss": heldout_loss(partial(_ours, model), tokens, places, values),
     }
 
@@ -86,8 +86,8 @@ def run_unmask(settings: Settings) -> Result:
 def run_transformers(settings: Settings, *, rated: bool) -> Result:
     """`Trainer` on full rows of the same text, from a model of the same size.
 
-    rated  with the rate, its warm-up and without the dropout of the recipe of `unmask`; else with the rate of
-           `run_mlm.py` (5e-5, no warm-up) and the dropout of `BertConfig`
+    rated  at the rate of `RATES`, with the warm-up of the recipe of `unmask` and without dropout; else with the rate
+           of `run_mlm.py` (5e-5, no warm-up) and the dropout of `BertConfig`
     """
     import copy
 
@@ -118,7 +118,7 @@ def run_transformers(settings: Settings, *, rated: bool) -> Result:
         reader = transformers.AutoTokenizer.from_pretrained(folder)
     collator = transformers.DataCollatorForLanguageModeling(reader, mlm_probability=0.15)
     rows, _ = huggingface_rows({**settings, "text": "grouped"})
-    own = {**settings, "lr": settings["rate"] if rated else 5e-5}
+    own = {**settings, "lr": RATES[settings["size"]] if rated else 5e-5}
     alike = {"rows_at_once": settings["rows"], "remove_unused_columns": False}
     watch, _ = trainer.train(copy.deepcopy(model), rows, collator, own, steps=TIMED, warmup=0, **alike)
     pace = (watch.steps[TIMED].began - watch.steps[2].began) / (TIMED - 2)
@@ -224,7 +224,7 @@ def measure(asked: Reaching, sides: Sequence[str], plan: Plan) -> Measured:
         )
         if side == OURS:
             return dict(first)
-        given = {"target": first["loss"], "budget": asked.patience * first["figure"], "rate": first["rate"]}
+        given = {"target": first["loss"], "budget": asked.patience * first["figure"]}
         return common.trial("reaching", side, {**seeded, **given}, threads=plan.threads)
 
     turns = plan.alternate(sides, SECONDS, turn)

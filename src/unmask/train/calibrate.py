@@ -110,7 +110,7 @@ def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any
         parts[part] = parts.get(part, 0) + p.numel()
     weights = sum(p.numel() * p.element_size() for p in parameters.values())
     gradients = sum(p.numel() * p.element_size() for p in trainable)
-    moments = _moments(engine)
+    moments = engine.config.kept(engine.model)
     activations = max(0, pace.memory - gradients - moments)
     memory = {"weights": weights, "gradients": gradients, "optimizer": moments, "activations": activations}
     return {
@@ -132,12 +132,7 @@ def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any
 def checkpoint_bytes(engine: Engine) -> int:
     """Size of a checkpoint: weights and what the optimizer keeps of them, and the model's own file."""
     whole = sum(p.numel() * p.element_size() for p in engine.model.parameters())
-    return 2 * whole + _moments(engine)
-
-
-def _moments(engine: Engine) -> int:
-    """Bytes that the optimizer keeps of the parameters that are trained."""
-    return sum(engine.config.kept(p) * p.element_size() for p in engine.model.parameters() if p.requires_grad)
+    return 2 * whole + engine.config.kept(engine.model)
 
 
 def _memory(device: torch.device, reset: bool = False) -> int:

@@ -13,7 +13,7 @@ from unmask.errors import UnmaskError
 from unmask.processor import multiplies_bf16
 from unmask.train import distributed
 from unmask.train.metrics import Meter
-from unmask.train.optim import STATE, Optimizer, Scale, gradient_norm, set_rate, update
+from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate, update
 from unmask.types import Batch, Loss
 
 T = TypeVar("T")
@@ -77,10 +77,10 @@ class Engine:
         compile: bool = False,
         recompute: bool = False,
     ) -> None:
-        if optimizer.algorithm == "adafactor" and sharding != "none":
+        if optimizer.algorithm in ("adafactor", "muon") and sharding != "none":
             raise UnmaskError(
-                "Adafactor needs whole rows and columns, which sharding splits: leave out one of training.sharding and "
-                "training.optimizer.algorithm."
+                f"{optimizer.algorithm.capitalize()} needs whole rows and columns, which sharding splits: use "
+                "--algorithm adamw, or leave out training.sharding."
             )
         self.model = model.to(device).train()  # a folder opens in evaluation mode, without dropout
         self.objective = objective
@@ -175,11 +175,11 @@ class Engine:
             self.objective.carried = {name: x.to(self.device) for name, x in tensors.items()}
 
     def _moments(self, tensors: Mapping[str, Tensor], name: str, p: Tensor) -> dict[str, Tensor]:
-        keys = [key for key in STATE[type(self.optimizer)] if f"{key}.{name}" in tensors]
+        keys = [key for key in keeps(self.optimizer, p) if f"{key}.{name}" in tensors]
         if not keys:
             raise UnmaskError(
                 "The checkpoint is of another optimizer; use the same settings (AdamW has --algorithm adamw, "
-                "Adafactor --algorithm adafactor)."
+                "Muon --algorithm muon, Adafactor --algorithm adafactor)."
             )
         on_device = self.optimizer.defaults.get("fused")  # that kernel wants its step count beside the parameter
         state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in keys}
