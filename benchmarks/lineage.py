@@ -79,7 +79,12 @@ SYSTEMS = {
     ),
     "lstm": System("LSTM", "next word", "lstm-lm-small", fit={"lr": 1e-3}),
     # What fine-tuning reaches without any of that: the weights have moved by one step at the lowest rate.
-    "fresh": System("BERT, one step", "nothing", "bert-mini", {"training.minutes": None, "training.steps": 1}),
+    "fresh": System(
+        "BERT, one step",
+        "nothing",
+        "bert-mini",
+        {**ADAMW, RATE: 1e-3, "training.minutes": None, "training.steps": 1},
+    ),
 }
 
 HEADER = (

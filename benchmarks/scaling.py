@@ -60,6 +60,7 @@ def seconds_per_step(options: argparse.Namespace, processes: int, threads: int, 
             "training.log_every": 1,
             "training.precision": options.precision,
             "training.optimizer.algorithm": "adamw",  # whose update the model of docs/scaling.md counts
+            "training.optimizer.lr": 1e-3,
         }
         given = [text for name, value in fields.items() for text in (f"--{name}", str(value))]
         run = ["-m", "unmask", "pretrain", f"bert-{options.size}", "--corpus", options.corpus, "--out", f"{folder}/run"]

@@ -158,6 +158,21 @@ def test_recipes_are_listed_with_what_they_are(capsys):
     assert len({len(line) - len(line.split(maxsplit=1)[1]) for line in lines}) == 1, "one column of names"
 
 
+@pytest.mark.parametrize(
+    ("recipe", "algorithm"), [("bert-mini", "adamw"), ("bert-mini", "auto"), ("bert-small", "muon")]
+)
+def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys):
+    from unmask import recipes
+
+    asked = ["pretrain", recipe, "--algorithm", algorithm, "--fields"]
+    with pytest.raises(SystemExit):
+        main(asked)
+    assert "for Muon wants a higher one than AdamW, up to three times as high: say --lr" in capsys.readouterr().err
+    rate = str(recipes.find(recipe).training.optimizer.lr)
+    main([*asked, "--training.optimizer.lr", rate])
+    assert f"--training.optimizer.lr {rate}" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("group", ["corpus", "vocabulary", "words", "show"])
 def test_a_group_of_verbs_says_what_it_is_for(group, capsys):
     with pytest.raises(SystemExit):

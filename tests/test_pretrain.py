@@ -132,6 +132,15 @@ def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
     assert [s["step"] for s in samples.read(tmp_path / "part")] == [s["step"] for s in samples.read(tmp_path / "whole")]
 
 
+def test_a_run_that_does_not_say_its_algorithm_is_not_given_that_of_the_recipe():
+    saved = recipes.bert_mini().replace(training={"optimizer": {"algorithm": "adamw"}}).to_dict()
+    del saved["training"]["optimizer"]["algorithm"]
+    optimizer = recipes.bert_mini().resumed({"config": saved, "model": "Bert"}).training.optimizer
+    assert (optimizer.algorithm, optimizer.lr) == ("auto", saved["training"]["optimizer"]["lr"])
+    kept = recipes.bert_small().resumed({"config": recipes.bert_mini().to_dict(), "model": "Bert"})
+    assert kept.training.optimizer.algorithm == "muon"
+
+
 def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
     changes = {"first": 8, "first_share": 0.5, "sentences": "none", "save_every": 1, "keep": 20, "workers": 0}
     whole = Pretrain(config(**changes), [folder], tmp_path / "whole")

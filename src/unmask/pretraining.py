@@ -234,7 +234,7 @@ class Pretraining(Config):
             config = config.replace(objectives={"written": usual, "sentences": "none"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
-        if isinstance(model.config, T5) and config.training.optimizer.algorithm == "auto":
+        if isinstance(model.config, T5) and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
         return config
 
@@ -245,6 +245,7 @@ class Pretraining(Config):
         classes |= {page.config.__name__: page.config for page in huggingface.TABLES.values()}
         wanted = classes.get(str(run.get("model")), type(self.model))
         config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
+        config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # of runs that do not say which
         return config.replace(**run["config"])
 
 

@@ -26,6 +26,13 @@ def multiplies_bf16() -> bool:
     return has_matrix_unit() or bool(abilities().get("avx512_bf16"))
 
 
+def computes_bf16(device: torch.device) -> bool:
+    """Whether a device is known to multiply in bfloat16 by itself."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and multiplies_bf16()
+
+
 def imitates_bf16() -> bool:
     """Whether its products in bfloat16 are made of those in float32, for it has none of its own."""
     return abilities().get("architecture") == "x86_64" and not multiplies_bf16()

@@ -158,12 +158,12 @@ class Batch:
 
 def runs_of(documents_BT: Tensor) -> Tensor:
     """Where runs of one document begin in the flattened rows, padding's own included, and where the last one ends:
-    [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, for empty runs cost nothing
-    and compiled graphs want few shapes."""
+    [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, beyond 256 a multiple of
+    it: compiled graphs want few shapes, and backward has some memory for empty runs, too."""
     begins_BT = torch.ones_like(documents_BT, dtype=torch.bool)
     begins_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
     begins = begins_BT.flatten().nonzero().squeeze(1).int()
-    R = 1 << (len(begins) - 1).bit_length() if len(begins) else 0
+    R = 1 << (len(begins) - 1).bit_length() if 0 < len(begins) <= 256 else -(-len(begins) // 256) * 256
     return F.pad(begins, (0, R + 1 - len(begins)), value=documents_BT.numel())
 
 

@@ -101,6 +101,7 @@ def test_runs_are_read_off_the_documents():
     assert runs_of(DOCUMENTS).dtype is torch.int32
     assert runs_of(torch.ones(1, 5, dtype=torch.int64)).tolist() == [0, 5]
     assert runs_of(torch.ones(2, 0, dtype=torch.int64)).tolist() == [0]
+    assert [len(runs_of(torch.arange(n)[None])) - 1 for n in (129, 256, 257, 512, 600)] == [256, 256, 512, 512, 768]
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=5))

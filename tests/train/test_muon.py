@@ -38,9 +38,40 @@ def test_it_moves_the_matrices_of_blocks_and_nothing_else():
     assert {name for name, p in model.named_parameters() if id(p) in found} == wanted
 
 
-def test_a_model_without_blocks_is_told_of_adamw():
-    with pytest.raises(UnmaskError, match=r"repeated blocks, and this model has none: use --algorithm adamw\."):
-        Optimizer(algorithm="muon").build(nn.Linear(3, 3))
+def test_what_is_frozen_or_computed_or_of_the_embedding_is_not_moved():
+    model = Stacked()
+    model.embedding = nn.ModuleList([nn.Linear(6, 6)])
+    model.blocks[0].requires_grad_(False)
+    nn.utils.parametrizations.weight_norm(model.blocks[1][0])
+    assert [id(p) for p in muon.hidden(model)] == [id(model.blocks[1][2].weight)]
+
+
+@pytest.mark.parametrize("model", [nn.Linear(3, 3), Stacked().requires_grad_(False)])
+def test_a_model_without_blocks_that_learn_is_told_of_adamw(model):
+    head = nn.ModuleDict({"model": model, "head": nn.Linear(3, 1)})
+    with pytest.raises(UnmaskError, match=r"and here none of them is trained: use --algorithm adamw\."):
+        Optimizer(algorithm="muon").build(head)
+
+
+def test_its_state_can_be_loaded_and_goes_on():
+    model = Stacked()
+
+    def learn(model, optimizer, steps):
+        for _ in range(steps):
+            model.zero_grad()
+            model(torch.arange(5)).square().sum().backward()
+            update(optimizer, gradient_norm(model.parameters()), 1.0, torch.zeros(()))
+
+    optimizer = Optimizer(algorithm="muon", lr=1e-2).build(model)
+    learn(model, optimizer, 2)
+    other = copy.deepcopy(model)
+    again = Optimizer(algorithm="muon", lr=1e-2).build(other)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for one, its in ((model, optimizer), (other, again)):
+        set_rate(its, 5e-3)
+        learn(one, its, 2)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("clip", [None, 0.05])
@@ -81,7 +112,7 @@ def one_of_pytorch(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_matrix_is_turned_as_pytorch_turns_it(monkeypatch):
-    monkeypatch.setattr(muon, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(muon, "computes_bf16", lambda _: True)
     x = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(0))
     wanted = torch.stack([one_of_pytorch(one) for one in x])
     difference = (muon.orthogonal(x) - wanted).abs().float()  # rounded in another order, five times over
@@ -97,7 +128,7 @@ def test_directions_stay_and_come_out_alike(count, rows, more, bf16, seed):
     left, sizes, right = torch.linalg.svd(x, full_matrices=False)
     sizes = sizes.clamp(min=0.05 * float(sizes.max()))  # five iterations bring up no less
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(muon, "multiplies_bf16", lambda: bf16)
+        patch.setattr(muon, "computes_bf16", lambda _: bf16)
         turned = muon.orthogonal(left * sizes[:, None] @ right)
     assert turned.dtype is (torch.bfloat16 if bf16 else torch.float32)
     inside = left.mT @ turned.float() @ right.mT

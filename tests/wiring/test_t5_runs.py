@@ -380,6 +380,7 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
         ({"algorithm": "adafactor", "lr": 5e-5}, ADAFACTOR),
         ({"weight_decay": 0.1, "clip": 2.0}, ADAFACTOR.replace(lr=5e-3, weight_decay=0.1, clip=2.0)),
         ({"algorithm": "adamw"}, Optimizer(algorithm="adamw", lr=5e-3)),
+        ({"algorithm": "muon"}, Optimizer(algorithm="muon", lr=5e-3)),
     ],
 )
 def test_what_is_asked_of_the_optimizer_is_kept(tuned: Path, asked: dict[str, object], expected: Optimizer) -> None:

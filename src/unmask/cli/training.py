@@ -143,7 +143,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if config.start is not None and config.objectives.words != usual.objectives.words:
         raise UnmaskError(f"--words is for new weights: {config.start} guesses the words that it knows; leave it out.")
     if not options.resume:
-        check_rate(usual.training.optimizer, config.training.optimizer)
+        check_rate(usual.training.optimizer, config.training.optimizer, overrides)
     if options.fields:
         print_fields(config)
         return

@@ -112,7 +112,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = config.override({"training.steps": None, "training.minutes": None})
     usual, config = config.training.optimizer, config.replace(texts=texts).override(overrides)
     if not options.resume:
-        check_rate(usual, config.training.optimizer)
+        check_rate(usual, config.training.optimizer, overrides)
     if options.fields:
         print_fields(config)
         return

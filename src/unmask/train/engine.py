@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unmask.errors import UnmaskError
-from unmask.processor import multiplies_bf16
+from unmask.processor import computes_bf16
 from unmask.train import distributed
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate, update
@@ -80,7 +80,7 @@ class Engine:
         if optimizer.algorithm in ("adafactor", "muon") and sharding != "none":
             raise UnmaskError(
                 f"{optimizer.algorithm.capitalize()} needs whole rows and columns, which sharding splits: use "
-                "--algorithm adamw, or leave out training.sharding."
+                "--algorithm adamw with an --lr for it, or leave out training.sharding."
             )
         self.model = model.to(device).train()  # a folder opens in evaluation mode, without dropout
         self.objective = objective
@@ -190,9 +190,7 @@ def use_bf16(precision: str, device: torch.device) -> bool:
     """Whether forward runs in bfloat16: as told, or where the device computes it natively ("auto")."""
     if precision != "auto":
         return precision == "bf16"
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and multiplies_bf16()
+    return computes_bf16(device)
 
 
 def recompute_blocks(model: nn.Module) -> None:

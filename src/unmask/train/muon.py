@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.processor import multiplies_bf16
+from unmask.processor import computes_bf16
 from unmask.train import distributed
 
 MOMENTUM = 0.95
@@ -25,12 +25,13 @@ STACKED = 1 << 22  # numbers of the matrices that are turned at once
 
 
 def hidden(model: nn.Module) -> list[Tensor]:
-    """The weights of the linear layers of its repeated blocks, each once: what Muon moves. Embeddings, heads, biases
-    and norms are for AdamW. Raises UnmaskError for a model without any."""
+    """The weights of the linear layers of its repeated blocks that are trained, each once: what Muon moves. Embeddings,
+    heads, biases and norms are for AdamW."""
+    embedding = getattr(model, "embedding", None)
+    outside = {id(p) for p in embedding.parameters()} if isinstance(embedding, nn.Module) else set()
     inside = (part for block in distributed.blocks(model) for part in block.modules())
-    found = {id(part.weight): part.weight for part in inside if isinstance(part, nn.Linear)}
-    if not found:
-        raise UnmaskError("Muon moves the matrices of repeated blocks, and this model has none: use --algorithm adamw.")
+    weights = (part._parameters.get("weight") for part in inside if isinstance(part, nn.Linear))
+    found = {id(p): p for p in weights if p is not None and p.requires_grad and id(p) not in outside}
     return list(found.values())
 
 
@@ -38,6 +39,8 @@ class Muon(torch.optim.Optimizer):
     """Muon for `matrices`, AdamW for all other parameters, with one rate for both.
 
     groups    parameters with their "weight_decay", as `torch.optim.AdamW` takes them
+
+    Raises UnmaskError where there are no matrices.
     """
 
     def __init__(
@@ -53,28 +56,38 @@ class Muon(torch.optim.Optimizer):
         turned = {id(p) for p in matrices}
         self.matrices = _those(groups, lambda p: id(p) in turned)
         rest = _those(groups, lambda p: id(p) not in turned)
+        if not self.matrices:
+            raise UnmaskError(
+                "Muon moves the matrices of repeated blocks, and here none of them is trained: use --algorithm adamw."
+            )
         super().__init__(self.matrices + rest, {"lr": lr})
-        self.matrices = self.param_groups[: len(self.matrices)]
-        self.rest: torch.optim.Optimizer | None = None
-        if rest:
-            self.rest = torch.optim.AdamW(rest, lr=lr, betas=betas, eps=eps, fused=fused)
-            self.rest.state = self.state  # one state and one list of groups, whoever of the two moves them
-            self.param_groups[len(self.matrices) :] = self.rest.param_groups
+        # None, not False: PyTorch then takes all parameters at once on a GPU.
+        self.rest = torch.optim.AdamW(rest, lr=lr, betas=betas, eps=eps, fused=fused or None) if rest else None
+        self._share()
+
+    def _share(self) -> None:
+        """One state and one list of groups, whoever of the two moves them."""
+        count = len(self.matrices)
+        self.matrices = self.param_groups[:count]
+        if self.rest is not None:
+            self.rest.state, self.rest.param_groups = self.state, self.param_groups[count:]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._share()
 
     def keeps(self, p: Tensor) -> tuple[str, ...]:
         """What is kept of a parameter, beside the number of its steps."""
         return ("momentum",) if any(p is q for g in self.matrices for q in g["params"]) else ("exp_avg", "exp_avg_sq")
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update with the gradients that are there."""
-        loss = None if closure is None else closure()
         if self.rest is not None:
             self.rest.step()
         for group in self.matrices:
             for some in _alike([p for p in group["params"] if p.grad is not None]):
                 self._move(some, group["lr"], group["weight_decay"])
-        return loss
 
     def _move(self, some: list[Tensor], lr: float, weight_decay: float) -> None:
         """Matrices of one shape, or turned around: momentum as Nesterov has it, then the step that it says."""
@@ -96,7 +109,7 @@ def orthogonal(x_NAC: Tensor) -> Tensor:
     """Near U V^T of each U S V^T, by Newton and Schulz's iteration, [N, A, C] with A <= C, in bfloat16 where the device
     multiplies in it: the directions stay, and singular values come near 1."""
     a, b, c = COEFFICIENTS
-    if x_NAC.device.type != "cpu" or multiplies_bf16():
+    if computes_bf16(x_NAC.device):
         x_NAC = x_NAC.bfloat16()
     x_NAC = x_NAC / torch.linalg.matrix_norm(x_NAC, keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):

@@ -32,11 +32,11 @@ class Optimizer(Config):
     """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2); or another.
 
     algorithm     "adamw"; "muon" (Jordan et al., 2024; `train/muon.py`), which moves the matrices of the blocks as far
-                  in each of their directions, by steps of the size of AdamW's, and leaves all else to AdamW: fewer
-                  steps for the same loss, each a little longer; or "adafactor" (Shazeer & Stern, 2018), whose steps
-                  are a share of what they change, as a model whose weights differ much in size wants it. It keeps a
-                  number for each row and column in place of two for each weight. "auto" is Adafactor for what goes on
-                  from a T5, and AdamW for all else
+                  in each of their directions, by steps of the size of AdamW's, and leaves all else to AdamW: at a
+                  higher rate, fewer steps for the same loss, each a little longer; or "adafactor" (Shazeer & Stern,
+                  2018), whose steps are a share of what they change, as a model whose weights differ much in size
+                  wants it. It keeps a number for each row and column in place of two for each weight. "auto" is
+                  Adafactor for what goes on from a T5, and AdamW for all else
     lr            peak learning rate; of Adafactor the root mean square of a step, as a share of that of the weights,
                   and at most 1 / sqrt(step) (section 8)
     betas, eps    of AdamW: decay rates of the two moments, and what keeps the division finite
@@ -76,8 +76,8 @@ class Optimizer(Config):
         elif self.algorithm == "muon":
             # Elsewhere than on a CPU the fused kernel has its counts of steps on the device, and Muon has none there.
             fused = fused and all(p.device.type == "cpu" for g in groups for p in g["params"])
-            matrices = muon.hidden(model)
-            optimizer = muon.Muon(groups, matrices, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+            hidden = muon.hidden(model)
+            optimizer = muon.Muon(groups, hidden, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         else:
             optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         set_rate(optimizer, self.lr)
@@ -99,14 +99,21 @@ ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=Non
 """What goes on from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
 
 
-def check_rate(before: Optimizer, after: Optimizer) -> None:
-    """Raises UnmaskError where another algorithm is asked for without a rate of its own."""
-    same = (before.algorithm == "adafactor") == (after.algorithm == "adafactor")
-    if not same and before.lr == after.lr:
-        raise UnmaskError(
-            f"{after.algorithm} cannot take over the learning rate {before.lr:g}, for that of Adafactor is a share of "
-            "the weights and that of AdamW is not: say --lr as well, and --clip where gradients are to be clipped."
-        )
+def check_rate(before: Optimizer, after: Optimizer, named: Iterable[str]) -> None:
+    """Raises UnmaskError where another algorithm is asked for without a rate of its own.
+
+    named  fields that were given; a rate that is said again counts
+    """
+    kinds = {"adamw" if one.algorithm == "auto" else one.algorithm for one in (before, after)}
+    if len(kinds) == 1 or before.lr != after.lr or any(name.rpartition(".")[2] == "lr" for name in named):
+        return
+    refused = f"{after.algorithm} cannot take over the learning rate {before.lr:g}, for"
+    if "adafactor" not in kinds:
+        raise UnmaskError(f"{refused} Muon wants a higher one than AdamW, up to three times as high: say --lr as well.")
+    raise UnmaskError(
+        f"{refused} that of Adafactor is a share of the weights and that of others is not: say --lr as well, and "
+        "--clip where gradients are to be clipped."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

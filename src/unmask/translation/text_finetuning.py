@@ -236,7 +236,7 @@ def finetune_text(
 
 def _optimizer(asked: Optimizer, resume: bool) -> Optimizer:
     """Adafactor, unless another is named, with the published value of everything that was not asked for otherwise."""
-    if asked.algorithm == "adamw":
+    if asked.algorithm in ("adamw", "muon"):
         return asked
     if resume and asked.algorithm == "auto":
         return asked.replace(algorithm="adamw")  # a run from when there was nothing else
