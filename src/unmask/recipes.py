@@ -183,8 +183,8 @@ def _small(model: Bert, objectives: Objectives, lr: float, algorithm: Literal["a
     """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
 
     The published initialisation suits a width of 768; narrower models start from the same scale of activations
-    (std ∝ dim^-0.5), which brings them past word frequencies sooner. Up to a width of 256 they learn by Muon
-    (decision 22), and at a higher rate: AdamW wants 1e-3 at four layers.
+    (std ∝ dim^-0.5), which brings them past word frequencies sooner. Some learn by Muon (decision 22), and at a
+    higher rate: AdamW wants 1e-3 at four layers of 256.
     """
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     return Pretraining(

@@ -81,7 +81,7 @@ class Muon(torch.optim.Optimizer):
         return ("momentum",) if any(p is q for g in self.matrices for q in g["params"]) else ("exp_avg", "exp_avg_sq")
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]  # without a closure, which `update` never gives
         """One update with the gradients that are there."""
         if self.rest is not None:
             self.rest.step()
@@ -114,7 +114,8 @@ def orthogonal(x_NAC: Tensor) -> Tensor:
     x_NAC = x_NAC / torch.linalg.matrix_norm(x_NAC, keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):
         gram_NAA = x_NAC @ x_NAC.mT
-        x_NAC = a * x_NAC + (b * gram_NAA + c * gram_NAA @ gram_NAA) @ x_NAC
+        factor_NAA = torch.baddbmm(gram_NAA, gram_NAA, gram_NAA, beta=b, alpha=c)
+        x_NAC = torch.baddbmm(x_NAC, factor_NAA, x_NAC, beta=a)  # a X + (b G + c G G) X, G = X X^T
     return x_NAC
 
 
