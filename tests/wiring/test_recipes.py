@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.pretrain import Pretrain
 from unmask.pretraining import EXAMPLES, LEARNED, Pretraining, settled
+from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes")
 
@@ -47,7 +49,7 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
 def short(name: str, kind: str) -> Pretraining:
     """A recipe of a small size, asked to learn something."""
     config = recipes.find(name)
-    sizes = {"dim": 16, "layers": 1, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "hidden": 32}
+    sizes = {"dim": 16, "layers": 1, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "hidden": 32, "factor": 16}
     objectives = {
         "masked": kind != "pairs",
         "sentences": "next" if kind == "pairs" else "none",
@@ -77,6 +79,37 @@ def test_a_page_learns_what_it_says_and_nothing_else(name: str, kind: str, corpo
         way = f"not {LEARNED[kind]}: leave --.* as the recipe has it, or take {EXAMPLES[kind]}\\.$"
         with pytest.raises(UnmaskError, match=way):
             Pretrain(config, [folder], tmp_path / "run")
+
+
+ON_DEVICE = {
+    "bert-tiny": "hidden",
+    "roberta-tiny": "hidden",
+    "albert-tiny": "pairs",
+    "electra-tiny": "replaced",
+    "mobilebert-tiny": "hidden",
+    "gpt-tiny": "next",
+    "t5-tiny": "spans",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), ON_DEVICE.items())
+def test_a_step_stays_on_its_device_and_does_not_wait_for_it(
+    name: str, kind: str, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where a tensor that was left behind is an error, and a number that is read holds the step up: on the
+    device that has shapes alone, both are errors."""
+    config = short(name, kind)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # which that device has not
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    run = Pretrain(config, [corpora / "large"], tmp_path / "run")
+    run.trainer.total = 1
+    (batch, *_), _ = next(run.batches(None))
+    losses = Losses(run.model.to("meta").train(), run.objective)
+    loss, sums = losses(batch.to("meta"), run.objective.weights)
+    loss.backward()
+    tensors = [loss, *sums.values(), *(p.grad for p in run.model.parameters() if p.grad is not None)]
+    assert len(tensors) > 5
+    assert {x.device.type for x in tensors} == {"meta"}
 
 
 def test_the_recipe_that_is_named_learns_what_is_asked() -> None:
