@@ -93,7 +93,10 @@ class Engine:
             model.compile()
         self.losses = Losses(model, objective)
         self.module = distributed.wrap(self.losses, sharding)
-        self.optimizer = optimizer.build(model, scale=scale, fused=None if sharding == "none" else False)
+        by_rows = device.type == "cpu" and distributed.ranks() == 1 and not compile
+        self.optimizer = optimizer.build(
+            model, scale=scale, fused=None if sharding == "none" else False, by_rows=by_rows
+        )
 
     def in_full(self, function: Callable[[], T]) -> T:
         """What `function` returns when every rank sees all parameters in full."""

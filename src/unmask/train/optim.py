@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.train import distributed, muon
+from unmask.train import distributed, muon, rows
 
 Scale = Callable[[str], float]
 """Name of a parameter -> factor on its learning rate."""
@@ -22,6 +22,7 @@ SMALLEST = (1e-15, 1e-3)
 
 STATE: dict[type, tuple[str, ...]] = {
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+    rows.RowwiseAdamW: ("exp_avg", "exp_avg_sq"),
     torch.optim.Adafactor: ("row_var", "col_var", "variance"),
 }
 """What they keep of a parameter, beside the number of its steps; of Muon see `Muon.keeps`."""
@@ -52,12 +53,19 @@ class Optimizer(Config):
     clip: float | None = 1.0
 
     def build(
-        self, model: nn.Module, *, scale: Scale | None = None, fused: bool | None = None
+        self,
+        model: nn.Module,
+        *,
+        scale: Scale | None = None,
+        fused: bool | None = None,
+        by_rows: bool = False,
     ) -> torch.optim.Optimizer:
         """The optimizer over the trainable parameters of `model`, each once however often it is shared.
 
-        scale  name of a parameter -> factor on its learning rate; None: the same rate for all
-        fused  of AdamW. None: one kernel for the whole update wherever every parameter's device has one
+        scale    name of a parameter -> factor on its learning rate; None: the same rate for all
+        fused    of AdamW. None: one kernel for the whole update wherever every parameter's device has one
+        by_rows  of the fused AdamW: large tables that are only looked up have gradients of the rows of a batch alone
+                 from now on (`train/rows.py`), for a CPU and one process
 
         A parameter that is frozen later has no gradient, so nothing moves it: neither a moment nor the decay.
         """
@@ -70,8 +78,14 @@ class Optimizer(Config):
             raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
         if fused is None:
             fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for g in groups for p in g["params"])
+        tables = list(rows.read_alone(model))
+        by_rows = by_rows and fused and self.algorithm in ("auto", "adamw") and bool(tables)
+        for table in tables:
+            table.sparse = by_rows
         optimizer: torch.optim.Optimizer
-        if self.algorithm == "adafactor":
+        if by_rows:
+            optimizer = rows.RowwiseAdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps)
+        elif self.algorithm == "adafactor":
             optimizer = torch.optim.Adafactor(groups, lr=self.lr, eps=SMALLEST)
         elif self.algorithm == "muon":
             # Elsewhere than on a CPU the fused kernel has its counts of steps on the device, and Muon has none there.
@@ -190,7 +204,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
     """Global 2-norm of all gradients, a scalar on their device."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    gradients = [rows.gradient_of(p) for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     return distributed.whole_tensor(norm)
 

@@ -1,0 +1,106 @@
+"""AdamW for tables of which few rows are read, as of the tokens of many languages where texts are of one.
+
+A row that no batch has read has had no gradient: its moments are zero, and nothing but the decay moves it. So the step
+of AdamW (Loshchilov & Hutter 2019, algorithm 2) is computed for those rows alone that were read, now or before.
+
+Shapes: V rows of a table, R of them read so far, N of them in this step, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+LARGE = 1 << 20  # numbers of a table, below which it takes no time to move all of it
+MOST = 0.3  # share of rows read, beyond which moving all of them is faster
+
+
+def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
+    """The large tables that are trained, and looked up and nothing else: no head borrows them to write with."""
+    borrowed = {id(getattr(part, "token", None)) for part in model.modules() if "token" not in part._modules}
+    for table in (part for part in model.modules() if isinstance(part, nn.Embedding)):
+        if table.weight.numel() >= LARGE and table.weight.requires_grad and id(table) not in borrowed:
+            yield table
+
+
+def gradient_of(p: Tensor) -> Tensor:
+    """The numbers of a gradient: of one that has come as rows (`torch.sparse`) [N, D], each row once from now on."""
+    assert p.grad is not None
+    if not p.grad.is_sparse:
+        return p.grad
+    p.grad = p.grad.coalesce()
+    return p.grad.values()
+
+
+class RowwiseAdamW(torch.optim.AdamW):
+    """The fused AdamW of a CPU, which takes gradients as rows too. What it keeps is as large as ever, and zero for rows
+    that were never read."""
+
+    def __init__(self, groups: Any, **settings: Any) -> None:
+        super().__init__(groups, fused=True, **settings)
+        self._read: dict[int, tuple[Tensor, Tensor]] = {}  # of a table: its second moments, and [V] bool: rows read
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]  # without a closure, which `update` never gives
+        """One update with the gradients that are there."""
+        moved = [(p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        tables = [one for one in moved if one[1].is_sparse]
+        for p, gradient, _ in moved:
+            if gradient.is_sparse:
+                p.grad = None
+            else:
+                self._read.pop(id(p), None)  # all of its rows move; which were read is seen by their moments
+        super().step()
+        wrong = getattr(self, "found_inf", None)
+        for p, gradient, group in tables:
+            p.grad = gradient
+            if wrong is None or not wrong.item():
+                self._move(p, gradient.coalesce(), group)
+
+    def _move(self, p_VD: Tensor, gradient_VD: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[p_VD]
+        if not state:
+            state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p_VD), exp_avg_sq=torch.zeros_like(p_VD))
+        first_VD, second_VD = state["exp_avg"], state["exp_avg_sq"]
+        found_N, values_ND = gradient_VD.indices()[0], gradient_VD.values()
+        rows_R = self._rows(p_VD, second_VD, found_N)
+        if len(rows_R) > MOST * len(p_VD):
+            self._adamw(p_VD, gradient_VD.to_dense(), first_VD, second_VD, state["step"], group)
+            return
+        p_VD.mul_(1 - group["lr"] * group["weight_decay"])
+        gradient_RD = values_ND.new_zeros(len(rows_R), p_VD.shape[1])
+        gradient_RD[torch.searchsorted(rows_R, found_N)] = values_ND
+        p_RD, first_RD, second_RD = (x[rows_R] for x in (p_VD, first_VD, second_VD))
+        self._adamw(p_RD, gradient_RD, first_RD, second_RD, state["step"], {**group, "weight_decay": 0.0})
+        for whole, part in ((p_VD, p_RD), (first_VD, first_RD), (second_VD, second_RD)):
+            whole.index_copy_(0, rows_R, part)
+
+    def _rows(self, p_VD: Tensor, second_VD: Tensor, found_N: Tensor) -> Tensor:
+        """[R] the rows that were read so far, these included, in order. Of a checkpoint those with moments."""
+        known, read_V = self._read.get(id(p_VD), (None, None))
+        if read_V is None or known is not second_VD:
+            read_V = second_VD.any(1)
+            self._read[id(p_VD)] = (second_VD, read_V)
+        read_V[found_N] = True
+        return read_V.nonzero().squeeze(1)
+
+    def _adamw(
+        self, p: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: Tensor, group: dict[str, Any]
+    ) -> None:
+        """PyTorch's own step, with the scale that `update` says."""
+        adamw(
+            *([p], [gradient], [first], [second], [], [step]),
+            fused=True,
+            grad_scale=getattr(self, "grad_scale", None),
+            amsgrad=False,
+            maximize=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+        )
