@@ -8,6 +8,7 @@ Shapes: V rows of a table, R of them read so far, N of them in this step, D widt
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-LARGE = 1 << 20  # numbers of a table, below which it takes no time to move all of it
+LARGE = 1 << 25  # numbers of a table, below which there is nothing to gain: that of BERT-base has 23 million
 MOST = 0.3  # share of rows read, beyond which moving all of them is faster
 
 
@@ -37,8 +38,8 @@ def gradient_of(p: Tensor) -> Tensor:
 
 
 class RowwiseAdamW(torch.optim.AdamW):
-    """The fused AdamW of a CPU, which takes gradients as rows too. What it keeps is as large as ever, and zero for rows
-    that were never read."""
+    """The fused AdamW of a CPU, which takes gradients as rows too. What it keeps has the shape that it always has, and
+    is zero for rows that were never read."""
 
     def __init__(self, groups: Any, **settings: Any) -> None:
         super().__init__(groups, fused=True, **settings)
@@ -64,7 +65,8 @@ class RowwiseAdamW(torch.optim.AdamW):
     def _move(self, p_VD: Tensor, gradient_VD: Tensor, group: dict[str, Any]) -> None:
         state = self.state[p_VD]
         if not state:
-            state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p_VD), exp_avg_sq=torch.zeros_like(p_VD))
+            state.update(step=torch.zeros(()), exp_avg=_untouched(p_VD), exp_avg_sq=_untouched(p_VD))
+            self._read[id(p_VD)] = (state["exp_avg_sq"], torch.zeros(len(p_VD), dtype=torch.bool))
         first_VD, second_VD = state["exp_avg"], state["exp_avg_sq"]
         found_N, values_ND = gradient_VD.indices()[0], gradient_VD.values()
         rows_R = self._rows(p_VD, second_VD, found_N)
@@ -104,3 +106,9 @@ class RowwiseAdamW(torch.optim.AdamW):
             weight_decay=group["weight_decay"],
             eps=group["eps"],
         )
+
+
+def _untouched(like: Tensor) -> Tensor:
+    """Zeros. PyTorch would write them; here the system has them, and takes memory where something else is written."""
+    own = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # none on Windows
+    return torch.frombuffer(mmap.mmap(-1, 4 * like.numel(), **own), dtype=torch.float32).view_as(like)
