@@ -430,7 +430,8 @@ def test_the_description_is_of_the_routes_that_there_are(pool, http):
 
 
 @pytest.mark.parametrize("operation", openapi.OPERATIONS, ids=lambda one: one.path)
-def test_answers_have_the_form_that_is_described(http, operation):
+def test_answers_have_the_form_that_is_described(http, pool, operation):
+    pool.get("bert")  # until a model is read, nothing is ready
     bodies = {
         "/predict": {"texts": "the film", "model": "classifier"},
         "/embed": {"texts": TEXTS},
