@@ -179,6 +179,7 @@ def test_only_large_tables_that_nobody_writes_with_are_moved_by_rows() -> None:
     answers.embedding.token.weight.requires_grad_(False)
     assert list(rows.read_alone(answers)) == []
     assert list(rows.read_alone(Tiny())) == []
+    assert list(rows.read_alone(Reader().double())) == []
 
 
 @pytest.mark.parametrize("other", [Optimizer(algorithm="muon"), ADAFACTOR, Optimizer()])

@@ -24,7 +24,8 @@ def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
     """The large tables that are trained, and looked up and nothing else: no head borrows them to write with."""
     borrowed = {id(getattr(part, "token", None)) for part in model.modules() if "token" not in part._modules}
     for table in (part for part in model.modules() if isinstance(part, nn.Embedding)):
-        if table.weight.numel() >= LARGE and table.weight.requires_grad and id(table) not in borrowed:
+        w = table.weight
+        if w.numel() >= LARGE and w.requires_grad and w.dtype is torch.float32 and id(table) not in borrowed:
             yield table
 
 
