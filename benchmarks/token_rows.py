@@ -16,10 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from unmask.bench import common
+from unmask.errors import UnmaskError
 
 SIDES = ("rows", "whole")
 TEXTS, TOKENS, USED = 32, 26, 8_000
 UNTIMED = 2  # steps of each side
+
+
+def check(vocabulary: int, size: str) -> None:
+    """Raises UnmaskError for a size that does not exist, and for a table that nobody would move by rows."""
+    from unmask.models.bert import SIZES
+    from unmask.train.rows import LARGE
+
+    if size not in SIZES:
+        raise UnmaskError(f"There is no BERT of the size '{size}'; known are {', '.join(SIZES)}.")
+    least = -(-LARGE // SIZES[size]["dim"])
+    if vocabulary < least:
+        raise UnmaskError(f"Fewer than {least:,} tokens of this size are moved as a whole: say a larger --vocabulary.")
 
 
 def engine(vocabulary: int, size: str, side: str) -> Any:
@@ -81,6 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     import torch
 
+    check(options.vocabulary, options.size)
     torch.set_num_threads(options.threads)
     common.introduce(common.machine(options.threads))
     steps = batches(options.vocabulary, UNTIMED + options.pairs)
