@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 from train_toy import assert_close_rows
 
 from unmask.train import checkpoint, distributed, metrics
@@ -81,6 +82,15 @@ def test_each_process_has_its_own_random_state(folder: Path) -> None:
     states = [x for name, x in found.tensors().items() if name.startswith("random.")]
     assert len(states) == 4
     assert len({bytes(x.tolist()) for x in states}) == 4
+
+
+def test_all_parameters_of_several_processes_are_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DDP takes no others; what it would do on a GPU cannot be seen here, so that it is left out."""
+    monkeypatch.setattr(distributed, "ranks", lambda: 2)
+    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", lambda module, **_: module)
+    wrapped = distributed.wrap(nn.Linear(2, 2, device="meta"))
+    assert {p.device.type for p in wrapped.parameters()} == {"meta"}
+    assert len(list(wrapped.parameters())) == 3
 
 
 def test_alone_there_is_one_rank() -> None:

@@ -134,7 +134,8 @@ def wrap(module: nn.Module, sharding: str = "none") -> nn.Module:
     if sharding == "none":
         # A term without a target leaves its head out of the graph: such parameters must not stall the others. DDP looks
         # for them on request, and warns in every process if the first step has none, so there is always one.
-        module.register_parameter("idle", nn.Parameter(torch.zeros(())))
+        device = next(module.parameters()).device  # DDP takes parameters of one kind of device
+        module.register_parameter("idle", nn.Parameter(torch.zeros((), device=device)))
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True, gradient_as_bucket_view=True)
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
