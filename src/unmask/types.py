@@ -5,7 +5,7 @@ Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -83,10 +83,12 @@ class Batch:
     runs: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
+        """The same batch on another device. To a GPU it travels from pinned memory: only from there does a copy go
+        beside what the device computes, with nobody waiting for it."""
+        pinned = torch.device(device).type == "cuda" and self.tokens.device.type == "cpu"
 
         def to(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
+            return (x.pin_memory() if pinned else x).to(device, non_blocking=True)
 
         def move(x: Tensor | None) -> Tensor | None:
             return None if x is None else to(x)
@@ -136,6 +138,13 @@ class Batch:
     def with_targets(self, **targets: Target) -> Batch:
         """The same rows with these targets added or replaced."""
         return replace(self, targets={**self.targets, **targets})
+
+    def asking(self, names: Iterable[str]) -> Batch:
+        """The same rows with a target at no place for each of these names that has none: a sum over nothing is 0, and
+        its gradient is 0 for all parameters of the head, not missing."""
+        nowhere = self.tokens.new_empty(0, dtype=torch.int64)
+        more = {name: Target(nowhere, nowhere) for name in names if name not in self.targets}
+        return self.with_targets(**more) if more else self
 
     @property
     def counts(self) -> dict[str, int]:

@@ -130,6 +130,17 @@ def test_ranks_share_the_steps_of_one(ranks):
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_have_as_many_micro_batches_as_each_other(ranks, monkeypatch):
+    """A sharded model is put together once for each of them, by all ranks: none may be waited for in vain."""
+    monkeypatch.setattr(Pairs, "at_once", 64)
+    sources, targets = pairs_of(400, np.random.default_rng(2))
+    shares = [Pairs(sources, targets, 300, **SPECIAL, rank=r, ranks=ranks).batches() for r in range(ranks)]
+    counts = [[len(next(share)[0]) for share in shares] for _ in range(40)]
+    assert all(len(set(each)) == 1 for each in counts)
+    assert max(max(counts)) > 1
+
+
 def test_padding_is_small_and_counted_as_it_is(monkeypatch):
     sources, targets = pairs_of(20_000, np.random.default_rng(4), longest=25)
     data = Pairs(sources, targets, 2048, **SPECIAL)

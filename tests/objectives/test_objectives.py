@@ -241,6 +241,23 @@ def test_joint_losses_are_sums_that_a_plain_forward_confirms():
     assert losses["nsp"].count == len(batch.starts)
 
 
+def test_a_term_without_a_target_is_nothing_and_leaves_no_parameter_without_a_gradient():
+    """A sharded model sends the gradients of all processes together: they must be of the same parameters."""
+    rng = np.random.default_rng(0)
+    objective = Joint(SentenceOrder(join), masked())
+    model = tiny(objective.heads)
+    alone = [Document([document.sentences[0]], document.index) for document in documents(6, rng)]
+    batch = objective.corrupt(pack(objective.sample(alone, 48, rng), 48, 0), rng)
+    assert set(batch.targets) == {"mlm"}
+    losses = objective.loss(model, batch)
+    assert (losses["sop"].count, losses["sop"].sum.item()) == (0, 0.0)
+    sum(loss.sum for loss in losses.values()).backward()
+    missing = [name for name, p in model.named_parameters() if p.grad is None]
+    assert missing == []
+    assert all(p.grad.count_nonzero() == 0 for p in model.heads["sop"].parameters())
+    assert losses["mlm"].sum.item() == pytest.approx(masked().loss(model, batch)["mlm"].sum.item())
+
+
 def test_packed_and_alone_give_the_same_loss():
     rng = np.random.default_rng(0)
     objective = Joint(NextSentence(join, short=0.8), masked())

@@ -44,7 +44,7 @@ class Pairs:
     An epoch is a permutation of the pairs, a pure function of (seed, epoch), cut into windows; within a window pairs
     are sorted by length, and the batches cut from it are taken in random order. All epochs have `steps_per_epoch`
     steps, so that the position {"step"} is enough to go on at any place at once. Rank r takes every `ranks`-th pair of
-    a step from the r-th on, in micro-batches of about `at_once` tokens of the longer side.
+    a step from the r-th on, in micro-batches of about `at_once` tokens of the longer side, as many as every other rank.
     """
 
     window: ClassVar[int] = WINDOW
@@ -131,8 +131,10 @@ class Pairs:
         return self._epoch[1:]
 
     def _micro_batches(self, chosen: np.ndarray) -> list[Batch]:
-        own = chosen[self.rank :: self.ranks]
-        parts = np.array_split(own, min(len(own), math.ceil(int(self.longer[own].sum()) / self.at_once)))
+        # As many on every rank: a sharded model is put together for each of them, by all ranks at once.
+        shares = [chosen[rank :: self.ranks] for rank in range(self.ranks)]
+        most = max(math.ceil(int(self.longer[share].sum()) / self.at_once) for share in shares)
+        parts = np.array_split(shares[self.rank], min(len(shares[-1]), most))
         return [_collate(self.sources, self.targets, part, self.pad, self.start, self.end) for part in parts]
 
 

@@ -60,8 +60,8 @@ class Objective:
         return of_logits(logits, values_M)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """One Loss for each term, after one pass through the model."""
-        hidden_BTD, seen, losses = self.read(model, batch)
+        """One Loss for each term, after one pass through the model; of a term without a target it is 0."""
+        hidden_BTD, seen, losses = self.read(model, batch.asking(self.weights))
         return losses | {self.name: self.score(model, hidden_BTD, seen)}
 
 
@@ -91,6 +91,7 @@ class Joint(Objective):
         return batch
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        hidden_BTD, seen, losses = self.parts[-1].read(model, batch)
-        present = [part for part in self.parts if part.name in batch.targets]  # no pair may have been long enough
-        return losses | {part.name: part.score(model, hidden_BTD, seen) for part in present}
+        # No pair may have been long enough. Every process asks every head all the same, for a sharded model sends its
+        # gradients together, and those of all processes must be the same ones.
+        hidden_BTD, seen, losses = self.parts[-1].read(model, batch.asking(self.weights))
+        return losses | {part.name: part.score(model, hidden_BTD, seen) for part in self.parts}

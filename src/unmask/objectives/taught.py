@@ -132,24 +132,23 @@ class Taught(Objective):
         """One Loss for each term, after one pass through either model."""
         if not {SOFT, HIDDEN, ATTENTION} & self.weights.keys():
             return self.learned.loss(model, batch)
+        batch = batch.asking(self.weights)
         if self.teacher.device != batch.tokens.device:
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
             taught_BTD, taught = self._read(self.teacher.eval(), batch)
             taught = {term: _of_layers(said, len(model.stack.order)) for term, said in taught.items() if said}
         hidden_BTD, own = self._read(model, batch)
-        present = [part for part in self.parts if part.name in batch.targets]
-        losses = {part.name: part.score(model, hidden_BTD, batch) for part in present if part is not self.guess}
-        if self.guess in present:
-            target = batch.targets[self.guess.name]
-            said_MV = model.answer(self.head, hidden_BTD, target.places)
-            losses[self.guess.name] = self.guess.of_answers(said_MV, target.values)
-            if SOFT in batch.targets:
-                with torch.no_grad():
-                    taught_MV = self.teacher.answer(self.head, taught_BTD, target.places)
-                losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
+        losses = {part.name: part.score(model, hidden_BTD, batch) for part in self.parts if part is not self.guess}
+        target = batch.targets[self.guess.name]
+        said_MV = model.answer(self.head, hidden_BTD, target.places)
+        losses[self.guess.name] = self.guess.of_answers(said_MV, target.values)
+        if SOFT in self.weights:
+            with torch.no_grad():
+                taught_MV = self.teacher.answer(self.head, taught_BTD, target.places)
+            losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
         for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
-            if term in batch.targets:
+            if term in self.weights:
                 places_M = batch.targets[term].places
                 pairs = zip(own[term], taught[term], strict=True)
                 errors = [difference(mine, theirs).flatten()[places_M].sum() for mine, theirs in pairs]

@@ -44,9 +44,9 @@ class Losses(nn.Module):
         for name, loss in self.objective.loss(self.model, batch).items():
             if name not in scales:
                 raise UnmaskError(f"The objective gives no weight for its loss term '{name}'; add it to its weights.")
-            if loss.count != counts.get(name):
+            if loss.count != counts.get(name, 0):
                 raise UnmaskError(
-                    f"The loss '{name}' sums over {loss.count} targets; its batch has {counts.get(name)}."
+                    f"The loss '{name}' sums over {loss.count} targets; its batch has {counts.get(name, 0)}."
                 )
             total = total + loss.sum.float() * scales[name]
             sums[f"loss/{name}"] = loss.sum.detach()
