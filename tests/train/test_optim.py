@@ -258,6 +258,11 @@ def test_schedule_rises_then_falls_and_never_rests_at_zero(total: int, warmup: f
     assert all(a >= b - 1e-12 for a, b in pairwise(values[top:]))
 
 
+def test_what_has_no_kernel_for_the_whole_update_has_one_for_each_operation() -> None:
+    """Where the parameters are sharded PyTorch would take a loop over them by itself."""
+    assert Optimizer().build(Tiny(), fused=False).defaults["foreach"] is True
+
+
 def test_bad_values_are_one_sentence() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(UnmaskError, match="learning rate must be above 0"):

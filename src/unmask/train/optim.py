@@ -93,7 +93,12 @@ class Optimizer(Config):
             hidden = muon.hidden(model)
             optimizer = muon.Muon(groups, hidden, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         else:
-            optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+            # Where one kernel cannot do it all, one for each operation does: PyTorch chooses that by itself only where
+            # `fused` is left open, and never for parameters that are sharded.
+            foreach = None if fused else True
+            optimizer = torch.optim.AdamW(
+                groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused, foreach=foreach
+            )
         set_rate(optimizer, self.lr)
         return optimizer
 
