@@ -127,7 +127,8 @@ def steps(folder: Path) -> list[int]:
     """Steps of the checkpoints in a folder, ascending, whole or damaged."""
     if not folder.is_dir():
         return []
-    return sorted(int(match[1]) for p in folder.iterdir() if (match := _NAME.fullmatch(p.name)))
+    names = (path.name.removeprefix(_REPLACED) for path in folder.iterdir())
+    return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})
 
 
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
@@ -150,6 +151,8 @@ def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint
     found = steps(folder)
     for step in reversed(found):
         path = folder_of(folder, step)
+        if not path.exists():  # a process died while it was replaced; `tidy` puts it back
+            path = path.with_name(f"{_REPLACED}{path.name}")
         try:
             verify(path)
             return Checkpoint(path, step, read_json(path / STATE))
@@ -274,10 +277,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """State of torch's global generators, which drive dropout: "cpu", and "cuda" where the device is one."""
+    """State of torch's global generators, which drive dropout: "cpu", and "cuda" or "mps" where the device is one."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -286,3 +291,5 @@ def restore_random_state(states: Mapping[str, Tensor], device: torch.device) -> 
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
+    elif device.type == "mps" and "mps" in states:
+        torch.mps.set_rng_state(states["mps"])
