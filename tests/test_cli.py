@@ -6,11 +6,13 @@ import argparse
 import io
 import json
 import re
+import signal
 
 import pytest
 
 from unmask.cli import main, parser
 from unmask.errors import UnmaskError
+from unmask.train.interrupt import Interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +130,26 @@ def test_interruption_has_its_own_status(monkeypatch, capsys):
         main(["recipes"])
     assert exit.value.code == 130
     assert capsys.readouterr().err == "unmask: Interrupted.\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_run_that_a_signal_ended_has_its_status(number, status, refused, monkeypatch, capsys):
+    """A run is saved and ends in order, or says that it goes on by the same command; neither is a run that is done."""
+
+    def stopped() -> dict[str, str]:
+        with Interrupt() as interrupt:
+            signal.raise_signal(number)
+        if refused:
+            raise UnmaskError(f"Stopped by {interrupt.name}; the same command goes on.")
+        return {}
+
+    monkeypatch.setattr("unmask.recipes.names", stopped)
+    with pytest.raises(SystemExit) as exit:
+        main(["recipes"])
+    assert exit.value.code == status
+    monkeypatch.undo()
+    main(["recipes"])  # the next one is none of it
 
 
 def test_a_refusal_of_the_file_system_is_a_sentence(monkeypatch, capsys):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
+from unmask.train.interrupt import Interrupt
 
 __all__ = ["main", "parser"]
 
@@ -16,9 +18,13 @@ DESCRIPTION = (
     "BERT and its family: pre-train, fine-tune, evaluate, predict and look inside, on your own text and hardware."
 )
 
+STOPPED = 128
+"""What is added to the number of a signal for the status that shells and schedulers know it by."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; exits with status 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    """Run one command; exits with status 0, 2 after an error of the user's, and 128 and its number after a signal: 130
+    after Ctrl-C, 143 after SIGTERM, also where a run was saved first and can go on."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] != ["bench"]:  # what it measures beside us begins in the environment that it is found in
         process.share_the_machine()
@@ -26,13 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             process.take_large_pages()
         if arguments is None and process.tunes(given):
             process.keep_memory()
+    Interrupt.heard = 0
     try:
         options, rest = parser().parse_known_args(given)
         options.run(options, overrides(rest))
+        if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would go on with half a run
+            sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:
-        _fail(str(error), 2)
+        _fail(str(error), STOPPED + Interrupt.heard if Interrupt.heard else 2)
     except KeyboardInterrupt:
-        _fail("Interrupted.", 130)
+        _fail("Interrupted.", STOPPED + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 class Interrupt:
     """Within it, the first SIGTERM or SIGINT sets `name`; the second one has its usual effect.
 
     Outside the main thread, where Python allows no handlers, it does nothing.
+
+    heard  number of the last signal that was heard in this process, 0 for none: the status that a command ends with
     """
+
+    heard: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -29,6 +33,7 @@ class Interrupt:
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self.name = signal.Signals(number).name
+        Interrupt.heard = number
         self._restore()
 
     def _restore(self) -> None:
