@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -258,6 +259,27 @@ def test_a_run_does_not_go_on_with_another_vocabulary(folder, tmp_path):
     with pytest.raises(UnmaskError, match=f"{other.folder} has another vocabulary than the run in {tmp_path}"):
         Pretrain(config(steps=4), [other.folder], tmp_path / "run", resume=True)
     assert Pretrain(config(steps=4), [folder], tmp_path / "run", resume=True).run().step == 4
+
+
+def test_a_run_does_not_go_on_with_other_texts(folder, tmp_path):
+    """Of the same vocabulary, and as many: no position in them would tell."""
+    Pretrain(config(steps=2), [folder], tmp_path / "run").run()
+    tokenizer = corpus.Corpus(folder).tokenizer
+    other = corpus.build([story(i) for i in range(200, 320)], tmp_path / "other", tokenizer=tokenizer)
+    with pytest.raises(UnmaskError, match=f"The run in {tmp_path / 'run'} began with other texts than those in"):
+        Pretrain(config(steps=4), [other.folder], tmp_path / "run", resume=True)
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    assert Pretrain(config(steps=4), [moved], tmp_path / "run", resume=True).run().step == 4
+
+
+def test_a_run_asks_how_many_processes_there_are_when_they_have_met(folder, tmp_path, monkeypatch):
+    def meet(device):
+        monkeypatch.setattr("unmask.train.distributed.ranks", lambda: 2)
+        return torch.device("cpu")
+
+    monkeypatch.setattr("unmask.train.distributed.init", meet)
+    with pytest.raises(UnmaskError, match="A batch of 3 rows cannot be shared by 2 processes"):
+        Pretrain(config(**{"rows.batch": 3}), [folder], tmp_path / "run")
 
 
 def test_a_corpus_of_one_document_cannot_teach_what_comes_next(tmp_path):

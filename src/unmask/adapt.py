@@ -164,6 +164,24 @@ def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) ->
     return ()
 
 
+def check_corpora(run: Path, corpora: Sequence[Corpus]) -> None:
+    """Raises UnmaskError where a run that goes on would read other texts than those that it began with."""
+    for place in _checkpoints(run):
+        try:
+            before = checkpoint.read_one(place, "run.json").get("checksums")
+        except UnmaskError:  # damaged, as for `Origin.open`
+            continue
+        if before is None:  # of a run that did not write them down
+            return
+        if [corpus.checksum for corpus in corpora] != before:
+            names = ", ".join(str(corpus.folder) for corpus in corpora)
+            raise UnmaskError(
+                f"The run in {run} began with other texts than those in {names}: put them back, or begin a run that "
+                f"starts where it stands (--from {run})."
+            )
+        return
+
+
 @torch.no_grad()
 def _fill(head: nn.Module, log_p: np.ndarray) -> None:
     """Begin the bias of a masked-word head at log probabilities [V]; rows beyond, of no token, at the least of them."""

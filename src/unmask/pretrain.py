@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from unmask import heldout, huggingface, samples
-from unmask.adapt import Origin, resumed_words
+from unmask.adapt import Origin, check_corpora, resumed_words
 from unmask.data import segments, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.segments import Segments
@@ -53,6 +53,7 @@ class Pretrain:
         """prompts: texts with [MASK] -> answers that a reader would give, to be guessed at every evaluation; without
         any, words of held-out sentences are hidden."""
         self.out, self.recipe = Path(out), recipe
+        distributed.init(config.training.device)  # first, for what follows asks how many processes there are
         if not corpora:
             raise UnmaskError("Say on which corpus to pre-train.")
         checkpoint.refuse_taken(self.out, resume=resume)
@@ -72,6 +73,8 @@ class Pretrain:
             words = self.origin.stored.words
         else:
             words = resumed_words(self.out, self.corpora, self.tokenizer) if resume else ()
+        if resume:
+            check_corpora(self.out, self.corpora)
         self.learned = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
         self.objective = taught(config, self.learned, self.tokenizer)
         self.config = config
@@ -137,6 +140,7 @@ class Pretrain:
         facts = {
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],
+            "checksums": [corpus.checksum for corpus in self.corpora],
             "model": type(self.config.model).__name__,
             "config": self.config.to_dict(),
             "parameters": self.model.parameters_total,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import accumulate
@@ -92,6 +92,11 @@ class Corpus:
         if name not in self._splits:
             raise unknown(f"split of {self.folder}", name, self._splits)
         return self._splits[name]
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of all that is read from it, wherever it lies."""
+        return _checksum(self.manifest["files"])
 
     def summary(self) -> str:
         """What the corpus holds, in a few lines."""
@@ -304,8 +309,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _checksum(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def _checksum(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _reopen(folder: Path, name: str) -> Split:

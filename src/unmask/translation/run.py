@@ -112,6 +112,7 @@ class TrainTranslation:
         display: Display | None = None,
     ) -> None:
         self.out, self.recipe = Path(out), recipe
+        distributed.init(config.training.device)  # first, for what follows asks how many processes there are
         self.notes: list[str] = []
         checkpoint.refuse_taken(self.out, resume=resume)
         if not resume:
