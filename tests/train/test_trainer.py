@@ -76,6 +76,15 @@ def test_it_learns_and_writes_what_it_promises(out: Path) -> None:
     assert model.output.weight is model.embedding.weight
 
 
+def test_a_run_does_not_go_on_to_fewer_steps_than_it_has_done(out: Path) -> None:
+    train(out, **stopping_at(5))
+    before = sorted(out.rglob("*"))
+    with pytest.raises(UnmaskError, match="has done 5 steps already, more than the 3 asked for"):
+        train(out, TRAINING.replace(steps=3), resume=True)
+    assert sorted(out.rglob("*")) == before
+    assert train(out, TRAINING.replace(steps=5), resume=True)[1].step == 5
+
+
 @pytest.mark.parametrize(
     ("at", "algorithm"), [(1, "adamw"), (5, "adamw"), (11, "adamw"), (5, "adafactor"), (5, "muon")]
 )

@@ -192,6 +192,11 @@ class Trainer:
         """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
         config = self.config
         found = self._found()
+        if found is not None and config.steps is not None and config.steps < found.step:
+            raise UnmaskError(
+                f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} asked "
+                "for: say how many it is to have in all, or leave --steps out."
+            )
         known = found is not None and not {"steps", "minutes"} & self._changes(found.state["config"])
         pace = None
         if config.minutes is not None and not known:
