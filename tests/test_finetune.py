@@ -421,6 +421,13 @@ def test_a_large_batch_is_cut_into_micro_batches(monkeypatch):
     assert sum(x.counts["classification"] for x in micro) == 16
 
 
+def test_a_batch_has_a_row_for_every_process(monkeypatch):
+    monkeypatch.setattr("unmask.train.distributed.ranks", lambda: 4)
+    with pytest.raises(UnmaskError, match="A batch of 2 rows has none for some of 4 processes: set --batch-size 4"):
+        Examples(examples(16), 2, pad=0, seed=0)
+    assert Examples(examples(16), 4, pad=0, seed=0).steps_per_epoch == 4
+
+
 def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -123,6 +123,11 @@ class Examples:
         lengths = np.array([len(example.tokens) for example in examples])
         self.tokens = np.array([lengths[group].sum() for group in self.groups])
         self.longest = np.array([lengths[group].max() for group in self.groups])
+        if batch_size < distributed.ranks():
+            raise UnmaskError(
+                f"A batch of {batch_size} rows has none for some of {distributed.ranks()} processes: set --batch-size "
+                f"{distributed.ranks()} or more."
+            )
         rest = len(self.groups) % batch_size
         # What is left must give every rank something to do.
         self.steps_per_epoch = len(self.groups) // batch_size + (rest >= distributed.ranks())
@@ -184,7 +189,7 @@ def fit(
     objective  what is minimised, where it is not the task alone: with a teacher, say
     transfer   what of the model is trained, and how fast; None is all of it
     resume     a checkpoint is written to `out` with every evaluation, and stays; True goes on from the last sound one,
-               bit for bit. None keeps none
+               bit for bit ("frozen": but for the last bit, `transfer/remembered.py`). None keeps none
 
     Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
     """

@@ -27,7 +27,8 @@ def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
     """Inside, a trunk that "frozen" leaves as it is reads every sequence once, though each epoch asks for it again.
 
     A sequence has the same hidden states whatever it is packed with, but for the last bit, so what is kept of one batch
-    serves another. Other strategies, and pages that compute more than the trunk in their forward, go on as they are.
+    serves another; and a run that is resumed, which remembers nothing, is the same but for the last bit. Other
+    strategies, and pages that compute more than the trunk in their forward, go on as they are.
     """
     if transfer.strategy != "frozen" or type(model).forward is not Model.forward:
         yield
