@@ -38,7 +38,9 @@ class Added(NamedTuple):
     @classmethod
     def of(cls, scores: Tensor) -> Added:
         blind = scores.isneginf().all(-1, keepdim=True)
-        return cls(scores, blind if bool(blind.any()) else None)
+        # To look is to wait for the device, and nothing to be compiled; a mask that hides
+        # nothing is two cheap passes.
+        return cls(scores, blind if torch.compiler.is_compiling() or bool(blind.any()) else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
