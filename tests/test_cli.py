@@ -189,7 +189,7 @@ def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys)
     asked = ["pretrain", recipe, "--algorithm", algorithm, "--fields"]
     with pytest.raises(SystemExit):
         main(asked)
-    assert "for Muon and AdamW seldom want the same (bert-mini 3e-3 and 1e-3): say --lr" in capsys.readouterr().err
+    assert "for Muon and AdamW seldom want the same (bert-mini 2e-3 and 1e-3): say --lr" in capsys.readouterr().err
     rate = str(recipes.find(recipe).training.optimizer.lr)
     main([*asked, "--training.optimizer.lr", rate])
     assert f"--training.optimizer.lr {rate}" in " ".join(capsys.readouterr().out.split())

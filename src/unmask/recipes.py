@@ -37,7 +37,7 @@ def quickstart() -> Pretraining:
 
 def bert_mini() -> Pretraining:
     """4 layers of 256 (11 M parameters): minutes to hours on a CPU."""
-    return _small(_bert("mini"), _NEXT, lr=3e-3, algorithm="muon")
+    return _small(_bert("mini"), _NEXT, lr=2e-3, algorithm="muon")
 
 
 def bert_small() -> Pretraining:

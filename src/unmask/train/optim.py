@@ -128,7 +128,7 @@ def check_rate(before: Optimizer, after: Optimizer, named: Iterable[str]) -> Non
         return
     refused = f"{after.algorithm} cannot take over the learning rate {before.lr:g}, for"
     if "adafactor" not in kinds:
-        raise UnmaskError(f"{refused} Muon and AdamW seldom want the same (bert-mini 3e-3 and 1e-3): say --lr as well.")
+        raise UnmaskError(f"{refused} Muon and AdamW seldom want the same (bert-mini 2e-3 and 1e-3): say --lr as well.")
     raise UnmaskError(
         f"{refused} that of Adafactor is a share of the weights and that of others is not: say --lr as well, and "
         "--clip where gradients are to be clipped."
