@@ -394,6 +394,18 @@ def test_compiles_as_one_graph(scheme, mask):
     torch.testing.assert_close(compiled(rows(B, T, D), mask=mask), stack(rows(B, T, D), mask=mask))
 
 
+def test_compiles_as_one_graph_while_its_attention_is_learned_from(mask):
+    stack = Stack([block()])
+    torch._dynamo.reset()
+    compiled = torch.compile(stack, backend="eager", fullgraph=True)
+    for blind in (mask, Mask(lengths=torch.tensor([0, T]))):
+        with record_attention(stack) as maps:
+            y = compiled(rows(B, T, D), mask=blind)
+        with record_attention(stack) as others:
+            torch.testing.assert_close(y, stack(rows(B, T, D), mask=blind))
+        torch.testing.assert_close(maps[0].weights, others[0].weights)
+
+
 # ------------------------------------------------------------------------------------------------- bad input
 
 
