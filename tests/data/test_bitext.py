@@ -47,7 +47,7 @@ def layouts(folder):
     right.write_bytes(zstandard.compress("\n".join(t for _, t in PAIRS).encode()))
     yield left, right, {}
     yield write(folder / "bare.txt", "".join(f"{s}\t{t}\tCC-BY\n" for s, t in PAIRS)), None, {"columns": ("1", "2")}
-    yield write(folder / "bare.tsv", "".join(f"{s}\t{t}\tCC-BY\n" for s, t in PAIRS)), None, {}
+    yield write(folder / "bare.tsv", "".join(f"{s}\t{t}\n" for s, t in PAIRS)), None, {}
     yield write(folder / "turned.tsv", "".join(f"{t}\t{s}\n" for s, t in PAIRS)), None, {"columns": ("2", "1")}
     yield (
         write(folder / "named.tsv", "de\ten\n" + "".join(f"{t}\t{s}\n" for s, t in PAIRS)),
@@ -55,6 +55,8 @@ def layouts(folder):
         {"columns": ("en", "de")},
     )
     yield write(folder / "codes.tsv", "en\tde\n" + "".join(f"{s}\t{t}\n" for s, t in PAIRS)), None, {}
+    yield write(folder / "ids.tsv", "id\tEN\tpt-BR\n" + "".join(f"0\t{s}\t{t}\n" for s, t in PAIRS)), None, {}
+    yield write(folder / "languages.tsv", "English\tgerman\n" + "".join(f"{s}\t{t}\n" for s, t in PAIRS)), None, {}
     with open(folder / "chat.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("Q", "A", "label"), *((s, t, 0) for s, t in PAIRS)])
     yield folder / "chat.csv", None, {}
@@ -88,6 +90,31 @@ def test_the_remark_says_which_columns(tmp_path):
     found = bitext.read(write(tmp_path / "a.tsv", "Go.\tVa !\nRun!\tCours !\n"))
     assert found.report.remarks == ("Sources are the column 1, targets 2. No line is taken for a header.",)
     assert found.description.startswith(f"{tmp_path / 'a.tsv'}: 2 pairs. Sources are the column 1")
+
+
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [
+        *((names, True) for names in ("id\ten", "EN\tDE", "eng\tdeu", "en\tjp", "ace_Latn\tzh_Hans", "German\tfr")),
+        *((pair, False) for pair in ("no\tno", "yes\toui", "It\tEs", "dog\tcan", "Polish\tPolish", "English\tAnglais")),
+    ],
+)
+def test_the_first_of_two_columns_is_a_header_where_both_are_languages(tmp_path, first, is_header):
+    found = bitext.read(write(tmp_path / "a.tsv", f"{first}\nGo.\tVa !\n"))
+    assert list(found) == [*([] if is_header else [tuple(first.split("\t"))]), ("Go.", "Va !")]
+
+
+@pytest.mark.parametrize(
+    "text", ["id,english,french,note\n0,Go.,Va !,z\n", "0,Go.,Va !\n", "row,en,french\n0,Go.,Va !\n"]
+)
+def test_more_than_two_columns_with_other_names_are_not_guessed_at(tmp_path, text):
+    path = write(tmp_path / "a.csv", text)
+    with pytest.raises(
+        UnmaskError, match=r"no two columns that are known .* name them with --columns, of: .* 1,2 does"
+    ):
+        bitext.read(path)
+    if text.startswith("id"):
+        assert list(bitext.read(path, columns=("english", "french"))) == [("Go.", "Va !")]
 
 
 def test_hub(monkeypatch):
@@ -238,6 +265,7 @@ def test_utf16_with_a_mark_is_read(tmp_path):
         ("a.csv", "Q,A\n,\n , \n", None, "holds no pair of sentences.*both empty: 2"),
         ("a.tsv", "", None, "empty"),
         ("a.jsonl", '{"en": "a", "de": "b", "fr": "c"}', None, "no two columns .* en, de, fr"),
+        ("a.jsonl", '{"id": "a", "en": "b", "french": "c"}', None, "no two columns .* id, en, french"),
         ("a.jsonl", '{"src": "a", "tgt": 3}', None, r"a\.jsonl:1: the column tgt must be text, not a number"),
         ("a.jsonl", '{"src": "a"', None, r"a\.jsonl:1 is not valid JSON"),
         ("a.conllu", "a\tb\n", None, "looks like conll"),

@@ -20,18 +20,13 @@ from unmask.data.aligned import UNRELATED, correlation, first_suspicious
 from unmask.data.dataset import MOST_OVERLAP
 from unmask.data.lines import lines
 from unmask.data.rows import listed
-from unmask.data.tables import Rows, column_of, guess_format, hub_rows, rows
+from unmask.data.sides import NESTED, are_header, known
+from unmask.data.tables import Rows, guess_format, hub_rows, rows
 from unmask.data.vocabulary import clean
 from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
-USUAL = (  # names of the columns of sources and targets in public data sets
-    *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text")),
-    *(("sentence", "translation"), ("question", "answer"), ("Q", "A"), ("input", "output"), ("vector", "text")),
-)
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,8})?")  # en, de, pt-BR, zh_Hans
-_NESTED = "translation."  # {"translation": {"en": …, "de": …}}, as the hub's translation data sets are
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff]")  # tabs are spaces like others
 
 
@@ -110,8 +105,8 @@ def read(
     source   of a model that writes from vectors, one a line, or an array in a .npy file (`numbers.vector`, `lines`)
     target   the file of translations; None: `source` is a table with both. Files of text may be .gz or .zst
     columns  of a table, sources then targets. Numbers count columns from 1 and mean that there is no header line;
-             "en" is also found as "translation.en". None: the usual names, two language codes, or the only two
-             columns; a TSV or CSV whose first line names none of these has no header, and its first two columns count
+             "en" is also found as "translation.en". None: what `sides.known` knows, or the only two columns; a TSV or
+             CSV of two columns has a header where `sides.are_header` says so
     format   where the file's name does not tell: tsv, csv, jsonl, json, parquet
 
     Left out and counted: pairs of which one side is empty, or both, and rows of a TSV or CSV with another number of
@@ -182,27 +177,26 @@ def _texts(path: Path) -> list[str]:
 
 
 def _has_header(path: Path, format: str, columns: tuple[str, str] | None) -> bool:
-    """Whether the first line of a TSV or CSV names columns: it does where the caller uses names, or names are known."""
+    """Whether the first line of a TSV or CSV names columns: it does where the caller uses names, or names are known.
+
+    Raises UnmaskError where nothing says which of three or more columns are meant: one may well number the rows.
+    """
     if columns is not None:
         return not all(name.isdigit() for name in columns)
     first = next(rows(path, format, header=False), None)
     if first is None:
         raise UnmaskError(f"{path} has no rows.")
     names = [str(value).strip() for value in first[1].values()]
-    return _known(names) is not None
+    if len(names) > 2 and known(names) is None:
+        raise UnmaskError(
+            f"{_unknown(str(path), names)}; where the first line is a pair already, count them, as --columns 1,2 does."
+        )
+    return are_header(names)
 
 
-def _known(names: Sequence[str]) -> tuple[str, str] | None:
-    """The columns of sources and targets by their names: usual ones, or the only two that are language codes."""
-    for first, second in USUAL:
-        source, target = column_of(names, [first]), column_of(names, [second])
-        if source is not None and target is not None:
-            return source, target
-    for prefix in (_NESTED, ""):  # `id` beside a nested translation is no language
-        codes = [name for name in names if name.startswith(prefix) and _LANGUAGE.fullmatch(name.removeprefix(prefix))]
-        if len(codes) == 2:
-            return codes[0], codes[1]
-    return None
+def _unknown(name: str, names: Sequence[str]) -> str:
+    shown = ", ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in names[:30])
+    return f"{name} has no two columns that are known to be sources and targets; name them with --columns, of: {shown}"
 
 
 def _with_blanks(table: Rows, ragged: Sequence[int]) -> Rows:
@@ -239,14 +233,11 @@ def _of_table(name: str, table: Rows, columns: tuple[str, str] | None, ragged: l
 
 def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[str, str]:
     if wanted is None:
-        found = _known(names) or (tuple(names) if len(names) == 2 else None)
+        found = known(names) or (tuple(names) if len(names) == 2 else None)
         if found is None:
-            raise UnmaskError(
-                f"{name} has no two columns that are known to be sources and targets; name them with --columns, of: "
-                f"{', '.join(names[:30])}."
-            )
+            raise UnmaskError(f"{_unknown(name, names)}.")
         return found[0], found[1]
-    source, target = (column if column in names else f"{_NESTED}{column}" for column in wanted)
+    source, target = (column if column in names else f"{NESTED}{column}" for column in wanted)
     for column, asked in ((source, wanted[0]), (target, wanted[1])):
         if column not in names:
             raise unknown(f"column in {name}", asked, names)
