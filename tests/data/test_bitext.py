@@ -218,6 +218,14 @@ def test_the_first_suspicious_line(side, lost):
     assert abs(aligned.first_suspicious(*pair) - (lost + 1)) <= 5
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_line_of_odd_length_is_not_where_files_come_apart(side):
+    pair = lengths(300, np.random.default_rng(0))
+    pair[side][30] = 100_000
+    del pair[1][120]
+    assert abs(aligned.first_suspicious(*pair) - 121) <= 5
+
+
 def test_a_file_that_was_cut_short_comes_apart_at_its_end():
     sources, targets = lengths(1000, np.random.default_rng(3))
     assert aligned.first_suspicious(sources, targets[:700]) == 701

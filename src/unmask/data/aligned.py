@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 UNRELATED = 0.2  # correlation below which lines look shuffled; between European languages it is from 0.8 on
+WORST = 1.0  # misfit of two lines, in logarithms of lengths; that of translations is mostly below 0.5
 FEWEST = 100  # lines that a correlation needs
 
 
@@ -17,16 +18,17 @@ def first_suspicious(sources: Sequence[int], targets: Sequence[int]) -> int:
     """The line, from 1, at which two files of n and n + d lines of these lengths, in characters, probably come apart.
 
     The rule: before line k, line i goes with line i; from k on, with line i + d of the longer file. How badly two lines
-    go together is |log of the ratio of their lengths - log of the ratio of the mean lengths|, with lengths + 1 for
-    empty lines; k is where the sum over all lines is least.
+    go together is |log of the ratio of their lengths - log of the ratio of the median lengths|, with lengths + 1 for
+    empty lines, and WORST at most, so that a line of odd length counts little; k is where the sum over all lines is
+    least.
     """
     short, long = (np.asarray(x, np.float64) + 1 for x in sorted((sources, targets), key=len))
     if not len(short):
         return 1
-    usual, shift = np.log(long.mean() / short.mean()), len(long) - len(short)
+    usual, shift = np.log(np.median(long) / np.median(short)), len(long) - len(short)
 
     def misfit(partners: np.ndarray) -> np.ndarray:
-        return np.abs(np.log(partners / short) - usual)
+        return np.minimum(np.abs(np.log(partners / short) - usual), WORST)
 
     together, shifted = misfit(long[: len(short)]), misfit(long[shift:])
     # Cost of coming apart at k is the sum of `together` before and `shifted` from k on; a constant aside, this:
