@@ -193,6 +193,28 @@ def test_the_weights_that_translate_best_are_kept(tmp_path: Path) -> None:
     assert "mean of the last 3 checkpoints" in run.summary(result)
 
 
+class Tied(TrainTranslation):
+    """The first two steps score the same."""
+
+    scores = (5.0, 5.0, 1.0)
+
+    def _scores(self, translations):
+        return {"bleu": self.scores[self.trainer.step - 1], "chrf": 0.0}
+
+
+def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> None:
+    chosen = config("transformer-tiny", tmp_path, steps=3).replace(
+        training={"evaluate_every": 1, "save_every": 1, "keep": 3}
+    )
+    run = Tied(chosen, tmp_path / "run")
+    said = run.summary(run.run())
+    kept = load_file(tmp_path / "run" / "model.safetensors")
+    second = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
+    assert all(kept[name].equal(second[name]) for name in second)
+    rows = {row["step"]: row["perplexity"] for row in run._evaluations()}
+    assert f"BLEU 5.0 at step 2, perplexity {rows[2]:.2f}." in said
+
+
 def test_the_mean_of_checkpoints_is_kept_where_it_is_better(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=2).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 2}, learning={"average": 2}

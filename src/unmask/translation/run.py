@@ -189,7 +189,7 @@ class TrainTranslation:
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
         rows = [row for row in self._evaluations() if self.metric in row]
         if rows:
-            best = max(rows, key=lambda row: row[self.metric])
+            best = max(rows, key=lambda row: (row[self.metric], row["step"]))  # of equal ones the later, as it is kept
             value = _shown(self.metric, best[self.metric])
             scored = min(len(self.dev), self.config.texts.scored)
             lines.append(
