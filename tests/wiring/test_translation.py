@@ -215,6 +215,21 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
     assert f"BLEU 5.0 at step 2, perplexity {rows[2]:.2f}." in said
 
 
+@pytest.mark.parametrize(("at", "differ"), [(2, False), (3, True)])
+def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, differ: bool, tmp_path: Path) -> None:
+    class Stopped(Tied):
+        def evaluate(self, model, step):
+            if step == at:
+                self.trainer.stop("as told")
+            return super().evaluate(model, step)
+
+    chosen = config("transformer-tiny", tmp_path, steps=4).replace(training={"evaluate_every": 1})
+    run = Stopped(chosen, tmp_path / "run")
+    said = run.summary(run.run()).splitlines()[2:]
+    out = tmp_path / "run"
+    assert said == ([f"{out} holds the weights of step 3, and {out / 'best'} the best ones."] if differ else [])
+
+
 def test_the_mean_of_checkpoints_is_kept_where_it_is_better(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=2).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 2}, learning={"average": 2}

@@ -196,6 +196,9 @@ class TrainTranslation:
                 f"Dev pairs ({scored:,} of {len(self.dev):,}, greedy): {value} at step {best['step']:,}, "
                 f"perplexity {best['perplexity']:.2f}."
             )
+            if result.stopped and best["step"] != result.step:
+                held = f"{self.out} holds the weights of step {result.step:,}"
+                lines.append(f"{held}, and {self.out / BEST} the best ones.")
         return "\n".join([*lines, *self.notes[-1:]] if self._averaged else lines)
 
     def save(self, folder: Path) -> None:
