@@ -175,6 +175,39 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
         assert tensor.equal(theirs[name]), name
 
 
+@pytest.mark.parametrize("changed", [["train.en"], ["dev.de"], ["train.en", "train.de"]])
+def test_a_run_does_not_go_on_with_other_pairs(changed: list[str], tmp_path: Path, capsys) -> None:
+    chosen = config("seq2seq-attention", tmp_path, steps=2)
+    TrainTranslation(chosen, tmp_path / "run", recipe="seq2seq-attention").run()
+    asked = ("train", "--out", str(tmp_path / "run"), "--resume", "--steps", "3")
+    before = {name: (tmp_path / name).read_text(encoding="utf-8") for name in changed}
+    for name, text in before.items():
+        (tmp_path / name).write_text("nine\n" + text.split("\n", 1)[1], encoding="utf-8")
+    status, _, error = run_cli(capsys, *asked)
+    assert (status, error.count("\n")) == (2, 1)
+    names = ", ".join(str(tmp_path / name) for name in changed)
+    assert f"The pairs of {names} are not those that this run began with: restore them" in error
+    for name, text in before.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run_cli(capsys, *asked)[0] == 0
+
+
+def test_a_run_from_before_fingerprints_goes_on(tmp_path: Path) -> None:
+    chosen = config("seq2seq-attention", tmp_path, steps=2)
+
+    class Before(TrainTranslation):
+        def save(self, folder: Path) -> None:
+            super().save(folder)
+            facts = read_json(folder / "run.json")
+            del facts["fingerprints"]
+            (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    Before(chosen, tmp_path / "run").run()
+    longer = chosen.replace(training={"steps": 3})
+    assert TrainTranslation(longer, tmp_path / "run", resume=True).run().step == 3
+    assert read_json(tmp_path / "run" / "run.json")["fingerprints"].keys() == {"train", "dev"}
+
+
 def test_the_weights_that_translate_best_are_kept(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=3).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 3}, learning={"average": 3}

@@ -29,12 +29,13 @@ from unmask.models import Transformer
 from unmask.models.quick import quickened
 from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import NextToken, ScheduledSampling
+from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
 from unmask.translation import origin
-from unmask.translation.texts import Texts, cut_short, unwritable
+from unmask.translation.texts import Texts, cut_short, unchanged, unwritable
 from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
@@ -117,6 +118,7 @@ class TrainTranslation:
         checkpoint.refuse_taken(self.out, resume=resume)
         if not resume:
             config.texts.check()
+        self.fingerprints: dict[str, list[str]] = run_facts(self.out).get("fingerprints", {}) if resume else {}
         train, dev = self._read(config.texts, config.training.seed)
         self.tokenizer = self._tokenizer(config, train, resume)
         self.config = config = origin.settled(config, self.tokenizer)
@@ -211,6 +213,7 @@ class TrainTranslation:
             "config": self.config.to_dict(),
             "parameters": self.model.parameters_total,
             "notes": self.notes,
+            "fingerprints": self.fingerprints,
             "metric": self.metric,
             "signatures": {name: score(["a"], ["a"], force=True).signature for name, score in scored.items()},
         }
@@ -223,7 +226,8 @@ class TrainTranslation:
         return self.pairs.batches(position)
 
     def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
-        """Training and dev pairs, with what is to be said of them in the notes."""
+        """Training and dev pairs, with what is to be said of them in the notes. Raises UnmaskError where those of a
+        run that is resumed have changed."""
         if made := texts.embedded:
             train, dev = made(texts.most or 50_000, seed=seed), made(texts.heldout, seed=seed, split="dev")
             self.notes += [f"{train.description}."]
@@ -231,8 +235,10 @@ class TrainTranslation:
         train = texts.pairs(texts.train)
         if texts.most is not None:
             train = train.take(range(min(texts.most, len(train))))
+        self.fingerprints["train"] = unchanged(train, texts.train, self.fingerprints.get("train"))
         if texts.dev:
             dev = texts.pairs(texts.dev)
+            self.fingerprints["dev"] = unchanged(dev, texts.dev, self.fingerprints.get("dev"))
             apart = () if texts.allow_overlap else bitext.check_apart(train, dev)
         else:
             train, dev = bitext.hold_out(train, min(texts.heldout, len(train) // 10), seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,32 @@ def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, for
     if columns or format:
         raise UnmaskError(NO_TABLE)
     return bitext.read(*names) if len(names) == 2 else EMBEDDED[names[0]](1_000, split="test")
+
+
+def unchanged(pairs: Bitext, names: Sequence[str], begun: Sequence[str] | None) -> list[str]:
+    """A fingerprint of the sources and one of the targets, over all texts in order.
+
+    names  the files that the pairs are read from, as in `Texts`
+    begun  the fingerprints that a run began with; None: it is new, or older than they are
+
+    Raises UnmaskError that names the file where the pairs are not those that the run began with.
+    """
+    found = [_fingerprint(side) for side in (pairs.sources, pairs.targets)]
+    other = [place for place in range(2) if begun is not None and list(begun)[place : place + 1] != [found[place]]]
+    if other:
+        file = names[other[0]] if len(names) == 2 and len(other) == 1 else pairs.report.name
+        raise UnmaskError(
+            f"The pairs of {file} are not those that this run began with: restore them to go on, or start anew in "
+            "another folder."
+        )
+    return found
+
+
+def _fingerprint(texts: Sequence[str]) -> str:
+    digest, many = hashlib.blake2b(digest_size=16), 10_000
+    for begin in range(0, len(texts), many):  # no text has a line end
+        digest.update("".join(f"{text}\n" for text in texts[begin : begin + many]).encode())
+    return digest.hexdigest()
 
 
 def _is_table(names: Sequence[str]) -> bool:
