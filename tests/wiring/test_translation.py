@@ -384,6 +384,20 @@ def test_pairs_are_scored(folder: Path, capsys) -> None:
     assert json.loads(out)["search"]["beam_size"] == 1
 
 
+def test_the_file_of_translations_fits_the_references_line_by_line(folder: Path, tmp_path: Path, capsys) -> None:
+    rows = [("one", "eins"), ("two", ""), ("", ""), ("six five", "sechs fünf"), ("", "vier")]
+    table = tmp_path / "dev.tsv"
+    table.write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    out = tmp_path / "out.txt"
+    for names in (write(tmp_path, "gaps", rows), [str(table)]):
+        asked = ["evaluate", "--model", str(folder / "run"), "--pairs", *names]
+        status, said, _ = run_cli(capsys, *asked, "--out", str(out))
+        assert status == 0
+        assert f"Empty lines in {out}, for pairs that are left out: 3." in said
+        assert out.read_text(encoding="utf-8") == "eins\n\n\nsechs fünf\n\n"
+        assert "Empty lines" not in run_cli(capsys, *asked)[1]
+
+
 def test_the_columns_of_a_table_are_named_where_it_is_scored(folder: Path, tmp_path: Path, capsys) -> None:
     table = tmp_path / "dev.tsv"
     rows = ["id\thyp_de\torig_en\n", *(f"{i}\t{b}\t{a}\n" for i, (a, b) in enumerate(pairs(20, 1)))]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from unmask.data.bitext import Bitext
 from unmask.data.numbers import Numbers
 from unmask.files import check_place, write_text
 from unmask.generate import Search
@@ -34,7 +36,8 @@ def evaluate_pairs(
 
     model   a Translator, or the folder for one
     search  None: that of the model
-    out     file for the translations, one a line
+    out     file for the translations, one a line, and an empty line for each pair that is left out, so that line n
+            belongs to line n of two aligned files, or to row n of a table
     force   score references that look tokenised all the same
 
     Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens, each with its signature), `exact` (the share of
@@ -55,7 +58,7 @@ def evaluate_pairs(
     seconds = time.perf_counter() - began
     texts = [answer.text for answer in answers]
     if out is not None:
-        write_text(Path(out), "".join(" ".join(text.split("\n")) + "\n" for text in texts))
+        write_text(Path(out), "".join(f"{line}\n" for line in _lines(found, texts)))
     buckets = []  # vectors have no length
     if not isinstance(translator.tokenizer, Numbers):
         buckets = scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
@@ -63,7 +66,7 @@ def evaluate_pairs(
     assert isinstance(used, Search)
     return {
         "description": f"{found.description}.",
-        "notes": translator.notes,
+        "notes": [*translator.notes, *_of_empty_lines(found, out)],
         "sentences": len(found),
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
@@ -75,6 +78,18 @@ def evaluate_pairs(
         "exact": scores.exact_match_accuracy(texts, found.targets),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
+
+
+def _lines(pairs: Bitext, texts: Sequence[str]) -> Iterator[str]:
+    """The lines of a file of translations, in the order of the input, empty where it had no pair."""
+    line_of = dict(zip(pairs.lines, (" ".join(text.split("\n")) for text in texts), strict=True))
+    left_out = chain.from_iterable(pairs.report.left_out.values())
+    return (line_of.get(number, "") for number in sorted([*line_of, *left_out]))
+
+
+def _of_empty_lines(pairs: Bitext, out: Path | str | None) -> list[str]:
+    count = sum(map(len, pairs.report.left_out.values()))
+    return [f"Empty lines in {out}, for pairs that are left out: {count:,}."] if out is not None and count else []
 
 
 def _bucket(bucket: Bucket) -> dict[str, Any]:
