@@ -398,6 +398,14 @@ def test_the_file_of_translations_fits_the_references_line_by_line(folder: Path,
         assert "Empty lines" not in run_cli(capsys, *asked)[1]
 
 
+def test_words_are_scored_where_they_stand_between_spaces(folder: Path, tmp_path: Path) -> None:
+    scored = [
+        evaluate_pairs(folder / "run", write(tmp_path, "some", [("one two", text)]))["scores"].keys()
+        for text in ("eins zwei", "一二", "いち に")
+    ]
+    assert scored == [{"bleu", "chrf", "bleu_lowercase_tokens"}, *[{"bleu", "chrf"}] * 2]
+
+
 def test_the_columns_of_a_table_are_named_where_it_is_scored(folder: Path, tmp_path: Path, capsys) -> None:
     table = tmp_path / "dev.tsv"
     rows = ["id\thyp_de\torig_en\n", *(f"{i}\t{b}\t{a}\n" for i, (a, b) in enumerate(pairs(20, 1)))]

@@ -40,10 +40,10 @@ def evaluate_pairs(
             belongs to line n of two aligned files, or to row n of a table
     force   score references that look tokenised all the same
 
-    Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens, each with its signature), `exact` (the share of
-    translations that equal their reference), `by_length` (of sources that are texts), `search` with its formula,
-    `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that does not translate, for what
-    is no pairs, and where `out` cannot be written.
+    Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens where words stand between spaces, each with its
+    signature), `exact` (the share of translations that equal their reference), `by_length` (of sources that are texts),
+    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
+    does not translate, for what is no pairs, and where `out` cannot be written.
     """
     if out is not None:
         check_place(Path(out))
@@ -62,6 +62,12 @@ def evaluate_pairs(
     buckets = []  # vectors have no length
     if not isinstance(translator.tokenizer, Numbers):
         buckets = scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
+    scored = {
+        "bleu": scores.bleu(texts, found.targets, force=force),
+        "chrf": scores.chrf(texts, found.targets, force=force),
+    }
+    if scores.tokenizer_for(found.targets) == "13a":  # which that of Multi30k counts with, whatever the script
+        scored["bleu_lowercase_tokens"] = scores.multi30k_bleu(texts, found.targets)
     used = translator.search
     assert isinstance(used, Search)
     return {
@@ -70,11 +76,7 @@ def evaluate_pairs(
         "sentences": len(found),
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
-        "scores": {
-            "bleu": asdict(scores.bleu(texts, found.targets, force=force)),
-            "chrf": asdict(scores.chrf(texts, found.targets, force=force)),
-            "bleu_lowercase_tokens": asdict(scores.multi30k_bleu(texts, found.targets)),
-        },
+        "scores": {name: asdict(score) for name, score in scored.items()},
         "exact": scores.exact_match_accuracy(texts, found.targets),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
