@@ -296,7 +296,7 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
 def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):
     from unmask.cli import answering
 
-    (folder / "lines.txt").write_bytes("first\r\n\n  \nzweites \xff\n".encode("latin-1"))
+    (folder / "lines.txt").write_bytes("first\r\n\n  \nzweites ÿ\n\n \n".encode())
     stdin = io.TextIOWrapper(io.BytesIO("einß\nzwei".encode()))
     monkeypatch.setattr("sys.stdin", stdin)
 
@@ -304,7 +304,9 @@ def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatc
         return list(answering._texts(parser().parse_args(["predict", "--model", "x", *arguments])))
 
     assert texts("a", "b") == ["a", "b"]
-    assert texts("--file", "lines.txt") == ["first", "zweites \ufffd"]
+    with pytest.raises(UnmaskError, match="Text 2 is empty"):
+        texts("a", " ")
+    assert texts("--file", "lines.txt") == ["first", "", "  ", "zweites ÿ"]  # the text of line n is number n
     assert texts() == ["einß", "zwei"]
     (folder / "marked.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n', encoding="utf-8-sig")  # as Windows writes it
     assert texts("--file", "marked.jsonl") == ['{"text": "a"}', '{"text": "b"}']
@@ -314,6 +316,24 @@ def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatc
     (folder / "empty.txt").touch()
     with pytest.raises(UnmaskError, match=r"no text in empty\.txt: it is empty"):
         texts("--file", "empty.txt")
+    (folder / "blank.txt").write_text(" \n\n")
+    with pytest.raises(UnmaskError, match=r"no text in blank\.txt: its lines are blank"):
+        texts("--file", "blank.txt")
+
+
+def test_text_of_another_encoding_is_not_answered(folder, monkeypatch):
+    from unmask.cli import answering
+
+    def texts(*arguments: str) -> list[str]:
+        return list(answering._texts(parser().parse_args(["predict", "--model", "x", *arguments])))
+
+    latin = "first\nzweites \xff\n".encode("latin-1")
+    (folder / "latin.txt").write_bytes(latin)
+    with pytest.raises(UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text; save it as UTF-8"):
+        texts("--file", "latin.txt")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin)))
+    with pytest.raises(UnmaskError, match="Line 2 of standard input is not UTF-8 text"):
+        texts()
 
 
 def test_a_corpus_is_checked_as_json(capsys):

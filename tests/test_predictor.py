@@ -350,10 +350,25 @@ def test_stream(classifier, tagger, pretrained):
     text, answer = next(Predictor(pretrained).stream(["the film\twas good"]))
     assert set(answer) == {"follows"}
     assert render_answer(text, answer).startswith("follows")
-    with pytest.raises(UnmaskError, match="Text 101 is empty"):
-        list(Predictor(classifier).stream([*lines[:100], ""]))
+    gaps = list(Predictor(classifier).stream(["", *lines[:70], " ", lines[70], *[""] * 64]))
+    assert [text for text, answer in gaps if answer is not None] == lines[:71]
+    assert [number for number, (_, answer) in enumerate(gaps) if answer is None] == [0, 71, *range(73, 137)]
+    with pytest.raises(UnmaskError, match=r"Text 3 has no \[MASK\]"):
+        list(Predictor(pretrained).stream(["the [MASK]", "", "the film"]))
     text, answer = next(Predictor(tagger).stream(["the film"]))
     assert render_answer(text, answer).splitlines()[0].startswith("the\t")
+
+
+def test_the_command_answers_line_by_line(classifier, tmp_path, capsys):
+    file = tmp_path / "lines.txt"
+    file.write_text("good\n\nbad\n\n")
+    main(["predict", "--model", str(classifier), "--json", "--file", str(file)])
+    first, blank, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert blank is None
+    assert [near(first), near(last)] == Predictor(classifier)(["good", "bad"])
+    main(["predict", "--model", str(classifier), "--file", str(file)])
+    shown = capsys.readouterr().out.splitlines()
+    assert (shown[0].split()[-1], *shown[1:2], shown[2].split()[-1]) == ("good", "", "bad")
 
 
 def test_rendering_a_mask(pretrained):
@@ -776,7 +791,7 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
         with pytest.raises(UnmaskError, match=message):
             write_predictions(Predictor(folder).stream(lines.read_text().splitlines()), out)
         assert not out.exists()
-    assert write_predictions(Predictor(reader).stream([json.dumps({**item, "id": "a"})]), out) == 1
+    assert write_predictions(Predictor(reader).stream(["", json.dumps({**item, "id": "a"})]), out) == 1
     answers = iter([("who", {"spans": [], "answer": "", "id": "a"})])
     for places in ({"out": tmp_path}, {"out": out, "no_answer": tmp_path}):
         with pytest.raises(UnmaskError, match="could not be written"):

@@ -63,6 +63,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
     assert list(_lines(str(file))) == TEXTS
 
 
+def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("a film\n\ndull\n")
+    with pytest.raises(UnmaskError, match=r"Line 2 of .*texts\.txt is blank, and has no vector: take it out"):
+        list(_lines(str(file)))
+    file.write_text("a film\ndull\n\n \n")
+    assert list(_lines(str(file))) == ["a film", "dull"]
+
+
 @pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
 def test_bfloat16_is_nearly_the_same(folder, wanted):
     found = np.concatenate(list(vectors(Predictor(folder, precision="bf16"), TEXTS)))

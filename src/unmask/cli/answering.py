@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,9 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--file",
         metavar="FILE",
-        help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object; for questions "
-        "also a SQuAD file, for choices also SWAG, ARC or DREAM",
+        help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object, in UTF-8; a "
+        "blank line gets an empty line, with --json null; for questions also a SQuAD file, for choices also SWAG, ARC "
+        "or DREAM",
     )
     sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, as the scripts of SQuAD read it")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
@@ -218,16 +219,33 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
         print(f"{plural(count, 'answer')} -> {options.out}")
         return
     for text, answer in found:
-        print(json.dumps(answer, ensure_ascii=False) if options.json else render_answer(text, answer), flush=True)
+        if options.json:
+            print(json.dumps(answer, ensure_ascii=False), flush=True)
+        else:
+            print("" if answer is None else render_answer(text, answer), flush=True)
 
 
-def _texts(options: argparse.Namespace) -> Any:
-    """Texts as given, else the lines of a file, else of standard input."""
-    for line in given_lines(options, "predict"):
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
+def _texts(options: argparse.Namespace) -> Iterator[str]:
+    """Texts as given, else the lines of a file, else of standard input; blank ones stay, but for those at the end.
+
+    Raises UnmaskError for a line that is not UTF-8, where all lines are blank, and for an empty text that was given.
+    """
+    name, blank, number = options.file or "standard input", [], 0
+    for number, line in enumerate(given_lines(options, "predict"), 1):
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UnmaskError(f"Line {number} of {name} is not UTF-8 text; save it as UTF-8.") from None
+        blank.append(text)
         if text.strip():
-            yield text
-    yield from options.texts
+            yield from blank
+            blank = []
+    if number and len(blank) == number:
+        raise UnmaskError(f"There is no text in {name}: its lines are blank.")
+    for number, text in enumerate(options.texts, 1):
+        if not text.strip():
+            raise UnmaskError(f"Text {number} is empty.")
+        yield text
 
 
 def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -34,7 +34,9 @@ def add_verbs(verbs: Any) -> None:
 
     sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")
-    sub.add_argument("--file", metavar="FILE", help="a file with one text a line; without one, standard input is read")
+    sub.add_argument(
+        "--file", metavar="FILE", help="a file with one text a line, none blank; without one, standard input is read"
+    )
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
 
@@ -49,16 +51,27 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _lines(given: str | None) -> Iterator[str]:
+    """Lines of a file, else of standard input; blank ones at the end are no texts.
+
+    Raises UnmaskError for a blank line before others, for one that is not UTF-8, and where there is nothing to read.
+    """
     if given and not Path(given).is_file():
         raise UnmaskError(f"There is no file {given}.")
     if not given and sys.stdin.isatty():
         raise UnmaskError("Give --file FILE, or text on standard input.")
+    name, blank = given or "standard input", 0
     with Path(given).open("rb") if given else sys.stdin.buffer as source:
         for number, line in enumerate(source, 1):
             try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
-                raise UnmaskError(f"Line {number} of {given or 'standard input'} is not UTF-8; convert it.") from None
+                raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it.") from None
+            if not text.strip():
+                blank = blank or number
+            elif blank:  # a line without a vector would shift those behind it
+                raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
+            else:
+                yield text
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -18,24 +18,26 @@ class Answering(ABC):
 
     kind: str
 
-    def __call__(self, inputs: Iterable[Input], *, first: int = 1) -> list[Answer]:
-        """One answer for each input, in order; messages count the inputs from `first`."""
+    def __call__(self, inputs: Iterable[Input]) -> list[Answer]:
+        """One answer for each input, in order; messages count the inputs from 1."""
         given: list[Input] = [inputs] if isinstance(inputs, (str, Mapping)) else list(inputs)
-        return self.answer([as_row(item, number, self.kind) for number, item in enumerate(given, first)])
+        return self.answer([as_row(item, number, self.kind) for number, item in enumerate(given, 1)])
 
     @abstractmethod
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
 
-    def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer]]:
+    def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer | None]]:
         """(text, answer) for lines of text, as they come; `inputs.from_line` says how a line is read.
 
         Lines are gathered, so that short ones are answered together; at most 64 wait. Of a JSON object, the text is
-        what it asks.
+        what it asks. A blank line has the answer None, so that answer n belongs to line n.
         """
         source, first = iter(texts), 1
         while waiting := list(islice(source, AT_ONCE)):
-            inputs = [from_line(line, number, self.kind) for number, line in enumerate(waiting, first)]
-            asked = [asked_in(item, line) for item, line in zip(inputs, waiting, strict=True)]
-            yield from zip(asked, self(inputs, first=first), strict=True)
+            lines = dict(enumerate(waiting, first))
+            inputs = {number: from_line(line, number, self.kind) for number, line in lines.items() if line.strip()}
+            answers = iter(self.answer([as_row(item, number, self.kind) for number, item in inputs.items()]))
+            for number, line in lines.items():
+                yield (asked_in(inputs[number], line), next(answers)) if number in inputs else (line, None)
             first += len(waiting)

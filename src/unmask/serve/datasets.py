@@ -41,9 +41,10 @@ def answers_to(predictor: Answering, rows: Sequence[Row]) -> Iterator[tuple[str,
 
 
 def write_predictions(
-    found: Iterable[tuple[str, Answer]], out: Path | str, *, no_answer: Path | str | None = None
+    found: Iterable[tuple[str, Answer | None]], out: Path | str, *, no_answer: Path | str | None = None
 ) -> int:
     """Write {id: text of the answer}, "" for none, as the evaluation scripts of SQuAD read it; returns how many.
+    Blank lines, whose answer is None, are passed over.
 
     no_answer  also write {id: probability of no answer} to this file, as the script of SQuAD 2.0 reads it (its
                --na-prob-file): of no answer or the best span, it being one of the two. So a threshold t of doubt is
@@ -59,6 +60,8 @@ def write_predictions(
     texts: dict[str, str] = {}
     doubts: dict[str, float] = {}
     for asked, answer in found:
+        if answer is None:
+            continue
         if "spans" not in answer:
             raise UnmaskError("Only answers to questions about a context are written to a file; print the others.")
         if "id" not in answer:
