@@ -21,6 +21,7 @@ from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
 from unmask.models.bert import Bert
+from unmask.serve import predictor_of
 from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
 from unmask.train.trainer import Trainer
 from unmask.types import Example
@@ -107,6 +108,19 @@ def test_a_trivial_task_is_learned(run):
     assert result.summary["test"]["accuracy"]["worst"] == min(accuracies)
     best = max(result.seeds, key=lambda seed: seed["dev"]["accuracy"])
     assert result.kept == best["seed"]
+
+
+def test_a_tab_is_refused_where_single_texts_were_learned(run, trunk, tmp_path):
+    lines = ["a fine film", "sentence\tlabel"]
+    with pytest.raises(UnmaskError, match="Text 2 has a tab, as pairs have, and this model was fine-tuned on single"):
+        list(predictor_of(run[0]).stream(lines))
+    lines[1] = json.dumps({"text": "one\ttwo"})  # said by name, it is one text
+    assert len(list(predictor_of(run[0]).stream(lines))) == 2
+    rows = [(text, text, label) for text, label in reviews(20, 4)]
+    write_tsv(tmp_path / "pairs.tsv", rows, head=("sentence1", "sentence2", "label"))
+    pairs = {"train": tmp_path / "pairs.tsv", "dev": None, "epochs": 1}
+    finetune(config(trunk, tmp_path, **pairs), tmp_path / "run")
+    assert len(list(predictor_of(tmp_path / "run").stream(["a film\ta good film"]))) == 1
 
 
 def test_what_is_said(run):

@@ -84,9 +84,9 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--file",
         metavar="FILE",
-        help="a file with one text a line (a tab separates the two texts of a pair) or one JSON object, in UTF-8; a "
-        "blank line gets an empty line, with --json null; for questions also a SQuAD file, for choices also SWAG, ARC "
-        "or DREAM",
+        help="a file with one text a line (a tab separates the two texts of a pair, for a model that learned from "
+        "such) or one JSON object, in UTF-8; a blank line gets an empty line, with --json null; for questions also a "
+        "SQuAD file, for choices also SWAG, ARC or DREAM",
     )
     sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, as the scripts of SQuAD read it")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)

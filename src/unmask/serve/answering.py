@@ -14,9 +14,13 @@ AT_ONCE = 64  # texts of a stream that are answered together
 
 
 class Answering(ABC):
-    """Answers inputs as rows of its `kind` (`inputs.as_row` lists the forms)."""
+    """Answers inputs as rows of its `kind` (`inputs.as_row` lists the forms).
+
+    single  whether the model is known to have learned from single texts; pairs are then refused in lines of text
+    """
 
     kind: str
+    single: bool = False
 
     def __call__(self, inputs: Iterable[Input]) -> list[Answer]:
         """One answer for each input, in order; messages count the inputs from 1."""
@@ -36,7 +40,8 @@ class Answering(ABC):
         source, first = iter(texts), 1
         while waiting := list(islice(source, AT_ONCE)):
             lines = dict(enumerate(waiting, first))
-            inputs = {number: from_line(line, number, self.kind) for number, line in lines.items() if line.strip()}
+            given = {number: line for number, line in lines.items() if line.strip()}
+            inputs = {number: from_line(line, number, self.kind, single=self.single) for number, line in given.items()}
             answers = iter(self.answer([as_row(item, number, self.kind) for number, item in inputs.items()]))
             for number, line in lines.items():
                 yield (asked_in(inputs[number], line), next(answers)) if number in inputs else (line, None)

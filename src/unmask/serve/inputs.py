@@ -47,8 +47,13 @@ def as_row(item: Input, number: int, kind: str) -> Row:
     return replace(row, id=str(values.get("id", "")), place=place)
 
 
-def from_line(line: str, number: int, kind: str) -> Input:
-    """A line of text as an input: a JSON object, the two texts of a pair with a tab between, or a text."""
+def from_line(line: str, number: int, kind: str, *, single: bool = False) -> Input:
+    """A line of text as an input: a JSON object, the two texts of a pair with a tab between, or a text.
+
+    single  the model is known to have learned from single texts, so that what a tab divides is no pair
+
+    Raises UnmaskError, which counts the lines by `number`, for a line of another form.
+    """
     found = _object(line)
     known = {"question", "context", "text", "words", "choices", *TEXTS, *(name for pair in PAIRS for name in pair)}
     if found is not None and known & found.keys():
@@ -56,6 +61,11 @@ def from_line(line: str, number: int, kind: str) -> Input:
     begin, tab, rest = line.partition("\t")
     if kind in _FILES and line.strip() and (kind == "choice" or not tab):
         raise UnmaskError(f"Text {number} is not {_FILES[kind]}.")
+    if tab and single:
+        raise UnmaskError(
+            f"Text {number} has a tab, as pairs have, and this model was fine-tuned on single texts: cut the other "
+            "columns out, write a space for the tab, or score labelled rows with `unmask evaluate`."
+        )
     return (begin, rest) if tab and kind != "tagging" else line
 
 

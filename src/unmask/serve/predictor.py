@@ -92,6 +92,7 @@ class Predictor(Answering):
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
         self.kind = "" if self.task is None else self.task.name
+        self.single = not isinstance(model, Loaded) and learned_single_texts(Path(model))
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         if length is None and not isinstance(model, Loaded):
             length = reach(self.model, model)
@@ -265,6 +266,18 @@ def length_of_run(folder: Path) -> int | None:
     rows = run_of(folder).get("rows")
     length = rows.get("length") if isinstance(rows, Mapping) else None
     return length if isinstance(length, int) else None
+
+
+def learned_single_texts(folder: Path) -> bool:
+    """Whether the folder is known to be fine-tuned on labelled texts that were no pairs; nothing is known of those of
+    other makers."""
+    results = read_json(folder / "results.json") if (folder / "results.json").is_file() else {}
+    notes = results.get("notes")
+    if results.get("task") not in ("classification", "multilabel", "regression") or not isinstance(notes, list):
+        return False
+    # run.json names the columns that were asked for; which of the usual ones were taken, a note alone says.
+    columns = [str(note) for note in notes if str(note).startswith("train: ") and "(text = " in str(note)]
+    return bool(columns) and ", pair = " not in columns[0]
 
 
 def reach(model: Model, folder: Path | str) -> int | None:

@@ -18,7 +18,7 @@ from unmask.nn.packed import Precision
 from unmask.serve import answers, translator
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer
-from unmask.serve.predictor import Predictor
+from unmask.serve.predictor import Predictor, learned_single_texts
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
 from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, Wrote
@@ -55,6 +55,7 @@ class WrittenPredictor(Answering):
             )
         self.task: Written = task
         self.kind = task.kind
+        self.single = learned_single_texts(Path(folder))
         if not isinstance(model, Translator):
             model = Translator(model, device=device, precision=precision)
         self.translator = model
