@@ -717,7 +717,7 @@ def test_lines_are_texts_pairs_or_objects(reader, chooser, classifier, tagger, p
     assert answers[1] == near(answers[2])
     texts = ['{"text": "the film", "pair": null}', '{"sentence": "the film"}', "the film"]
     assert len({answer["probability"] for _, answer in Predictor(classifier).stream(texts)}) == 1
-    odd = ['{"unknown": "key"}', "{broken", "[1]", "{}"]
+    odd = ["{broken", "[1]", '{"text": "good"} said the film']
     assert [asked for asked, _ in Predictor(classifier).stream(odd)] == odd  # texts like any other
     [(_, answer)] = Predictor(tagger).stream(['{"words": ["the", "film"]}'])
     assert [word["word"] for word in answer["words"]] == ["the", "film"]
@@ -752,10 +752,19 @@ def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
         (reader, "who is it", "Text 2 is not a question, a tab and a context, or a JSON object with both"),
         (reader, '{"question": "who", ', "Text 2 is not a question, a tab"),
         (chooser, "who\tis it", "Text 2 is not JSON: an object with context"),
+        (reader, '{"quetsion": "who"}', "Text 2 is a JSON object without a known key; it must be a question"),
+        (chooser, '{"choice": ["a"]}', "without a known key; it must be an object with context"),
     ):
         sound = '{"question": "who", "context": "people", "choices": ["a", "b"]}'
         with pytest.raises(UnmaskError, match=message):
             list(Predictor(folder).stream([sound, line]))
+    for folder, line, message in (
+        (classifier, '{"txet": "the film"}', "without a known key; it must be an object with text, maybe pair, or"),
+        (classifier, "{}", "Text 2 is a JSON object without a known key"),
+        (tagger, '{"word": ["the"]}', "without a known key; it must be an object with words"),
+    ):
+        with pytest.raises(UnmaskError, match=message):
+            list(Predictor(folder).stream(['{"text": "the film"}', line]))
 
 
 def squad(path):

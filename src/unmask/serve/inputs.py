@@ -22,6 +22,10 @@ _OBJECTS = {
     "span": "a question and a context: a pair, or an object with both",
     "choice": "an object with context (or text), maybe question, and choices",
 }
+_NAMED = (
+    f"an object with text, maybe pair, or in their place one of {', '.join(name for name in TEXTS if name != 'text')}, "
+    f"or two of {', '.join(' and '.join(names) for names in PAIRS)}"
+)
 _FILES = {
     "span": "a question, a tab and a context, or a JSON object with both",
     "choice": f"JSON: {_OBJECTS['choice']}",
@@ -55,9 +59,12 @@ def from_line(line: str, number: int, kind: str, *, single: bool = False) -> Inp
     Raises UnmaskError, which counts the lines by `number`, for a line of another form.
     """
     found = _object(line)
-    known = {"question", "context", "text", "words", "choices", *TEXTS, *(name for pair in PAIRS for name in pair)}
-    if found is not None and known & found.keys():
-        return found
+    if found is not None:
+        known = {"question", "context", "text", "words", "choices", *TEXTS, *(name for pair in PAIRS for name in pair)}
+        if known & found.keys():
+            return found
+        wanted = _OBJECTS.get(kind, _NAMED)
+        raise UnmaskError(f"Text {number} is a JSON object without a known key; it must be {wanted}.")
     begin, tab, rest = line.partition("\t")
     if kind in _FILES and line.strip() and (kind == "choice" or not tab):
         raise UnmaskError(f"Text {number} is not {_FILES[kind]}.")
