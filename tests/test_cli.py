@@ -342,6 +342,14 @@ def test_a_corpus_is_checked_as_json(capsys):
     assert facts["documents"] == 2
 
 
+def test_a_blank_file_beside_others_does_not_stop_a_corpus(folder, capsys):
+    (folder / "blank.txt").write_text("\n\n")
+    main(["corpus", "check", "blank.txt", "text.txt"])
+    assert "  blank.txt: passed over, it holds no text" in capsys.readouterr().out
+    main(["corpus", "build", "--data", "blank.txt", "text.txt", "--out", "beside", "--vocabulary-size", "40"])
+    assert "  blank.txt: passed over, it holds no text" in capsys.readouterr().out
+
+
 def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     """Text in Latin-1 loses its accents: nobody should learn of that from the model."""
     texts = folder / "texts"

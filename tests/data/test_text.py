@@ -100,6 +100,25 @@ def test_folders_are_read_in_order_without_what_is_not_text(tmp_path: Path):
     assert texts(write(tmp_path / "named.bin", b"a\x00b")) == ["ab"]  # a file that somebody names is read
 
 
+def test_named_files_without_text_are_passed_over_beside_others(tmp_path: Path):
+    blank, empty = write(tmp_path / "blank.txt", " \n\n"), write(tmp_path / "empty.txt", "")
+    rows, sound = write(tmp_path / "rows.jsonl", '{"text": ""}\n'), write(tmp_path / "sound.txt", STORY)
+    statistics = TextStatistics()
+    assert len(texts(blank, empty, sound, rows, statistics=statistics)) == 2
+    assert {Path(path).name: reason for path, reason in statistics.skipped.items()} == {
+        "blank.txt": "it holds no text",
+        "empty.txt": "it is empty",
+        "rows.jsonl": "it holds no text",
+    }
+    assert list(statistics.files) == [str(sound)]
+    with pytest.raises(UnmaskError, match=r"blank\.txt cannot be read as text: it holds no text"):
+        texts(blank, empty, statistics=TextStatistics())
+    with pytest.raises(UnmaskError, match=r"blank\.txt cannot be read as text"):  # nobody would tell of it
+        texts(sound, blank)
+    with pytest.raises(UnmaskError, match=r"paper\.pdf cannot be read as text: it is a PDF"):
+        texts(sound, write(tmp_path / "paper.pdf", b"%PDF-1.7 ..."), statistics=TextStatistics())
+
+
 def test_long_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(text, "LONGEST_DOCUMENT", 100)
     lines = [f"line number {i}" for i in range(50)]

@@ -39,11 +39,16 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class NotText(UnmaskError):
-    """A file that is empty or no text. `reason` says which; inside a folder it is passed over."""
+    """A file that is empty or no text. `reason` says which; inside a folder it is passed over, as are files without
+    any text beside others."""
 
     def __init__(self, path: Path, reason: str, advice: str = "") -> None:
         super().__init__(f"{path} cannot be read as text: {reason}.{advice and ' ' + advice}")
-        self.reason = reason
+        self.path, self.reason = path, reason
+
+
+class Blank(NotText):
+    """A file without any text."""
 
 
 @dataclass(slots=True)
@@ -173,7 +178,7 @@ class _Zstandard(io.RawIOBase):
 def _encoding(path: Path, head: bytes, doubt: bool) -> str:
     """The encoding that the first bytes of a file speak for."""
     if not head:
-        raise NotText(path, "it is empty")
+        raise Blank(path, "it is empty")
     for offset, magic, what in _FOREIGN:
         if head[offset:].startswith(magic):
             raise NotText(path, f"it is {what}", "Convert it to plain text first.")

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, lines
+from unmask.data.lines import LONGEST_LINE, Blank, FileFacts, NotText, lines
 from unmask.data.sentences import sentences
 from unmask.data.tables import Rows, format_by_name, hub_rows, rows
 from unmask.data.vocabulary import clean
@@ -34,7 +34,7 @@ class TextStatistics:
     """What reading has found out so far; hand one to `documents` to learn it.
 
     files    path -> encoding, characters, documents, replaced bytes and removed NULs of every file that was read
-    skipped  path -> why a file inside a folder was passed over
+    skipped  path -> why a file inside a folder, or one without text beside others, was passed over
     """
 
     files: dict[str, FileFacts] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def documents(
                 `hub:owner/name[/configuration][:split]` with the `data` extra and a network
     per         of plain text: what makes a document. `blank-line`: lines up to the next blank one; `line`; `file`.
     column      of JSON lines, CSV, TSV and Parquet: the field that holds the text; each row is a document
-    statistics  filled while reading
+    statistics  filled while reading; where it is given, to tell of it, a named file without text is passed over
 
     `.gz` and `.zst` files are opened as what they hold. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark;
     bytes that are neither become U+FFFD and are counted. NUL is removed; line ends become LF. A document longer
@@ -79,7 +79,7 @@ def documents(
 
     Raises UnmaskError at once for a path that does not exist, and while reading for a file that is damaged, empty
     or not text, an unknown column, or a line of more than LONGEST_LINE characters. Inside folders, files that are
-    empty or not text are passed over and noted.
+    empty or not text are passed over and noted; so are, with `statistics`, named files that are empty, unless all are.
     """
     if per not in ("blank-line", "line", "file"):
         raise unknown("way to divide text", per, ("blank-line", "line", "file"))
@@ -87,9 +87,29 @@ def documents(
         paths = [paths]
     if not paths:
         raise UnmaskError("There is no text to read: name at least one file or folder.")
-    statistics = TextStatistics() if statistics is None else statistics
-    sources = [_source(path, per, column, statistics) for path in paths]
-    return chain.from_iterable(sources)
+    noted = TextStatistics() if statistics is None else statistics
+    sources = [_source(path, per, column, noted) for path in paths]
+    return chain.from_iterable(sources) if statistics is None else _where_text_is(sources, statistics)
+
+
+def _where_text_is(sources: Sequence[Iterator[TextDocument]], statistics: TextStatistics) -> Iterator[TextDocument]:
+    """The documents of all sources; those without any text are passed over, unless all are."""
+    count, blank = 0, None
+    for source in sources:
+        try:
+            for document in source:
+                count += 1
+                yield document
+        except Blank as error:
+            blank = blank or error
+            _pass_over(error, statistics)
+    if not count and blank is not None:
+        raise blank
+
+
+def _pass_over(error: NotText, statistics: TextStatistics) -> None:
+    statistics.files.pop(str(error.path), None)
+    statistics.skipped[str(error.path)] = error.reason
 
 
 def _source(path: str | Path, per: Per, column: str, statistics: TextStatistics) -> Iterator[TextDocument]:
@@ -120,7 +140,7 @@ def _file(path: Path, per: Per, column: str, statistics: TextStatistics, doubt: 
         texts = _texts(path, rows(path, format, column=column, facts=facts, doubt=doubt), column)
     yield from _counted(texts, str(path), facts)
     if not facts.documents:
-        raise NotText(path, "it holds no text")
+        raise Blank(path, "it holds no text")
 
 
 def _counted(texts: Numbered, source: str, facts: FileFacts) -> Iterator[TextDocument]:
@@ -139,8 +159,7 @@ def _folder(folder: Path, per: Per, column: str, statistics: TextStatistics) -> 
                 count += 1
                 yield document
         except NotText as error:
-            statistics.files.pop(str(path), None)
-            statistics.skipped[str(path)] = error.reason
+            _pass_over(error, statistics)
     if not count:
         raise UnmaskError(f"There is no text in the folder {folder}.")
 
