@@ -19,6 +19,7 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.heldout import plateau
 from unmask.pretrain import Pretrain
+from unmask.train.display import Terminal
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 
@@ -287,6 +288,22 @@ def test_a_corpus_of_one_document_cannot_teach_what_comes_next(tmp_path):
     with pytest.raises(UnmaskError, match="at least two documents"):
         Pretrain(config(), [tmp_path / "one"], tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_nothing_held_out_says_so_once(tmp_path, capsys):
+    nothing, little = tmp_path / "nothing", tmp_path / "little"
+    corpus.build([story(i) for i in range(20)], nothing, vocabulary_size=100, heldout=0)
+    corpus.build([TextDocument("字", "unknown"), story(1)], little, vocabulary_size=60)
+    assert corpus.Corpus(little).split("heldout").tokens == 1  # which is unknown, and so never hidden
+    for folder in (nothing, little):
+        run = Pretrain(config(steps=4, sentences="none"), [folder], tmp_path / f"run-{folder.name}", display=Terminal())
+        result = run.run()
+        said = capsys.readouterr().out
+        assert said.count("holds out no text, or too little") == 1
+        assert "held out:" not in said
+        assert read_metrics(run.out / "metrics.jsonl", "heldout") == []
+        assert len(run.summary(result).splitlines()) == 1
+        assert report.write_report(run.out).is_file()
 
 
 def test_every_recipe_is_found_and_its_nearest_is_named():

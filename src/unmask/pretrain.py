@@ -32,6 +32,11 @@ from unmask.types import Batch
 
 __all__ = ["Objectives", "Pretrain", "Pretraining", "Rows"]
 
+NOTHING_HELD_OUT = (
+    "The corpus holds out no text, or too little to hide a word in, so that nothing says how the model does on text "
+    "that it has not seen: build the corpus with --heldout 0.1, or where all text is one document, with --per line."
+)
+
 
 class Pretrain:
     """The wiring of one run; `run` trains, `plan` says what that would take.
@@ -89,13 +94,15 @@ class Pretrain:
             self,
             self.config.training,
             self.out,
-            evaluate=self.evaluate,
+            evaluate=self.evaluate if self.heldout else None,
             save=self.save,
             display=display,
             resume=resume,
         )
         if notice:
             self.trainer.display.note(notice)
+        if not self.heldout:
+            self.trainer.display.note(NOTHING_HELD_OUT)
 
     def _build(self) -> tuple[Model, str]:
         """The model to train, and what is to be said of its heads."""
@@ -207,7 +214,7 @@ class Pretrain:
         )
 
     def _heldout(self) -> list[Batch]:
-        """The same held-out rows, with the same masks, at every evaluation."""
+        """The same held-out rows, with the same masks, at every evaluation; none where they ask for nothing."""
         limit = self.config.rows.heldout
         if limit < 1:
             raise UnmaskError(
@@ -215,7 +222,7 @@ class Pretrain:
             )
         splits = [corpus.split("heldout") for corpus in self.corpora]
         if self.config.objectives.written == "segments":
-            return segments.fixed(
+            found = segments.fixed(
                 splits,
                 start=self.tokenizer.cls,
                 end=self.tokenizer.sep,
@@ -223,14 +230,16 @@ class Pretrain:
                 rows=self.micro_batch,
                 limit_rows=limit,
             )
-        return fixed(
-            splits,
-            sample=self.objective.sample,
-            corrupt=self.objective.corrupt,
-            length=self.tokens,
-            rows=self.micro_batch,
-            limit_rows=limit,
-        )
+        else:
+            found = fixed(
+                splits,
+                sample=self.objective.sample,
+                corrupt=self.objective.corrupt,
+                length=self.tokens,
+                rows=self.micro_batch,
+                limit_rows=limit,
+            )
+        return found if any(any(batch.counts.values()) for batch in found) else []
 
     # -- evaluation
 
