@@ -350,6 +350,19 @@ def test_a_blank_file_beside_others_does_not_stop_a_corpus(folder, capsys):
     assert "  blank.txt: passed over, it holds no text" in capsys.readouterr().out
 
 
+def test_a_corpus_of_unknown_tokens_says_what_to_do(folder, capsys):
+    many = "  A model learns nothing of unknown tokens, and these are many: build the corpus with"
+    build = ["corpus", "build", "--data", "text.txt", "--heldout", "0", "--out"]
+    main([*build, "sound", "--vocabulary-size", "40"])
+    assert many not in capsys.readouterr().out
+    main([*build, "small", "--vocabulary-size", "10"])
+    said = capsys.readouterr().out
+    assert f"{many} a larger --vocabulary-size.\n" in said
+    assert "Next: unmask pretrain" in said
+    main([*build, "misfit", "--tokenizer", "small"])
+    assert f"{many} another --tokenizer, or none.\n" in capsys.readouterr().out
+
+
 def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     """Text in Latin-1 loses its accents: nobody should learn of that from the model."""
     texts = folder / "texts"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned where nothing is said."""
 
+UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 SHOWN = 10  # files that were not read as they stand, and are named
 
 
@@ -130,6 +131,9 @@ def _build(options: argparse.Namespace) -> Corpus:
             progress=show,
         )
     print(built.summary())
+    if built.manifest["unknown_rate"] > UNKNOWN:
+        instead = "another --tokenizer, or none" if options.tokenizer else "a larger --vocabulary-size"
+        print(f"  A model learns nothing of unknown tokens, and these are many: build the corpus with {instead}.")
     _print_losses(statistics)
     return built
 
