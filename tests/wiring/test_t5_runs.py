@@ -276,6 +276,7 @@ def test_the_folder_is_asked_as_that_of_an_encoder_is(
         (["predict", "--model", run, "--no-answer", "1", "a"], "leave --no-answer out"),
         (["predict", "--model", run, "--file", str(tmp_path / "squad.json"), *written], "leave --na-prob-file out"),
         (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--length", "64"], "leave it out"),
+        (["predict", "--model", run, "--file", str(tuned / "dev.tsv")], "Text 1 has a tab, as pairs have"),
         (["predict", "--model", str(tuned / "base"), "a"], "use `unmask translate`"),
         (["evaluate", "--model", str(tuned / "base"), "--data", str(tuned / "dev.tsv")], "use `unmask translate`"),
     ):
