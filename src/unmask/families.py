@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 class Rows(Config):
     """Where the labelled rows are.
 
-    train, dev, test  files; without `dev`, every tenth row of `train` is held out in its place
+    train, dev, test  files; without `dev`, a tenth of the rows of `train` is held out in its place
     benchmark         name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed,
                       with its dev rows and, where they have labels, its test rows
     text, pair, label names of the columns, where they are not the usual ones (`unmask.data.dataset.read`)
@@ -66,6 +66,7 @@ class Rows(Config):
     most              training rows to use, the first ones; None: all
     length            longest sequence, in tokens; None: 128 (384 for question answering), or what the model can take
     allow_overlap     go on though many rows of `dev` are also in `train`
+    stratify          hold out of each class its share, not rows at random (classification)
     """
 
     train: Path | None = None
@@ -83,6 +84,7 @@ class Rows(Config):
     most: int | None = None
     length: int | None = None
     allow_overlap: bool = False
+    stratify: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,7 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
     "negative": ("embedding",),
     "predicate": ("roles",),
     "several": ("multilabel",),
+    "stratify": ("classification",),
     **dict.fromkeys(("format", "skip"), (*_TEXTS, "tagging", "multiple-choice", "embedding")),
     "long": _TEXTS,
     **dict.fromkeys(("balance", "gamma"), ("classification", "multilabel", *_TAGGED)),
@@ -151,7 +154,7 @@ def check_fields(family: str, *configs: Config) -> None:
 
 def check_scored(rows: Rows) -> None:
     """Raises UnmaskError for a field that is set but means nothing where the rows of one file are scored."""
-    for name in ("train", "dev", "test", "most", "allow_overlap"):
+    for name in ("train", "dev", "test", "most", "allow_overlap", "stratify"):
         if getattr(rows, name) != getattr(Rows(), name):
             raise UnmaskError(f"--rows.{name.replace('_', '-')} means nothing here: every row of --data is scored.")
 
@@ -235,10 +238,10 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
         if len(whole) < 10:
             few = plural(len(whole), "row")
             raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
-        order = rng.permutation(len(whole)).tolist()
-        held = round(len(whole) / 10)
-        sets["dev"], sets["train"] = whole.take(sorted(order[:held])), whole.take(sorted(order[held:]))
-        say(f"There are no dev rows; held out instead, at random: {plural(held, 'row')} of {whole.path}.")
+        stratified = family == "classification" and rows.stratify
+        sets["dev"], sets["train"] = dataset.hold_out(whole, round(len(whole) / 10), rng, stratified=stratified)
+        how = "of each class its share" if stratified else "at random"
+        say(f"There are no dev rows; held out instead, {how}: {plural(len(sets['dev']), 'row')} of {whole.path}.")
         sets = {name: sets[name] for name in ("train", "dev", "test") if name in sets}
     for name in [name for name in sets if name != "train"]:
         common = dataset.overlap(sets["train"], sets[name])
@@ -247,6 +250,14 @@ def read_sets(family: str, rows: Rows, say: Say, rng: np.random.Generator) -> di
         if common:
             say(f"The training rows also hold {len(common):,} of the {plural(len(sets[name]), f'{name} row')}.")
     return sets
+
+
+def as_begun(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run as its folder has them. Where they do not know `stratify`, it began when every dev row was
+    drawn at random, and goes on with the same rows."""
+    if config.get("task") == "classification" and isinstance(config.get("rows"), dict):
+        return {**config, "rows": {"stratify": False, **config["rows"]}}
+    return config
 
 
 def _published(family: str, name: str, folder: Path, say: Say) -> dict[str, Dataset]:
@@ -302,6 +313,8 @@ def build(family: str, sets: Mapping[str, Dataset], options: Options, say: Say, 
     if len(shares) > SHOWN:
         shares[SHOWN:] = [f"and {len(shares) - SHOWN} more"]
     say(f"{'Tags' if train.tagged else 'Labels'}: {', '.join(shares)}.")
+    if family == "classification" and len(only := sets["dev"].labels) == 1:
+        say(f"Every dev row has the label {only[0]}, so that their scores tell nothing about the others.")
     if family == "multilabel":
         return MultiLabel(labels, positive=_positive(counts, len(train), labels, options), long=options.long)
     weighing = _weighing([counts.get(label, 0) for label in labels], options)

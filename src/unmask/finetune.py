@@ -18,7 +18,7 @@ from unmask.data import glue
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.evaluation import evaluate, render_evaluation
-from unmask.families import LENGTHS, Family, Options, Rows, build, read_sets
+from unmask.families import LENGTHS, Family, Options, Rows, as_begun, build, read_sets
 from unmask.files import sweep, write_text
 from unmask.finetune_report import render_result, shown, write_report
 from unmask.fit import (
@@ -148,7 +148,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
 
 def begun(out: Path | str) -> FineTuning:
     """The settings of the run in a folder that was cut short. Raises UnmaskError where there is none, or it ended."""
-    return FineTuning().replace(**settings_of(Path(out)))
+    return FineTuning().replace(**as_begun(settings_of(Path(out))))
 
 
 class Speaker:

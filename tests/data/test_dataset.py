@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -263,6 +264,28 @@ def test_slices_and_take():
     rows = make("abc")
     assert rows[1:].labels == ("b", "c")
     assert [row.label for row in rows.take([2, 0])] == ["c", "a"]
+
+
+def held_out(labels, count, seed=0):
+    rows = make(labels, [str(i) for i in range(len(labels))])
+    dev, train = dataset.hold_out(rows, count, np.random.default_rng(seed), stratified=True)
+    assert sorted(int(row.text) for part in (dev, train) for row in part) == list(range(len(labels)))
+    return dev
+
+
+def test_each_class_gives_its_share_of_the_rows_held_out():
+    labels = ["a"] * 35 + ["b"] * 24 + ["c"]
+    draws = [held_out(labels, 6, seed) for seed in range(20)]
+    assert all(dev.histogram() == {"a": 4, "b": 2} for dev in draws)
+    assert held_out(labels, 6, 3) == draws[3]
+    assert len({tuple(row.text for row in dev) for dev in draws}) > 10
+    assert held_out("aab" * 10 + "c" * 30, 6).histogram() == {"c": 3, "a": 2, "b": 1}
+
+
+def test_the_last_row_of_a_class_is_held_out_only_where_there_is_no_other():
+    assert held_out([*"bcdefghij", "a", "a"], 1).labels == ("a",)
+    assert sorted(held_out([*"bcdefghij", "a", "a"], 2).histogram().values()) == [1, 1]
+    assert len(held_out("abcdefghij", 1)) == 1
 
 
 @given(

@@ -65,6 +65,19 @@ def test_a_run_that_dies_at_any_step_ends_as_if_it_had_not(dies, place, whole, t
     assert not list(out.rglob(".*"))
 
 
+def test_a_run_that_began_when_rows_were_held_out_at_random_keeps_its_dev_rows(place, tmp_path):
+    out = tmp_path / "run"
+    finetune(config(place, dev="none"), out, display=Stopper("Seed 0:"))
+    known = begun(out)
+    facts = json.loads((out / "run.json").read_text())
+    assert facts["config"]["rows"].pop("stratify")
+    (out / "run.json").write_text(json.dumps(facts))
+    assert begun(out) == known.replace(rows={"stratify": False})
+    said = Spy()
+    finetune(begun(out), out, display=said, resume=True)
+    assert any("held out instead, at random" in note for note in said.notes)
+
+
 def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path):
     out = tmp_path / "run"
     result = finetune(config(place), out, display=Stopper("Seed 0:"))

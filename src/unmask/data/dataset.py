@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unmask.data import columns, spans
 from unmask.data.conll import read_conll
 from unmask.data.rows import Row, listed
@@ -183,6 +185,25 @@ def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
             "take them out, or set --allow-overlap yes."
         )
     return common
+
+
+def hold_out(
+    dataset: Dataset, count: int, rng: np.random.Generator, *, stratified: bool = False
+) -> tuple[Dataset, Dataset]:
+    """So many rows, drawn at random, and the rest, both in the order of the file.
+
+    stratified  each class gives its share of them, rounded by Webster's method; its last row is drawn only where
+                there is no other
+    """
+    order = rng.permutation(len(dataset)).tolist()
+    if stratified:
+        sizes, drawn, turns = Counter(row.label for row in dataset), Counter[str](), {}
+        for i in order:
+            label = dataset[i].label
+            drawn[label] += 1
+            turns[i] = (drawn[label] - 0.5) / sizes[label] if drawn[label] < sizes[label] else 1.0
+        order.sort(key=turns.__getitem__)
+    return dataset.take(sorted(order[:count])), dataset.take(sorted(order[count:]))
 
 
 def ordered(labels: Iterable[str]) -> list[str]:
