@@ -186,7 +186,7 @@ DAMAGED = "text\tlabel\na\t1\nbroken\nb\t\nc\t0\nd\t0\tx\ne\t1\nf\t1\n"
 
 def test_damaged_rows_are_left_out_and_told(tmp_path):
     path = write(tmp_path, "rows.tsv", DAMAGED)
-    with pytest.raises(UnmaskError, match=r"rows.tsv:3 has 1 fields"):
+    with pytest.raises(UnmaskError, match=r"rows.tsv:3 has 1 field,"):
         read(path)
     found = read(path, skip=True)
     assert [(row.text, row.place) for row in found] == [

@@ -64,6 +64,18 @@ def test_a_quote_in_tsv_is_a_character(tmp_path):
     assert [row.text for row in read(path)] == ['"open', "next", 'last"']
 
 
+def test_texts_of_a_tsv_that_stand_in_quotes_are_told_once(tmp_path):
+    rows = 'text\tlabel\n"a ""good"" film"\t1\n"a plot"\t0\na film\t1\n'
+    found = read(write(tmp_path, "rows.tsv", rows))
+    assert found[1].text == '"a plot"'
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith('Most cells of text stand in quotes (")')
+    assert found.notes[0].endswith("save the table as CSV.")
+    assert read(write(tmp_path, "rows.csv", rows.replace("\t", ","))).notes == ()
+    for plain in ('text\tlabel\n"a ""good"" film"\t1\na plot\t0\n', 'text\tlabel\n"a film"\t1\n"a plot"\t0\n'):
+        assert read(write(tmp_path, "rows.tsv", plain)).notes == ()
+
+
 def test_csv_rows_are_named_by_the_line_they_begin_on(tmp_path):
     path = write(tmp_path, "rows.csv", 'text,label\n"two\nlines",1\nthree,0\n')
     assert [row.place.rpartition(":")[2] for row in read(path)] == ["2", "4"]
@@ -159,7 +171,8 @@ BAD = {
     "unknown column": ("rows.tsv", {"label": "lable"}, "did you mean 'label'"),
     "no label": ("rows.tsv", {}, "no column of labels"),
     "no text": ("rows.tsv", {}, "no column of texts"),
-    "ragged": ("rows.tsv", {}, r"rows.tsv:3 has 1 fields, but the first line has 2"),
+    "ragged": ("rows.tsv", {}, r"rows.tsv:3 has 1 field, but the first line has 2; TSV is read without quoting"),
+    "ragged csv": ("rows.csv", {}, r"rows.csv:3 has 3 fields, but the first line has 2; quote fields"),
     "empty label": ("rows.tsv", {}, r"rows.tsv:3 has no label: .* empty"),
     "twice": ("rows.tsv", {}, "two columns called 'label'"),
     "pair alone": ("rows.tsv", {"pair": "label"}, "which column is the first"),
@@ -189,6 +202,7 @@ CONTENT = {
     "no label": "text\tfoo\na\t1\n",
     "no text": "foo\tlabel\na\t1\n",
     "ragged": "text\tlabel\na\t1\nb\n",
+    "ragged csv": "text,label\na,1\nb,c,1\n",
     "empty label": "text\tlabel\na\t1\nb\t\n",
     "twice": "text\tlabel\tlabel\na\t1\t1\n",
     "pair alone": "text\tlabel\na\t1\n",

@@ -192,7 +192,7 @@ def test_triplets_are_those_of_their_premise(rows):
 BAD = {
     "empty": ("", {}, "it is empty"),
     "no rows": ("question\tpassage\n", {}, "rows.tsv has no rows"),
-    "ragged": ("question\tpassage\na\tb\nc\n", {}, "rows.tsv:3 has 1 fields"),
+    "ragged": ("question\tpassage\na\tb\nc\n", {}, "rows.tsv:3 has 1 field,"),
     "unknown names": ("x\ty\na\tb\n", {}, "no two columns of texts .* x, y"),
     "unknown column": ("question\tpassage\na\tb\n", {"text": "queston", "pair": "passage"}, "did you mean 'question'"),
     "text alone": ("question\tpassage\na\tb\n", {"text": "question"}, r"second text \(pair\)"),

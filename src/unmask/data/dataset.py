@@ -130,7 +130,8 @@ def read(
     roles = {"text": text, "pair": pair, "label": label}
     reading = columns.understand(path, table, **roles, labelled=labelled, several=several)
     rows, notes = _sound_rows(path, table, reading, ragged, skip)
-    return Dataset(path, rows, reading.columns, (*notes, *_doubts(rows, reading, several)))
+    doubts = (*(_quoted(rows, reading) if format == "tsv" else ()), *_doubts(rows, reading, several))
+    return Dataset(path, rows, reading.columns, (*notes, *doubts))
 
 
 def classes(train: Dataset, *others: Dataset) -> tuple[str, ...]:
@@ -257,6 +258,22 @@ def _doubts(rows: Sequence[Row], reading: columns.Reading, several: str | None) 
         yield f"No row has the label {', '.join(rare)}."
     if several is not None and "labels" in reading.columns and all(len(row.labels) < 2 for row in rows):
         yield f"No row has several labels; in no cell of {reading.columns['labels']} they stand apart by '{several}'."
+
+
+def _quoted(rows: Sequence[Row], reading: columns.Reading) -> Iterator[str]:
+    """A sentence where the texts of a TSV stand in quotes, as those of a CSV do."""
+    names = [reading.columns[role] for role in ("text", "pair") if _are_quoted([getattr(row, role) for row in rows])]
+    if names:
+        yield (
+            f'Most cells of {" and ".join(names)} stand in quotes ("), which are characters of the text in TSV; where '
+            "they should not be, save the table as CSV."
+        )
+
+
+def _are_quoted(texts: Sequence[str | None]) -> bool:
+    """Whether most stand in quotes, and some have a quote doubled within."""
+    inner = [text[1:-1] for text in texts if text is not None and len(text) > 1 and text[0] == text[-1] == '"']
+    return len(inner) > len(texts) / 2 and any('""' in text for text in inner)
 
 
 def _number(value: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from unmask.config import flatten
 from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 MOST_COLUMNS = 10_000  # of a TSV or CSV; more are a mistake, or meant to exhaust
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
@@ -134,8 +134,8 @@ def rows(
         longest = LONGEST_JSON if format == "json" else LONGEST_LINE
         return _records(path, _json(path, lines(path, facts, doubt=doubt, longest=longest)), column)
     if format == "tsv":
-        return _delimited(path, _tsv(path, facts, doubt), header, column, ragged)
-    return _delimited(path, _csv(path, facts, doubt), header, column, ragged)
+        return _delimited(path, _tsv(path, facts, doubt), _TSV_HINT, header, column, ragged)
+    return _delimited(path, _csv(path, facts, doubt), _CSV_HINT, header, column, ragged)
 
 
 def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
@@ -184,6 +184,10 @@ def hub_rows(name: str, column: str | None = None) -> Rows:
 # ------------------------------------------------------------------------------------------------ TSV, CSV
 
 
+_TSV_HINT = "TSV is read without quoting, so that no field can hold a tab or a line end: save such a table as CSV."
+_CSV_HINT = "quote fields that hold the separator."
+
+
 def _tsv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int, list[str]]]:
     for number, line in lines(path, facts, doubt=doubt, newline="\n"):
         if line.strip():
@@ -209,6 +213,7 @@ def _csv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int
 def _delimited(
     path: Path,
     records: Iterator[tuple[int, list[str]]],
+    hint: str,
     header: bool,
     column: str | None,
     ragged: list[int] | None,
@@ -233,8 +238,7 @@ def _delimited(
             continue
         if len(values) != len(names):
             raise UnmaskError(
-                f"{path}:{number} has {len(values)} fields, but the first line has {len(names)}; "
-                "in CSV, quote fields that hold the separator."
+                f"{path}:{number} has {plural(len(values), 'field')}, but the first line has {len(names)}; {hint}"
             )
         yield number, {name: values[place] for name, place in places.items()}
 
