@@ -69,6 +69,15 @@ def test_columns_of_0_and_1_are_a_label_each(tmp_path):
     assert [row.labels for row in read(json_lines(tmp_path, *rows), label="x,y")] == [("x", "y"), ()]
 
 
+def test_columns_of_0_and_1_are_proposed_together_as_they_can_be_given(tmp_path):
+    path = write(tmp_path, "rows.csv", "text,red,round,maker\na,0,1,x\nb,1,1,y\n")
+    with pytest.raises(UnmaskError, match=r"with --label: red, round, maker \(.* together: --label red,round\)\."):
+        read(path)
+    assert [row.labels for row in read(path, label="red,round")] == [("round",), ("red", "round")]
+    with pytest.raises(UnmaskError, match=r"with --label: foo\."):
+        read(write(tmp_path, "one.csv", "text,foo\na,1\n"))
+
+
 def test_a_name_with_a_comma_is_one_column_where_there_is_one(tmp_path):
     path = write(tmp_path, "rows.tsv", "text\tgood,bad\na\tx\n")
     assert read(path, label="good,bad")[0].label == "x"

@@ -132,8 +132,11 @@ def _of_labels(
     rest = [name for name in table.columns if name not in texts.values()]
     name = names[0] if names else column_of(rest, LABELS)
     if name is None:
+        flags = [name for name in rest if all(_flag(values.get(name)) is not None for _, values in table.rows)]
+        hint = f" (columns of 0 and 1 are a label each, together: --label {','.join(flags)})" * (len(flags) > 1)
         raise UnmaskError(
-            f"{path} has no column of labels that is known by name; say which it is with --label: {_listed(table)}."
+            f"{path} has no column of labels that is known by name; say which it is with --label: "
+            f"{', '.join(rest[:30]) or 'it has none but the texts'}{hint}."
         )
     if any(_is_list(values.get(name)) for _, values in table.rows):
         return {"labels": name}, partial(_list, name)
@@ -225,7 +228,7 @@ def _cell(column: str, separator: str, values: _Values, place: str) -> dict[str,
 def _flags(names: Sequence[str], values: _Values, place: str) -> dict[str, Any]:
     found = []
     for name in names:
-        flag = _FLAGS.get((_label(values.get(name)) or "").lower())
+        flag = _flag(values.get(name))
         if flag is None:
             value = values.get(name)
             wrong = f"'{value}'" if isinstance(value, (str, int, float)) and value != "" else _kind(value)
@@ -233,6 +236,10 @@ def _flags(names: Sequence[str], values: _Values, place: str) -> dict[str, Any]:
         if flag:
             found.append(name)
     return {"labels": tuple(found)}
+
+
+def _flag(value: Any) -> bool | None:
+    return _FLAGS.get((_label(value) or "").lower())
 
 
 def _label(value: Any) -> str | None:
