@@ -89,6 +89,21 @@ def test_a_separator_that_stands_nowhere_is_doubted(tmp_path):
     assert read(write(tmp_path, "two.tsv", "text\tlabel\na\tred|round\n"), several="|").notes == ()
 
 
+def test_cells_that_look_like_several_labels_are_doubted_where_one_is_read(tmp_path):
+    found = read(write(tmp_path, "rows.tsv", "text\tlabel\na\tred;round\nb\tround\nc\tbig; red\nd\tbig;round\n"))
+    assert found.labels == ("big; red", "big;round", "red;round", "round")
+    (note,) = found.notes
+    assert "such as 'big;round' are taken as one label, though 'round' is the label of other rows" in note
+    assert "--task multilabel --several ';'" in note
+    for text in ("a\tred, or so\nb\tred\n", "a\tred|green\nb\tred\n", "a\tred\nb\tround\n"):
+        assert read(write(tmp_path, "rows.tsv", f"text\tlabel\n{text}")).notes == ()
+
+
+def test_an_empty_cell_without_a_separator_names_the_way_to_read_none(tmp_path):
+    with pytest.raises(UnmaskError, match=r"rows.csv:3 has no label: .* is empty; .* --task multilabel .* --several"):
+        read(write(tmp_path, "rows.csv", "text,labels\na,x;y\nb,\n"))
+
+
 BAD_LABELS = {
     "flag": (
         TOXIC + "3,x,1,2,0\n",

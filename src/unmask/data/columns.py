@@ -200,7 +200,10 @@ def _no_label(values: _Values, place: str) -> dict[str, Any]:
 def _single(column: str, values: _Values, place: str) -> dict[str, Any]:
     label = _label(values.get(column))
     if label is None:
-        raise UnmaskError(f"{place} has no label: its column {column} is {_kind(values.get(column))}.")
+        raise UnmaskError(
+            f"{place} has no label: its column {column} is {_kind(values.get(column))}; where texts may have several "
+            "labels, or none, say --task multilabel and with --several what stands between them."
+        )
     return {"label": label}
 
 

@@ -21,6 +21,8 @@ from unmask.errors import UnmaskError, plural, unknown
 # reviews and 6.0 % of the CoNLL-2003 sentences do, between their published splits.
 MOST_OVERLAP = 0.1
 
+SEPARATORS = (";", "|", ",")  # what often stands between the labels of a cell that has several
+
 
 @dataclass(frozen=True)
 class Dataset(Sequence[Row]):
@@ -258,6 +260,24 @@ def _doubts(rows: Sequence[Row], reading: columns.Reading, several: str | None) 
         yield f"No row has the label {', '.join(rare)}."
     if several is not None and "labels" in reading.columns and all(len(row.labels) < 2 for row in rows):
         yield f"No row has several labels; in no cell of {reading.columns['labels']} they stand apart by '{several}'."
+    for separator in SEPARATORS:
+        cell, part = _joined({row.label for row in rows}, separator)
+        if cell:
+            yield (
+                f"Cells of {reading.columns['label']} such as '{cell}' are taken as one label, though '{part}' is the "
+                f"label of other rows; if texts may have several, say --task multilabel --several '{separator}'."
+            )
+
+
+def _joined(labels: set[str], separator: str) -> tuple[str, str]:
+    """A label that looks as if it were several, and one of these that other rows have alone; else nothing."""
+    parts = {label: frozenset(map(str.strip, label.split(separator))) for label in sorted(labels)}
+    often = Counter(part for distinct in set(parts.values()) for part in distinct)
+    for label, found in parts.items():
+        alone = sorted(found & labels)
+        if len(found) > 1 and alone and all(often[part] > 1 for part in found):
+            return label, alone[0]
+    return "", ""
 
 
 def _quoted(rows: Sequence[Row], reading: columns.Reading) -> Iterator[str]:
