@@ -270,6 +270,15 @@ def test_one_answer_to_rows_that_ask_for_one_is_no_collapse(task, one, several, 
     assert not task.is_collapsed(found, other)
 
 
+def test_columns_of_long_numbers_stand_apart():
+    scores = {"pearson": 0.1908, "mse": 123159428.0442}
+    results = {"metric": "pearson", "baseline": {"dev": scores}, "summary": {"dev": {}}}
+    table = render_result({**results, "seeds": [{"seed": 0, "dev": scores}]})
+    head, *rows = table.splitlines()
+    assert [row.split()[-2:] for row in rows] == [["0.1908", "123159428.0442"]] * 2
+    assert {len(row) for row in rows} == {len(head)}
+
+
 def test_small_sets_are_run_with_three_seeds(trunk, files, tmp_path):
     result = finetune(config(trunk, files, seeds="none", epochs=1), tmp_path / "run")
     assert [run["seed"] for run in result.seeds] == [0, 1, 2]

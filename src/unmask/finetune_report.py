@@ -35,20 +35,11 @@ def render_result(results: Mapping[str, Any]) -> str:
     lines = []
     for split in results["baseline"]:
         names, rows = _rows(results, split)
-        lines.append(f"{split:<10}" + "".join(f"{name:>{_width(name)}}" for name in names))
-        lines += [
-            f"{head:<10}" + "".join(_cell(value, name) for value, name in zip(values, names, strict=True))
-            for head, *values in rows
-        ]
+        cells = [[head, *("" if value is None else f"{value:.4f}" for value in values)] for head, *values in rows]
+        table = [[split, *names], *cells]
+        widths = [max(9, *map(len, column)) + 2 for column in zip(*table, strict=True)][1:]
+        lines += [f"{head:<10}" + "".join(map(str.rjust, row, widths)) for head, *row in table]
     return "\n".join(lines)
-
-
-def _cell(value: float | None, name: str) -> str:
-    return f"{'':>{_width(name)}}" if value is None else f"{value:{_width(name)}.4f}"
-
-
-def _width(name: str) -> int:
-    return max(11, len(name) + 2)
 
 
 def shown(values: Mapping[str, float]) -> str:
