@@ -222,10 +222,26 @@ def test_repairs_are_counted_and_listed(tmp_path):
     assert (found[2].unplaced, found[2].golds) == (("Im Su-kyung",), ("임수경", "Im Su-kyung"))
     assert found.notes == (
         f"Answers that stood beside their place and were moved: 1 ({path}: question moved).",
-        f"Answers that do not stand in their context: 3 ({path}: question half, {path}: question gone, "
-        f"{path}: question gone).",
+        f"Answers that do not stand in their context: 3 ({path}: question half, {path}: question gone).",
         f"Questions left out, as no answer stands in their context: 1 ({path}: question gone).",
     )
+
+
+def test_a_question_whose_answers_were_moved_is_listed_once(tmp_path):
+    off = [answer("임수경", 0), answer("Lim Su-kyung", 0), answer("평양축전", 0)]
+    path = write(tmp_path, nested(asked("q1", *off), asked("q2", answer("Lim")), asked("q3", answer("임수경", 0))))
+    assert squad.read(path).notes == (
+        f"Answers that stood beside their place and were moved: 4 ({path}: question q1, {path}: question q3).",
+    )
+
+
+def test_places_that_are_nearly_all_off_are_said_to_count_something_else(tmp_path):
+    off = [asked(f"q{i}", answer("임수경", 0)) for i in range(18)]
+    (note,) = squad.read(write(tmp_path, nested(*off, asked("a", answer("Lim")), asked("b", answer("Lim"))))).notes
+    assert ": 18 of 20; the places in the file seem to count something else than characters" in note
+    assert "question" not in note
+    (note,) = squad.read(write(tmp_path, nested(*off[:9]))).notes
+    assert note.endswith("question q2, …).")
 
 
 def test_scoring_keeps_what_cannot_be_learned(tmp_path):

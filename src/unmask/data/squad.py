@@ -20,6 +20,7 @@ from unmask.data.rows import Question, listed
 from unmask.data.tables import format_by_name, json_values, rows
 from unmask.errors import UnmaskError, kind_of, plural
 
+OFF, MANY = 0.9, 10  # share and number of the answers that were moved from which it is no accident
 NEAR = 20  # characters that an answer may stand from its place where its text occurs more than once
 
 HEAD = 1 << 16  # bytes of a file that tell what it holds
@@ -74,20 +75,32 @@ def nested(path: Path) -> bool:
 
 @dataclass
 class _Repairs:
-    """Places of the answers that were moved or not found, and whether any question says `is_impossible`."""
+    """Number of answers, places of the moved and of those not found; whether any question says `is_impossible`."""
 
+    answers: int = 0
     moved: list[str] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)
     marked: bool = False
 
     def notes(self, skipped: list[str], scoring: bool) -> tuple[str, ...]:
         done = "kept for scores alone" if scoring else "left out"
+        moved = "Answers that stood beside their place and were moved"
         kinds = {
-            "Answers that stood beside their place and were moved": self.moved,
+            moved: self.moved,
             "Answers that do not stand in their context": self.unplaced,
             f"Questions {done}, as no answer stands in their context": skipped,
         }
-        return tuple(f"{kind}: {len(places):,} ({listed(places)})." for kind, places in kinds.items() if places)
+        told = {
+            kind: f"{kind}: {len(places):,} ({listed(list(dict.fromkeys(places)))})."
+            for kind, places in kinds.items()
+            if places
+        }
+        if len(self.moved) >= max(MANY, OFF * self.answers):
+            told[moved] = (
+                f"{moved}: {len(self.moved):,} of {self.answers:,}; the places in the file seem to count something "
+                "else than characters of these contexts, such as bytes, or characters of another text."
+            )
+        return tuple(told.values())
 
 
 def _question(place: str, values: Mapping[str, Any], labelled: bool, repairs: _Repairs) -> Question:
@@ -103,6 +116,7 @@ def _question(place: str, values: Mapping[str, Any], labelled: bool, repairs: _R
     if not annotated:
         return Question(**row, possible=False)
     answers, unplaced = [], []
+    repairs.answers += len(annotated)
     for answer, begin in annotated:
         placed = locate(context, answer, begin)
         if placed is None:
