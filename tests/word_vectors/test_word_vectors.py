@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from unmask.cli import main
 from unmask.config import LARGEST
 from unmask.errors import UnmaskError
 from unmask.word_vectors import WordVectors, evaluation, read, write
@@ -159,6 +160,28 @@ def test_text_without_a_header_is_read(tmp_path):
     assert read(tmp_path / "glove.txt").matrix.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+def test_of_a_word_that_comes_again_the_first_vector_is_kept(tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_text("5 2\nking 1 2\nking 2 1\nman 0 1\nking 3 3\nman 2 2\n")
+    found = read(path)
+    assert (found.words, found.matrix.tolist()) == (["king", "man"], [[1, 2], [0, 1]])
+    note = f"Rows of {path} left out, as their word came before: 3 ('king' of row 2 is in row 1 already)."
+    assert found.notes == (note,)
+    main(["words", "similarity", "--model", str(path), "king", "man"])
+    assert capsys.readouterr().err == f"unmask: {note}\n"
+    write(found, tmp_path / "b.txt")
+    assert read(tmp_path / "b.txt").notes == ()
+
+
+def test_the_reference_keeps_the_same_one_of_a_word_that_comes_again(tmp_path, oracle):
+    (tmp_path / "a.txt").write_text("3 2\nking 1 2\nking 2 1\nman 0 1\n")
+    theirs, ours = type(oracle).load_word2vec_format(str(tmp_path / "a.txt")), read(tmp_path / "a.txt")
+    assert {word: theirs[word].tolist() for word in ours.words} == {"king": [1, 2], "man": [0, 1]}
+    assert (ours["king"] == theirs["king"]).all()
+    (tmp_path / "a.bin").write_bytes(GOOD.replace(b"\nb ", b"\na "))
+    assert read(tmp_path / "a.bin").matrix.tolist() == [[1, 2]]
+
+
 GOOD = b"2 2\na " + np.array([1, 2], "<f4").tobytes() + b"\nb " + np.array([3, 4], "<f4").tobytes() + b"\n"
 
 
@@ -171,7 +194,6 @@ GOOD = b"2 2\na " + np.array([1, 2], "<f4").tobytes() + b"\nb " + np.array([3, 4
         ("a.txt", b"2 2\na 1 2\nb 1\n", r":3: 'b' has 1 number where there must be 2"),
         ("a.txt", b"2 2\na 1 2\nb 1 x\n", r":3: the vector of 'b' is not made of numbers"),
         ("a.txt", b"2 2\na 1 2\nb 1 nan\n", r"'b' \(row 2\) is not made of finite"),
-        ("a.txt", b"2 2\na 1 2\na 3 4\n", "'a' of row 2 has a vector in row 1"),
         ("a.txt", b"99999999999 9999999\na 1 2\n", "makes no sense"),
         ("a.txt", b"0 5\n", "makes no sense"),
         ("a.txt", b"2 2\na\xff 1 2\nb 1 2\n", ":2 is not UTF-8"),
@@ -181,7 +203,6 @@ GOOD = b"2 2\na " + np.array([1, 2], "<f4").tobytes() + b"\nb " + np.array([3, 4
         ("a.bin", b"99999999999 300\n" + GOOD, "cut short or damaged"),
         ("a.bin", GOOD[:-6] + b"", "promises|ends within"),
         ("a.bin", GOOD + b"more", "goes on after"),
-        ("a.bin", GOOD.replace(b"\nb", b"\na"), "'a' of row 2 has a vector in row 1"),
         ("a.bin", GOOD.replace(b"\nb", b"\n\xff"), "row 2 is not UTF-8"),
         ("a.bin", GOOD.replace(b"2 2\na ", b"2 2\na") + b"....", "."),
         ("a.bin", b"1 1\n" + b"x" * 20_000, "has no word"),

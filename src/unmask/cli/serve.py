@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_verb, answering_options, print_fields
+from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
 RUNS = Path("runs")
@@ -69,9 +70,8 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def read_vectors(place: Path) -> Any:
     """Word vectors of a folder or a file, for the pool."""
     from unmask.visualize.words import Vectors
-    from unmask.word_vectors import read
 
-    found = read(place)
+    found = vectors_of(place)
     return Vectors(found.words, found.matrix)
 
 

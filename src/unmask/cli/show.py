@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, counted
+from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -134,9 +135,8 @@ def _vectors(model: str) -> Any:
     if (Path(model) / "config.json").is_file():
         opened = _opened(model)
         return of_model(opened.model, opened.vocabulary)
-    from unmask.word_vectors import read
 
-    found = read(model)
+    found = vectors_of(model)
     return Vectors(found.words, found.matrix)
 
 

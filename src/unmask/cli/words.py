@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,20 @@ def _verb(group: Any, name: str, run: Any, help: str) -> argparse.ArgumentParser
 
 
 def _nearest(options: argparse.Namespace, _: dict[str, str]) -> None:
-    _print_scores(options, _vectors(options).most_similar(options.words, options.minus, options.top))
+    _print_scores(options, vectors_of(options.model).most_similar(options.words, options.minus, options.top))
 
 
 def _analogy(options: argparse.Namespace, _: dict[str, str]) -> None:
-    _print_scores(options, _vectors(options).analogy(*options.words, top=options.top))
+    _print_scores(options, vectors_of(options.model).analogy(*options.words, top=options.top))
 
 
 def _similarity(options: argparse.Namespace, _: dict[str, str]) -> None:
-    found = _vectors(options).similarity(*options.words)
+    found = vectors_of(options.model).similarity(*options.words)
     print(json.dumps({"similarity": found}) if options.json else f"{found:.4f}")
 
 
 def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
-    found = _vectors(options).odd_one_out(options.words)
+    found = vectors_of(options.model).odd_one_out(options.words)
     print(json.dumps({"odd": found}, ensure_ascii=False) if options.json else found)
 
 
@@ -109,7 +110,7 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if not options.analogies and not options.pairs:
         raise UnmaskError("Say by what: --analogies FILE, --pairs FILE, or both.")
-    vectors = _vectors(options)
+    vectors = vectors_of(options.model)
     analogies = {file: evaluation.analogies(vectors, file) for file in options.analogies}
     pairs = {file: evaluation.agreement(vectors, file) for file in options.pairs}
     if options.json:
@@ -135,7 +136,7 @@ def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
         raise UnmaskError(f"Vectors are written as .bin, .txt or .vec, or into a folder, not to {out.name}.")
     if not out.suffix and out.is_dir() and any(out.iterdir()):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
-    vectors = _vectors(options)
+    vectors = vectors_of(options.model)
     if out.suffix:
         write(vectors, out)
     else:
@@ -161,10 +162,14 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
     print(f"Learn from them: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
 
 
-def _vectors(options: argparse.Namespace) -> Any:
+def vectors_of(place: Path | str) -> Any:
+    """The word vectors of a folder or a file; what was left out of them is said on standard error."""
     from unmask.word_vectors import read
 
-    return read(options.model)
+    found = read(place)
+    for note in found.notes:
+        print(f"unmask: {note}", file=sys.stderr)
+    return found
 
 
 def _print_scores(options: argparse.Namespace, found: list[tuple[str, float]]) -> None:

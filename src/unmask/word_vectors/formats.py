@@ -22,9 +22,10 @@ Named = Iterator[tuple[str, np.ndarray]]
 def read(path: str | Path) -> WordVectors:
     """Word vectors of a folder of ours or of a file: binary where its name ends in `.bin`, else text.
 
-    `.gz` and `.zst` are opened. Text may lack the header, as GloVe's. Raises UnmaskError that names the file and the
-    row of what is wrong: a header that promises what is not there, a word twice or not in UTF-8, a vector with a number
-    too few or that is not finite.
+    `.gz` and `.zst` are opened. Text may lack the header, as GloVe's. Of a word that a file has twice, as some that are
+    published do, the first vector is kept; `WordVectors.notes` counts the others. Raises UnmaskError that names the
+    file and the row of what is wrong: a header that promises what is not there, a word that is not UTF-8, a vector with
+    a number too few or that is not finite.
     """
     path = Path(path)
     if path.is_dir():
@@ -68,9 +69,12 @@ def _gather(path: Path, named: Named) -> WordVectors:
     index: dict[str, int] = {}
     blocks: list[np.ndarray] = []
     block: list[np.ndarray] = []
+    repeated, first = 0, ""
     for row, (word, vector_D) in enumerate(named, 1):
         if word in index:
-            raise UnmaskError(f"{path}: the word '{word}' of row {row:,} has a vector in row {index[word]:,} already.")
+            repeated += 1
+            first = first or f"'{_short(word)}' of row {row:,} is in row {index[word]:,} already"
+            continue
         if not np.isfinite(vector_D).all():
             raise UnmaskError(f"{path}: the vector of '{word}' (row {row:,}) is not made of finite numbers.")
         index[word] = row
@@ -81,7 +85,8 @@ def _gather(path: Path, named: Named) -> WordVectors:
     blocks += [np.stack(block)] if block else []
     if not blocks:
         raise UnmaskError(f"{path} holds no vectors.")
-    return WordVectors(list(index), np.concatenate(blocks))
+    notes = [f"Rows of {path} left out, as their word came before: {repeated:,} ({first})."] if repeated else []
+    return WordVectors(list(index), np.concatenate(blocks), notes=notes)
 
 
 def _header(path: Path, line: str) -> tuple[int, int] | None:

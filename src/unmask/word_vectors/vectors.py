@@ -30,14 +30,18 @@ class WordVectors:
     words   V different words
     matrix  [V, D] float32
     counts  [V] int64 how often each occurs, or None where nobody knows
+    notes   sentences on what was left out when they were read
 
     `vectors["king"]` is a vector, `"king" in vectors` asks, `len(vectors)` is V. Similarities are cosines. Whatever is
     asked about a word that is not there raises UnmaskError, which names a like spelling. Words of the same length as
     rows, different from one another, and finite numbers are required: UnmaskError says which is not.
     """
 
-    def __init__(self, words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None = None) -> None:
+    def __init__(
+        self, words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None = None, *, notes: Sequence[str] = ()
+    ) -> None:
         self.words = list(words)
+        self.notes = tuple(notes)
         self.matrix = np.ascontiguousarray(matrix, dtype=np.float32)
         self.counts = None if counts is None else np.asarray(counts, dtype=np.int64)
         self.index = {word: i for i, word in enumerate(self.words)}
