@@ -15,6 +15,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.models.bert import Bert
+from unmask.models.gpt import Gpt2
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.serve.activations import Activations, activations, page, render, table
 from unmask.serve.continuation import Continuer
@@ -78,6 +79,25 @@ def test_what_cannot_be_gone_on_with_is_said(options, sentence, letters, capsys)
     with pytest.raises(SystemExit):
         main(["generate", "--model", str(letters), *options])
     assert sentence in capsys.readouterr().err
+
+
+def test_a_beginning_that_is_too_long_is_named_before_anything_is_written(tmp_path, capsys):
+    tokenizer = characters.train([TEXT])
+    config = Gpt2(vocabulary=tokenizer.size, length=12, layers=1, dim=8, heads=2, hidden=16, padding=tokenizer.pad)
+    huggingface.save(tmp_path / "lm", config.build(seed=0), tokenizer)
+    (tmp_path / "lines.txt").write_text("the\nthe film was\nthe film was\n\n")
+    asked = ["generate", "--model", str(tmp_path / "lm"), "--max-length", "3"]
+    with pytest.raises(SystemExit):
+        main([*asked, "--file", str(tmp_path / "lines.txt")])
+    said = capsys.readouterr()
+    where = f"Line 2 of {tmp_path / 'lines.txt'}"
+    assert said.err == f"unmask: {where} has 12 tokens, and no more than 11 fit the model; shorten it.\n"
+    assert not said.out
+    with pytest.raises(SystemExit):
+        main([*asked, "the", "the film was"])
+    assert "Beginning 2 has 12 tokens" in capsys.readouterr().err
+    main([*asked, "the film wa"])
+    assert capsys.readouterr().out.startswith("the film wa")
 
 
 def test_draws_follow_the_seed_and_the_text_begins_as_it_was_given(pieces):

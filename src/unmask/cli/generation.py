@@ -56,7 +56,11 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     loaded = huggingface.load(options.model)
     placed(loaded.model, options.device)
     beginnings = list(lines(options)) if options.texts or options.file else [""]
-    for answers in Continuer(loaded, how).stream(beginnings):
+
+    def name(number: int) -> str:
+        return f"Line {number} of {options.file}" if options.file else f"Beginning {number}"
+
+    for answers in Continuer(loaded, how).stream(beginnings, name):
         for answer in answers:
             print(json.dumps(answer.to_dict(), ensure_ascii=False) if options.json else answer.text, flush=True)
         if answers and answers[0].unknown and not options.json:

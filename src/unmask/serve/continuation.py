@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
@@ -16,6 +18,9 @@ from unmask.models.model import Model
 from unmask.models.sequence import Writer
 
 LONGEST = 100  # tokens that are written, where nobody says how many
+
+Name = Callable[[int], str]
+NUMBERED = "Beginning {}".format
 
 
 def sampling() -> Sampling:
@@ -85,9 +90,20 @@ class Continuer:
         """For each beginning, which may be empty, its samples or the best of the search."""
         return list(self.stream(beginnings))
 
-    def stream(self, beginnings: Sequence[str]) -> Iterator[list[Continuation]]:
-        """The same, as they come."""
+    def read(self, beginnings: Sequence[str], name: Name = NUMBERED) -> list[np.ndarray]:
+        """The tokens of each. Raises UnmaskError for one that is too long, which `name` calls by its number."""
         read = self.tokenizer.ids(list(beginnings))
+        for number, ids in enumerate(read, 1):
+            if self.model.positions is not None and len(ids) >= self.model.positions:  # one is that of the first token
+                raise UnmaskError(
+                    f"{name(number)} has {len(ids):,} tokens, and no more than "
+                    f"{self.model.positions - 1:,} fit the model; shorten it."
+                )
+        return read
+
+    def stream(self, beginnings: Sequence[str], name: Name = NUMBERED) -> Iterator[list[Continuation]]:
+        """The same, as they come; for `name` and what is raised, before any comes, see `read`."""
+        read = self.read(beginnings, name)
         sources = [[self.tokenizer.cls, *ids.tolist()] for ids in read]
         found = generate_all(
             self.model,
