@@ -138,6 +138,13 @@ def test_a_language_model_goes_on(http, models):
     assert greedy == [[one.to_dict() for one in Continuer(models.lm, search)(["the"])[0]]]
 
 
+def test_a_beginning_that_is_too_long_is_refused_before_it_shares_a_batch(pool, monkeypatch):
+    served = pool.get("lm")
+    monkeypatch.setattr(type(served.continuer.model), "positions", 2)
+    with pytest.raises(UnmaskError, match=r"Beginning 2 has \d+ tokens, and no more than 1 fit the model"):
+        verbs.generate(served, {"texts": ["", "the film was"], "search": {}}, Settings())
+
+
 def test_what_is_drawn_shares_no_batch_and_what_is_searched_does(pool):
     served = pool.get("lm")
 

@@ -95,7 +95,7 @@ def generate(served: Served, body: Body, settings: Settings) -> Ask:
     continuer = copy.copy(served.continuer)  # the same model, written with in another way
     continuer.how = how.replace(blocking={"forbidden": continuer.how.blocking.forbidden})
     texts = _listed(body["texts"], settings)
-    read = sum(map(len, continuer.tokenizer.ids(texts)))
+    read = sum(map(len, continuer.read(texts)))  # one that is too long must not reach a batch of others
     cost = _within(read + how.limits.max_length * _width(how) * len(texts), settings)
     return Ask(texts, partial(_continued, continuer), _key("generate", continuer.how), read, cost)
 
