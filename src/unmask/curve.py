@@ -15,7 +15,8 @@ import numpy as np
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError, plural
 from unmask.files import sweep, write_text
-from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed, summary
+from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
+from unmask.finetune_report import summary
 from unmask.search import differing
 from unmask.tasks import Encoded
 from unmask.train import checkpoint, distributed, report

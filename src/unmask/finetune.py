@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +20,8 @@ from unmask.errors import UnmaskError, plural
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import LENGTHS, Family, Options, Rows, as_begun, build, read_sets
 from unmask.files import sweep, write_text
-from unmask.finetune_report import render_result, shown, write_report
+from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import (
-    LOWER_IS_BETTER,
     RESULTS,
     RUN,
     Examples,
@@ -101,6 +100,7 @@ class Result:
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
     summary   split -> metric -> mean, std (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder: the one that is best on the dev rows
+    pairs     whether training rows are pairs of texts
     """
 
     task: str
@@ -112,6 +112,7 @@ class Result:
     kept: int
     notes: list[str]
     classes: dict[str, dict[str, float]]
+    pairs: bool
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -247,6 +248,7 @@ def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker, *,
         kept=kept.seed,
         notes=say.notes,
         classes=kept.classes,
+        pairs=any(row.pair is not None for row in prepared.encoded["train"].rows),
     )
     if distributed.is_main():
         _write(out, prepared.config, result, kept, prepared.tokenizer)
@@ -372,17 +374,6 @@ def _length(config: FineTuning, model: Model) -> int:
         raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
     usual = LENGTHS.get(config.task, LONGEST) * getattr(model.config, "spelling", 1)
     return length or min(usual, positions)
-
-
-def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Metric -> mean, std and worst over the seeds."""
-    table = {}
-    for name in found[0]:
-        values = np.array([row[name] for row in found])
-        worst = values.max() if name in LOWER_IS_BETTER else values.min()
-        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        table[name] = {"mean": float(values.mean()), "std": spread, "worst": float(worst)}
-    return table
 
 
 def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer: Tokenizer) -> None:

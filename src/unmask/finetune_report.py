@@ -6,9 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unmask.config import flatten, read_json
+from unmask.fit import LOWER_IS_BETTER
 from unmask.train import report
 from unmask.train.metrics import read as read_metrics
+
+
+def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Metric -> mean, std and worst over the seeds."""
+    table = {}
+    for name in found[0]:
+        values = np.array([row[name] for row in found])
+        worst = values.max() if name in LOWER_IS_BETTER else values.min()
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        table[name] = {"mean": float(values.mean()), "std": spread, "worst": float(worst)}
+    return table
 
 
 def write_report(folder: Path) -> Path:

@@ -14,6 +14,7 @@ from unmask.pretrain import Pretraining
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpt.md"
 FLAGS = {
     "data",
+    "file",
     "kind",
     "cased",
     "out",

@@ -270,14 +270,9 @@ def length_of_run(folder: Path) -> int | None:
 
 def learned_single_texts(folder: Path) -> bool:
     """Whether the folder is known to be fine-tuned on labelled texts that were no pairs; nothing is known of those of
-    other makers."""
+    other makers, nor of older ones."""
     results = read_json(folder / "results.json") if (folder / "results.json").is_file() else {}
-    notes = results.get("notes")
-    if results.get("task") not in ("classification", "multilabel", "regression") or not isinstance(notes, list):
-        return False
-    # run.json names the columns that were asked for; which of the usual ones were taken, a note alone says.
-    columns = [str(note) for note in notes if str(note).startswith("train: ") and "(text = " in str(note)]
-    return bool(columns) and ", pair = " not in columns[0]
+    return results.get("task") in ("classification", "multilabel", "regression") and results.get("pairs") is False
 
 
 def reach(model: Model, folder: Path | str) -> int | None:

@@ -21,8 +21,8 @@ from unmask.data.rows import listed
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import sweep, write_text
-from unmask.finetune import LONGEST, FineTuning, Result, Speaker, summary, write_config
-from unmask.finetune_report import render_result, shown, write_report
+from unmask.finetune import LONGEST, FineTuning, Result, Speaker, write_config
+from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.models.sequence import EncoderDecoder
@@ -227,6 +227,7 @@ def finetune_text(
             kept=best.row["seed"],
             notes=say.notes,
             classes=best.classes,
+            pairs=any(row.pair is not None for row in prepared.sets["train"]),
         )
         if distributed.is_main():
             _write(out, result, prepared.task)
