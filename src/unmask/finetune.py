@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from collections.abc import Mapping
@@ -309,6 +310,7 @@ def run_seed(
         if resume and not restarted and begun_with(folder) == seed + ANEW:
             say(collapsed)
             continue
+        gc.collect()  # the moments of an earlier run: within PyTorch, its first optimizer leaves a circle around itself
         model = _load(config, prepared.aim or task, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
