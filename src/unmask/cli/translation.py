@@ -72,7 +72,7 @@ def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.report import run_facts
-    from unmask.train import checkpoint, distributed
+    from unmask.train import checkpoint
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
     from unmask.translation import TrainTranslation, origin, systems
@@ -118,7 +118,6 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
-    distributed.init(config.training.device)
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
     if carried_out(run, options, "train", write_translation):
         _show_alignment(run)

@@ -38,8 +38,7 @@ class Added(NamedTuple):
     @classmethod
     def of(cls, scores: Tensor) -> Added:
         blind = scores.isneginf().all(-1, keepdim=True)
-        # To look is to wait for the device, and nothing to be compiled; a mask that hides
-        # nothing is two cheap passes.
+        # A look at the values would break a graph that is compiled: there the mask stays, though it may hide nothing.
         return cls(scores, blind if torch.compiler.is_compiling() or bool(blind.any()) else None)
 
 
