@@ -121,8 +121,7 @@ class Pretrain:
     def run(self) -> Result:
         """Train, then write the finished folder. The folder can be resumed until then, and is sound at any time."""
         result = self.trainer.train()
-        if distributed.is_main():
-            self.save(self.out)
+        self.trainer.engine.on_main(lambda: self.save(self.out))
         return result
 
     def summary(self, result: Result) -> str:

@@ -104,6 +104,11 @@ class Engine:
         distributed.at_rest(self.module)
         return found
 
+    def on_main(self, function: Callable[[], object]) -> None:
+        """Call it on the main process while all parameters are there in full; every process must call this."""
+        self.in_full(function if distributed.is_main() else lambda: None)
+        distributed.barrier()
+
     def autocast(self) -> torch.autocast:
         """The context that every forward of this run is computed in."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)

@@ -391,8 +391,7 @@ class Trainer:
             tensors.update({f"carried.{rank}.{name}": part.view(x.shape) for rank, part in parts})
         folder, keep = self.out / "checkpoints", self.config.keep
         write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
-        self.engine.in_full(write if distributed.is_main() else lambda: None)
-        distributed.barrier()
+        self.engine.on_main(write)
         self._saved = self.step
 
     def _prune(self) -> None:

@@ -179,11 +179,13 @@ class TrainTranslation:
     def run(self) -> Result:
         """Train, then write the finished folder: the weights that translated the dev pairs best."""
         result = self.trainer.train()
-        if distributed.is_main():
-            if result.stopped is None:
-                self._choose()
-            self.save(self.out)
+        self.trainer.engine.on_main(lambda: self._finish(chosen=result.stopped is None))
         return result
+
+    def _finish(self, *, chosen: bool) -> None:
+        if chosen:
+            self._choose()
+        self.save(self.out)
 
     def summary(self, result: Result) -> str:
         """How the run ended, in a few lines."""
@@ -341,8 +343,6 @@ class TrainTranslation:
         path = self.out / "metrics.jsonl"
         return read_metrics(path, "heldout") if path.exists() else []
 
-    # -- the end
-
     _averaged = False
 
     def _choose(self) -> None:
@@ -365,7 +365,10 @@ class TrainTranslation:
             self._take(mean)
 
     def _take(self, other: nn.Module) -> None:
-        self.model.load_state_dict(other.state_dict())
+        values = other.state_dict()
+        with torch.no_grad():  # not `load_state_dict`, which splits a sharded model again
+            for name, own in self.model.named_parameters():
+                own.copy_(values[name])
         self.model.eval()
 
 

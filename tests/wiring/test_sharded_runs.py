@@ -1,0 +1,40 @@
+"""A model that is split over two processes ends as a whole folder, from the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unmask import huggingface
+from unmask.data import corpus
+from unmask.data.text import TextDocument
+from unmask.train.metrics import read
+
+WORDS = ("the cat sees a dog", "a bird hears the water", "my horse wants some bread", "the fish finds a tree")
+SMALL = ["--model.dim", "16", "--steps", "4", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "train"])
+def test_a_sharded_run_ends_as_a_whole_folder(verb: str, tmp_path: Path) -> None:
+    if verb == "pretrain":
+        texts = [TextDocument(". ".join(WORDS[i % 4 :] + WORDS[: i % 4]) + ".", str(i)) for i in range(40)]
+        corpus.build(texts, tmp_path / "corpus", vocabulary_size=60)
+        own = ["bert-tiny", "--corpus", "corpus", "--batch-size", "4", "--algorithm", "adamw", "--lr", "1e-3"]
+    else:
+        lines = "".join(f"{WORDS[i % 4]} {WORDS[i // 4 % 4]} {i}\n" for i in range(80))
+        for side in ("en", "de"):
+            (tmp_path / f"text.{side}").write_text(lines)
+        own = ["transformer-tiny", "--pairs", "text.en", "text.de", "--vocabulary.size", "60"]
+    together = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*together, "-m", "unmask", verb, *own, *SMALL, "--training.sharding", "full", "--out", "run"]
+    clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    environment = {**clean, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert read(tmp_path / "run" / "metrics.jsonl", "train")[-1]["step"] == 4
+    opened = huggingface.load if verb == "pretrain" else huggingface.load_writer
+    assert opened(tmp_path / "run").model.parameters_total > 0
