@@ -37,11 +37,11 @@ def batches(draw) -> Batch:
     }
     return Batch(
         torch.arange(rows * width).reshape(rows, width),
-        documents if draw(st.booleans()) else None,
-        positions if draw(st.booleans()) else None,
-        torch.arange(rows * width).reshape(rows, width) % 2 if draw(st.booleans()) else None,
-        torch.tensor([starts[i] for i in order], dtype=torch.long),
-        targets,
+        documents=documents if draw(st.booleans()) else None,
+        positions=positions if draw(st.booleans()) else None,
+        segments=torch.arange(rows * width).reshape(rows, width) % 2 if draw(st.booleans()) else None,
+        starts=torch.tensor([starts[i] for i in order], dtype=torch.long),
+        targets=targets,
     )
 
 

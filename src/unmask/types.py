@@ -1,19 +1,25 @@
 """The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss.
 
-Shapes: B rows, T tokens of a row, N sequences of a batch (N > B where rows are packed), M targets, R runs.
+Shapes: B rows, T places of a row, N sequences of a batch (N > B where rows are packed), M places that a target or a
+signal names, R runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.errors import UnmaskError
+from unmask.places import Kind, Placed, Signal, Target, among
 from unmask.processor import attends_by_runs
+
+__all__ = ["Batch", "Document", "Example", "Kind", "Loss", "Placed", "Signal", "Target", "concatenate", "runs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,108 +38,101 @@ class Document:
 class Example:
     """One sequence, special tokens included, before it is packed or padded into rows.
 
-    tokens    [T] integer ids
+    tokens    [T] integer ids, or kinds of places
     segments  [T] integer ids, or None for all zero
-    targets   name -> (places [M] within this sequence, values [M] class ids or floats)
+    targets   name -> (places [M] within this sequence, values [M] class ids or floats, or vectors [M, C]); with a third
+              array, lengths [M], the values are sequences laid end to end
+    signal    the same form, of raw values that ids cannot carry; None where there are none
     """
 
     tokens: np.ndarray
     segments: np.ndarray | None = None
-    targets: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is to be predicted, and where: the output layer runs at these places only.
-
-    places  [M] int64, ascending, into the rows flattened to [B * T]
-    values  [M] int64 class ids, or float32 for regression
-    """
-
-    places: Tensor
-    values: Tensor
+    targets: Mapping[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    signal: tuple[np.ndarray, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of tokens: one sequence a row, padded, or several a row, packed.
+    """Rows of places: one sequence a row, padded, or several a row, packed.
 
-    tokens     [B, T] int64; of a source that is vectors, [B, F] floats, each vector counting as one token
+    tokens     [B, T] int64: what stands at each place, an id of the vocabulary or one of `Kind`
     documents  [B, T] int64: which sequence of its row a token belongs to, from 1; 0 is padding.
                None means one sequence a row and no padding, which is the fastest case.
     positions  [B, T] int64: place within its own sequence; None means 0 … T-1 in every row
     segments   [B, T] int64; None means all zero
     starts     [N] int64: where each sequence begins in the flattened rows, in the order of the examples
     targets    name -> Target; every loss term is named after one of them
+    signal     raw values of the places that ids cannot describe
     source     what an encoder–decoder reads while it writes `tokens`: row b belongs to row b. `tokens` then begin with
                the token that starts a sequence, and the target of each place is the token after it
     streams    [B] int64: rows that go on where the row of the same number ended, in the batch before; `positions` say
                how many tokens of its sequence stand before each, those of earlier batches included. None: they do not
     runs       [R + 1] int32: what `runs_of` reads off the documents; `to` adds it where a device attends by it
+
+    `LAYOUTS` says how each field lies along the rows; nothing else lists the fields.
     """
 
     tokens: Tensor
+    _: KW_ONLY
     documents: Tensor | None = None
     positions: Tensor | None = None
     segments: Tensor | None = None
     starts: Tensor | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
+    signal: Signal | None = None
     source: Batch | None = None
     streams: Tensor | None = None
     runs: Tensor | None = None
+
+    @classmethod
+    def of_vectors(cls, values_BF: Tensor) -> Batch:
+        """A given vector a row, each of them one place."""
+        B = len(values_BF)
+        return cls(torch.full((B, 1), Kind.SIGNAL), signal=Signal(torch.arange(B), values_BF))
+
+    def map(self, function: Callable[[Tensor], Any]) -> Batch:
+        """The same with each tensor, those of the source included, replaced by what `function` makes of it."""
+
+        def over(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {name: over(part) for name, part in value.items()}
+            return None if value is None else value.map(function) if hasattr(value, "map") else function(value)
+
+        return Batch(**{name: over(getattr(self, name)) for name in LAYOUTS})
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device. To a GPU it travels from pinned memory: only from there does a copy go
         beside what the device computes, with nobody waiting for it."""
         pinned = torch.device(device).type == "cuda" and self.tokens.device.type == "cpu"
+        batch = self._with_runs() if attends_by_runs(device) else self
+        return batch.map(lambda x: (x.pin_memory() if pinned else x).to(device, non_blocking=True))
 
-        def to(x: Tensor) -> Tensor:
-            return (x.pin_memory() if pinned else x).to(device, non_blocking=True)
+    def _with_runs(self) -> Batch:
+        """Read off here, where that waits for no device."""
+        runs = runs_of(self.documents) if self.runs is None and self.documents is not None else self.runs
+        return replace(self, runs=runs, source=None if self.source is None else self.source._with_runs())
 
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else to(x)
-
-        runs = self.runs
-        if runs is None and self.documents is not None and attends_by_runs(device):
-            runs = runs_of(self.documents)  # here, where reading them off waits for no device
-        return Batch(
-            to(self.tokens),
-            move(self.documents),
-            move(self.positions),
-            move(self.segments),
-            move(self.starts),
-            {k: Target(to(t.places), to(t.values)) for k, t in self.targets.items()},
-            None if self.source is None else self.source.to(device),
-            move(self.streams),
-            move(runs),
-        )
+    def take(self, rows: np.ndarray) -> Batch:
+        """The given rows [B'], in this order, each at most once, with all that belongs to them: starts keep the order
+        of the examples, targets are sorted by their new places. `runs` are left out; `to` adds them."""
+        return self._changed(lambda layout, value: layout.take(value, rows, self.tokens.shape[1]))
 
     def rows(self, begin: int, end: int) -> Batch:
-        """Rows `begin` … `end - 1`, with the starts and targets that lie in them, moved to the new origin; without
-        `runs`, which are added when they are moved."""
-        width = self.tokens.shape[1]
-        low, high = begin * width, min(end, self.tokens.shape[0]) * width
+        """Rows `begin` … `end - 1` with all that belongs to them."""
+        return self.take(np.arange(begin, min(end, self.tokens.shape[0])))
 
-        def cut(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[begin:end]
+    def widen(self, more: int) -> Batch:
+        """The same with `more` places of padding at the end of each row."""
+        if not more:
+            return self
+        documents = torch.ones_like(self.tokens) if self.documents is None else self.documents
+        T = self.tokens.shape[1]
+        return replace(self, documents=documents)._changed(lambda layout, value: layout.widen(value, T, more))
 
-        def inside(target: Target) -> Target:
-            first, last = torch.searchsorted(
-                target.places, torch.tensor([low, high], device=target.places.device)
-            ).tolist()
-            return Target(target.places[first:last] - low, target.values[first:last])
-
-        starts = None if self.starts is None else self.starts[(self.starts >= low) & (self.starts < high)] - low
-        return Batch(
-            self.tokens[begin:end],
-            cut(self.documents),
-            cut(self.positions),
-            cut(self.segments),
-            starts,
-            {k: inside(t) for k, t in self.targets.items()},
-            None if self.source is None else self.source.rows(begin, end),
-            cut(self.streams),
-        )
+    def _changed(self, change: Callable[[Layout, Any], Any]) -> Batch:
+        given: dict[str, Any] = {name: getattr(self, name) for name in LAYOUTS}
+        changed: dict[str, Any] = {k: None if x is None else change(LAYOUTS[k], x) for k, x in given.items()}
+        return Batch(**changed)
 
     def with_targets(self, **targets: Target) -> Batch:
         """The same rows with these targets added or replaced."""
@@ -148,8 +147,8 @@ class Batch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of targets of each loss term: the denominators, known before the forward pass."""
-        return {name: target.values.numel() for name, target in self.targets.items()}
+        """Number of places of each loss term: the denominators, known before the forward pass."""
+        return {name: target.places.numel() for name, target in self.targets.items()}
 
     @property
     def lengths(self) -> Tensor | None:
@@ -157,12 +156,122 @@ class Batch:
         return None if self.documents is None else (self.documents > 0).sum(1)
 
     @property
+    def sequence_starts(self) -> Tensor | None:
+        """`starts`, which need not be given where every row is one sequence; None where nothing tells."""
+        if self.starts is None and self.documents is None:
+            return torch.arange(self.tokens.shape[0]) * self.tokens.shape[1]
+        return self.starts
+
+    @property
     def real_tokens(self) -> int:
         """Tokens that are not padding, those of the source included."""
-        if self.tokens.is_floating_point():
-            return len(self.tokens)
         own = self.tokens.numel() if self.documents is None else int((self.documents > 0).sum())
         return own if self.source is None else own + self.source.real_tokens
+
+
+class Layout(NamedTuple):
+    """How a field of a batch lies along its rows, as what becomes of it when the rows change.
+
+    take   (value, rows [B'], T) -> the value of these rows, in this order
+    widen  (value, T, more) -> the value of rows with `more` places of padding added at their end
+    join   (values, batches) -> the value of the rows of all batches, one after the other; some values may be None
+    """
+
+    take: Callable[[Any, np.ndarray, int], Any]
+    widen: Callable[[Any, int, int], Any]
+    join: Callable[[Sequence[Any], Sequence[Batch]], Any]
+
+
+def _take(x: Tensor, rows: np.ndarray, T: int) -> Tensor:
+    # NumPy, for this runs beside the training step, where torch would start a second team of threads.
+    return torch.from_numpy(x.numpy()[rows])
+
+
+def _take_starts(starts: Tensor, rows: np.ndarray, T: int) -> Tensor:
+    places = among(starts.numpy(), rows, T)
+    return torch.from_numpy(places[places >= 0])
+
+
+def _join_starts(values: Sequence[Tensor | None], batches: Sequence[Batch]) -> Tensor | None:
+    """None where rows of several sequences do not say where these start."""
+    known = [starts for starts in (batch.sequence_starts for batch in batches) if starts is not None]
+    if len(known) < len(batches):
+        return None
+    return torch.cat([starts + origin for starts, origin in zip(known, _origins(batches), strict=True)])
+
+
+def _origins(batches: Sequence[Batch]) -> list[int]:
+    """The flat place where each batch begins when their rows follow one another."""
+    return [0, *np.cumsum([batch.tokens.numel() for batch in batches[:-1]]).tolist()]
+
+
+def _join_targets(values: Sequence[Mapping[str, Target]], batches: Sequence[Batch]) -> dict[str, Target | None]:
+    names = dict.fromkeys(name for targets in values for name in targets)
+    return {name: Target.join([targets.get(name) for targets in values], _origins(batches)) for name in names}
+
+
+def _numbers(absent: Callable[[Batch], Tensor]) -> Layout:
+    """[B, T], a number for each place; `absent` gives what None stands for."""
+
+    def join(values: Sequence[Tensor | None], batches: Sequence[Batch]) -> Tensor | None:
+        if all(x is None for x in values):
+            return None
+        return torch.cat([absent(b) if x is None else x for x, b in zip(values, batches, strict=True)])
+
+    return Layout(_take, lambda x, T, more: F.pad(x, (0, more)), join)
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "tokens": _numbers(lambda batch: batch.tokens),
+    "documents": _numbers(lambda batch: torch.ones_like(batch.tokens)),
+    "positions": _numbers(lambda batch: torch.arange(batch.tokens.shape[1]).expand(batch.tokens.shape)),
+    "segments": _numbers(lambda batch: torch.zeros_like(batch.tokens)),
+    "starts": Layout(_take_starts, lambda starts, T, more: starts + starts // T * more, _join_starts),
+    "targets": Layout(
+        lambda targets, rows, T: {name: target.take(rows, T) for name, target in targets.items()},
+        lambda targets, T, more: {name: target.widen(T, more) for name, target in targets.items()},
+        _join_targets,
+    ),
+    "signal": Layout(Signal.take, Signal.widen, lambda values, batches: Signal.join(values, _origins(batches))),
+    "source": Layout(
+        lambda source, rows, T: source.take(rows),
+        lambda source, T, more: source,
+        lambda values, batches: None if values[0] is None else concatenate(values),
+    ),
+    "streams": Layout(
+        _take, lambda x, T, more: x, lambda values, batches: None
+    ),  # of rows that go on from batch to batch
+    "runs": Layout(*[lambda *_: None] * 3),  # read off the documents again
+}
+"""Field of a batch -> what becomes of it when the rows change."""
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """The rows of several batches of one width, in order; optional fields that some lack are filled in.
+
+    `starts` is None where a batch that has several sequences a row lacks it. Rows with sources are filled up to the
+    longest on both sides. Raises UnmaskError for no batches, different widths where there are no sources, and where
+    only some have them.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    sources = [batch.source for batch in batches if batch.source is not None]
+    if len(sources) not in (0, len(batches)):
+        raise UnmaskError("Batches with sources can be joined only with others that have them.")
+    if sources:
+        written, read = _widened(batches), _widened(sources)
+        batches = [replace(batch, source=source) for batch, source in zip(written, read, strict=True)]
+    widths = {batch.tokens.shape[1] for batch in batches}
+    if len(widths) != 1:
+        raise UnmaskError(f"Batches can be joined only where their rows have one length, not {sorted(widths)}.")
+    values = {name: [getattr(batch, name) for batch in batches] for name in LAYOUTS}
+    return Batch(**{name: layout.join(values[name], batches) for name, layout in LAYOUTS.items()})
+
+
+def _widened(batches: Sequence[Batch]) -> list[Batch]:
+    """The batches with padding at the end of their rows, all as long as the longest."""
+    longest = max(batch.tokens.shape[1] for batch in batches)
+    return [batch.widen(longest - batch.tokens.shape[1]) for batch in batches]
 
 
 def runs_of(documents_BT: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data.collate import concatenate, pack, pad, permute
+from unmask.data.collate import pack, pad
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Example
+from unmask.types import Batch, Example, concatenate
 
 
 def example(*tokens: int, segments: list[int] | None = None, **targets: tuple[list, list]) -> Example:
@@ -102,7 +102,7 @@ def test_bad_examples_are_named() -> None:
     with pytest.raises(UnmaskError, match="Example 0 has no tokens"):
         pad([example()], 0)
     for place in (-1, 2):
-        with pytest.raises(UnmaskError, match="Example 1 has a target 'mlm' outside"):
+        with pytest.raises(UnmaskError, match="Example 1 has a place of 'mlm' outside"):
             pack([example(1, 2, 3), example(1, 2, mlm=([place], [1]))], 8, 0)
     with pytest.raises(UnmaskError, match="2 places but 1 values"):
         pack([example(1, 2, mlm=([0, 1], [1]))], 8, 0)
@@ -121,7 +121,7 @@ def test_concatenate_fills_in_what_one_batch_leaves_out() -> None:
     assert joined.starts.tolist() == [0, 3, 4]
     assert joined.targets["nsp"].places.tolist() == [4]
     assert concatenate([full, full]).documents is None
-    assert concatenate([Batch(torch.ones(2, 3)), full]).starts.tolist() == [0, 3, 6]
+    assert concatenate([Batch(torch.ones(2, 3, dtype=torch.long)), full]).starts.tolist() == [0, 3, 6]
 
 
 def test_concatenate_refuses_different_widths() -> None:
@@ -131,9 +131,9 @@ def test_concatenate_refuses_different_widths() -> None:
         concatenate([])
 
 
-def test_permute_moves_rows_with_all_that_belongs_to_them() -> None:
+def test_rows_move_with_all_that_belongs_to_them() -> None:
     batch = pack([example(1, 2, 3, a=([1], [10])), example(4, 5, a=([0, 1], [20, 21])), example(6, 6, 6)], 3, 0)
-    moved = permute(batch, np.array([2, 0, 1]))
+    moved = batch.take(np.array([2, 0, 1]))
     assert moved.tokens.tolist() == [batch.tokens[i].tolist() for i in (2, 0, 1)]
     assert moved.documents.tolist() == [batch.documents[i].tolist() for i in (2, 0, 1)]
     tokens = moved.tokens.flatten()

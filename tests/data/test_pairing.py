@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from unmask.data import pairing
 from unmask.data.pairing import Pairs, collate_pairs, source_batch
 from unmask.errors import UnmaskError
+from unmask.types import Kind
 
 PAD, START, END = 0, 1, 2
 SPECIAL = {"pad": PAD, "start": START, "end": END}
@@ -199,14 +200,15 @@ def test_sources_may_be_vectors():
     batch = collate_pairs(list(vectors[:3]), targets[:3], PAD, START, END)
     assert batch.source.documents is None
     assert batch.real_tokens == 3 + 3 + 0 + 1 + 2  # vectors, starts, tokens
-    assert torch.equal(batch.source.tokens, torch.from_numpy(vectors[:3, 0]))
+    assert (batch.source.tokens == Kind.SIGNAL).all()
+    assert torch.equal(batch.source.signal.values, torch.from_numpy(vectors[:3, 0]))
     assert torch.equal(batch.tokens, collate_pairs([[]] * 3, targets[:3], PAD, START, END).tokens)
-    assert torch.equal(source_batch(list(vectors), PAD, END).tokens, torch.from_numpy(vectors[:, 0]))
+    assert torch.equal(source_batch(list(vectors), PAD, END).signal.values, torch.from_numpy(vectors[:, 0]))
     pairs = Pairs(list(vectors), targets, 12, **SPECIAL)
     seen = []
     for micro, _ in itertools.islice(pairs.batches(), pairs.steps_per_epoch):
         for one in micro:
-            for row, length in zip(one.source.tokens, (one.tokens != PAD).sum(1).tolist(), strict=True):
+            for row, length in zip(one.source.signal.values, (one.tokens != PAD).sum(1).tolist(), strict=True):
                 assert torch.equal(row, torch.from_numpy(vectors[length - 1, 0]))  # still with its own target
                 seen.append(length - 1)
     assert sorted(seen) == list(range(9))

@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data.collate import concatenate
 from unmask.data.corpus import Corpus, Split, build
 from unmask.data.stream import Order, Step, Stream, fixed, mixture
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Document, Example
+from unmask.types import Batch, Document, Example, concatenate
 
 LENGTH = 32
 
@@ -33,6 +32,8 @@ LENGTH = 32
 CALLABLES = """
 import numpy as np
 import torch
+
+from dataclasses import replace
 
 from unmask.types import Example, Target
 
@@ -53,10 +54,7 @@ def corrupt(batch, rng):
     values = batch.tokens.flatten()[places]
     tokens = batch.tokens.clone()
     tokens.view(-1)[places] = 4
-    return type(batch)(
-        tokens, batch.documents, batch.positions, batch.segments, batch.starts,
-        {**batch.targets, "mlm": Target(places, values)},
-    )
+    return replace(batch, tokens=tokens).with_targets(mlm=Target(places, values))
 
 
 def fail(documents, length, rng):

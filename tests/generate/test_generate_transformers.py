@@ -94,7 +94,7 @@ def test_answers_are_those_of_transformers(network, search, options):
         tokens, attention_mask=documents, max_new_tokens=LONGEST, bad_words_ids=[[PAD]], do_sample=False,
         return_dict_in_generate=True, output_scores=True, **options,
     )  # fmt: skip
-    ours = generate(Marian(network), Batch(tokens, documents), search, end=END)
+    ours = generate(Marian(network), Batch(tokens, documents=documents), search, end=END)
     flat = [h for hs in ours for h in hs]
     wanted = [row[row != PAD].tolist() for row in theirs.sequences[:, 1:]]
     assert [h.tokens + [END] * h.finished for h in flat] == wanted

@@ -101,7 +101,7 @@ def pairs(read: int = V, T: int = 7) -> Batch:
     tokens = torch.randint(1, V - 1, (3, T + 1), generator=generator)
     target = Target(torch.arange(3 * T), tokens[:, 1:].flatten())
     tokens[:, 0] = PAD
-    source = Batch(torch.where(documents > 0, sources, PAD), documents)
+    source = Batch(torch.where(documents > 0, sources, PAD), documents=documents)
     return Batch(tokens[:, :T], targets={"next": target}, source=source)
 
 
@@ -395,7 +395,7 @@ def own(request, tokenizer) -> TransformerModel:
     tokens = torch.cat([torch.full((len(rows), 1), tokenizer.start), written[:, :-1]], 1)
     places = documents.flatten().nonzero().flatten()
     target = Target(places, written.flatten()[places])
-    batch = Batch(tokens, targets={"next": target}, source=Batch(read, documents))
+    batch = Batch(tokens, targets={"next": target}, source=Batch(read, documents=documents))
     for _ in range(60):
         optimiser.zero_grad()
         NextToken().loss(model, batch)["next"].sum.backward()

@@ -63,7 +63,7 @@ def fitted(config: Any, tokenizer: Subwords) -> EncoderDecoder:
 
 
 def logits(model: EncoderDecoder) -> Tensor:
-    source = Batch(torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]))
+    source = Batch(torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0]]), documents=torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]))
     batch = Batch(torch.tensor([[1, 8, 9], [1, 10, 11]]), source=source)
     with torch.no_grad():
         return model.answer("next", model.eval()(batch), torch.arange(6))

@@ -94,7 +94,7 @@ def test_what_is_written_from_a_cache_is_what_a_forward_says(page, width, side):
     longest = max(lengths)
     rows = [([0] * (longest - len(s)) + s) if side == "left" else (s + [0] * (longest - len(s))) for s in sources]
     tokens = torch.tensor(rows)
-    batch = Batch(tokens, None if side == "none" else (tokens > 0).long())
+    batch = Batch(tokens, documents=None if side == "none" else (tokens > 0).long())
     rng = np.random.default_rng(3)
     state = model.begin(batch, width)
     told = [list(s) for s in sources for _ in range(width)]  # hypothesis -> all its tokens
@@ -119,7 +119,7 @@ def test_what_is_written_from_a_cache_is_what_a_forward_says(page, width, side):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_beginning_that_leaves_no_place_is_named(page):
-    whole = Batch(torch.full((2, 25), 5), (torch.arange(25) < torch.tensor([[3], [25]])).long())
+    whole = Batch(torch.full((2, 25), 5), documents=(torch.arange(25) < torch.tensor([[3], [25]])).long())
     with pytest.raises(UnmaskError, match=r"Beginning 1 of the batch has 25 tokens, .*shorten it"):
         generate(made(page), whole, Search(length_penalty=0.6), end=END)
     (found,) = generate(made(page), Batch(torch.full((1, 24), 5)), Search(), end=END)
@@ -189,7 +189,7 @@ def test_a_text_ends_where_the_positions_do():
 def test_what_cannot_be_gone_on_with_is_said():
     tokens = torch.tensor([[5, 6], [0, 0]])
     with pytest.raises(UnmaskError, match="Row 1 has no token"):
-        made().begin(Batch(tokens, (tokens > 0).long()))
+        made().begin(Batch(tokens, documents=(tokens > 0).long()))
     with pytest.raises(UnmaskError, match="next"):
         made(heads={"classification": 2}).begin(Batch(tokens))
     with pytest.raises(UnmaskError, match="positions"):
@@ -223,7 +223,7 @@ def test_what_needs_the_words_behind_is_refused():
 
 def test_rows_that_were_filled_up_at_the_left_move_there():
     tokens = torch.tensor([[0, 0, 7, 8], [4, 5, 6, 7]])
-    moved, lengths = left_aligned(Batch(tokens, (tokens > 0).long()))
+    moved, lengths = left_aligned(Batch(tokens, documents=(tokens > 0).long()))
     assert moved[0, :2].tolist() == [7, 8]
     assert lengths.tolist() == [2, 4]
 

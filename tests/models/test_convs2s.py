@@ -26,7 +26,7 @@ def padded(sequences: list[list[int]]) -> Batch:
     longest = max(map(len, sequences))
     tokens = torch.tensor([s + [0] * (longest - len(s)) for s in sequences])
     documents = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s in sequences])
-    return Batch(tokens, documents)
+    return Batch(tokens, documents=documents)
 
 
 def pairs(sources: list[list[int]], targets: list[list[int]]) -> Batch:
@@ -34,7 +34,9 @@ def pairs(sources: list[list[int]], targets: list[list[int]]) -> Batch:
     rows = padded([[TINY.start, *target] for target in targets])
     values = torch.tensor([token for target in targets for token in (*target, TINY.end)])
     places = rows.documents.flatten().nonzero().flatten()
-    return Batch(rows.tokens, rows.documents, targets={"next": Target(places, values)}, source=padded(sources))
+    return Batch(
+        rows.tokens, documents=rows.documents, targets={"next": Target(places, values)}, source=padded(sources)
+    )
 
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [10, 11, 12, 13, 14, 15, 2]]
@@ -104,7 +106,7 @@ def test_a_token_sees_those_up_to_its_own():
 
 
 def test_a_source_of_nothing_but_padding_stays_finite():
-    source = Batch(torch.zeros(2, 3, dtype=torch.long), torch.tensor([[0, 0, 0], [1, 1, 0]]))
+    source = Batch(torch.zeros(2, 3, dtype=torch.long), documents=torch.tensor([[0, 0, 0], [1, 1, 0]]))
     assert logits(TINY.build(), Batch(torch.tensor([[1], [1]]), source=source)).isfinite().all()
 
 

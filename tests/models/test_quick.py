@@ -34,7 +34,7 @@ def sources(B: int = 6, S: int = 7) -> Batch:
     generator = torch.Generator().manual_seed(3)
     lengths = torch.arange(B) % (S - 1) + 2
     documents = (torch.arange(S) < lengths[:, None]).long()
-    return Batch(torch.randint(3, V, (B, S), generator=generator) * documents, documents)
+    return Batch(torch.randint(3, V, (B, S), generator=generator) * documents, documents=documents)
 
 
 def random(*shape: int, seed: int) -> Tensor:

@@ -43,11 +43,11 @@ def test_beginnings_are_filled_up_on_either_side(side):
     rows = [[PAD] * (5 - len(s)) + s if side == "left" else s + [PAD] * (5 - len(s)) for s in sources]
     tokens = torch.tensor(rows)
     search = Search(limits=Limits(max_length=6))
-    together = generate(model, Batch(tokens, (tokens != PAD).long()), search, end=END)
+    together = generate(model, Batch(tokens, documents=(tokens != PAD).long()), search, end=END)
     alone = [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in sources]
     assert [found[0].tokens for found in together] == [found[0].tokens for found in alone]
     with pytest.raises(UnmaskError, match="Row 1 has no token to go on from"):
-        model.begin(Batch(tokens[:2], torch.tensor([[1] * 5, [0] * 5])))
+        model.begin(Batch(tokens[:2], documents=torch.tensor([[1] * 5, [0] * 5])))
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -154,7 +154,7 @@ def test_step_by_step_is_all_at_once(cell):
 
 def test_it_continues_texts_greedily_by_beam_and_by_chance():
     model = built()
-    prefixes = Batch(torch.tensor([[START, 5, 6], [START, 7, PAD]]), torch.tensor([[1, 1, 1], [1, 1, 0]]))
+    prefixes = Batch(torch.tensor([[START, 5, 6], [START, 7, PAD]]), documents=torch.tensor([[1, 1, 1], [1, 1, 0]]))
     limits = Limits(max_length=6)
     greedy = [h[0].tokens for h in generate(model, prefixes, Search(beam_size=1, limits=limits), end=END)]
     tokens = [START, 5, 6]

@@ -45,7 +45,7 @@ def padded(rows: list[list[int]]) -> Batch:
     longest = max(map(len, rows))
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     documents = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    return Batch(ids, None if bool(documents.all()) else documents)
+    return Batch(ids, documents=None if bool(documents.all()) else documents)
 
 
 def sources(lengths, seed=1) -> Batch:
@@ -118,7 +118,7 @@ def test_padding_is_neutral(wiring):
     batch = Batch(written, source=source)
     changed = torch.where(source.documents > 0, source.tokens, 5)
     hidden = model(batch)
-    torch.testing.assert_close(model(Batch(written, source=Batch(changed, source.documents))), hidden)
+    torch.testing.assert_close(model(Batch(written, source=Batch(changed, documents=source.documents))), hidden)
     for row, size in enumerate(source.lengths.tolist()):
         alone = Batch(written[row : row + 1, : T - row], source=Batch(source.tokens[row : row + 1, :size]))
         torch.testing.assert_close(model(alone)[0], hidden[row, : T - row])
@@ -270,7 +270,7 @@ def test_bad_input_is_named():
     with pytest.raises(UnmaskError, match="no source"):
         built()(Batch(tokens(1, T)))
     with pytest.raises(UnmaskError, match="Row 1 of the batch has 0 tokens"):
-        built()(Batch(tokens(2, T), source=Batch(tokens(2, 3), torch.tensor([[1, 1, 1], [0, 0, 0]]))))
+        built()(Batch(tokens(2, T), source=Batch(tokens(2, 3), documents=torch.tensor([[1, 1, 1], [0, 0, 0]]))))
     with pytest.raises(UnmaskError, match="7 tokens is longer than the 5"):
         built(length=5)(Batch(tokens(1, T), source=sources([7])))
     with pytest.raises(UnmaskError, match="Token id 99 does not exist"):
@@ -298,7 +298,7 @@ def digits(rng: np.random.Generator, rows: int, turn: int) -> Batch:
     real = torch.ones_like(answers, dtype=torch.bool) if target.documents is None else target.documents > 0
     places = real.flatten().nonzero().flatten()
     goal = Target(places, answers.flatten()[places])
-    return Batch(target.tokens, target.documents, source=source, targets={"next": goal})
+    return Batch(target.tokens, documents=target.documents, source=source, targets={"next": goal})
 
 
 def written(model, source: Batch, most: int) -> list[list[int]]:

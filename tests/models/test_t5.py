@@ -95,7 +95,8 @@ def packed_pairs(sources: list[list[int]], targets: list[list[int]]) -> Batch:
         numbers = [n for n, ids in enumerate(sequences, 1) for _ in ids] + [0] * padding
         places = [t for ids in sequences for t in range(len(ids))] + list(range(padding))
         tokens = [token for ids in sequences for token in ids] + [PAD] * padding
-        return Batch(*(torch.tensor([values]) for values in (tokens, numbers, places)))
+        ids, documents, positions = (torch.tensor([values]) for values in (tokens, numbers, places))
+        return Batch(ids, documents=documents, positions=positions)
 
     read = row([[*source, END] for source in sources], 3)
     return replace(row([[PAD, *target] for target in targets], 5), source=read)
@@ -104,7 +105,7 @@ def packed_pairs(sources: list[list[int]], targets: list[list[int]]) -> Batch:
 def test_rows_of_several_sequences_need_sources_of_as_many() -> None:
     batch = collate_pairs([[2, 3], [4]], [[5], [6, 7]], PAD, PAD, END)
     assert batch.documents is not None
-    odd = Batch(batch.tokens, batch.documents, batch.documents.cumsum(1) - 1, source=batch.source)
+    odd = Batch(batch.tokens, documents=batch.documents, positions=batch.documents.cumsum(1) - 1, source=batch.source)
     with pytest.raises(UnmaskError, match="sources that hold as many"):
         MODELS["1.0"](odd)
     with pytest.raises(UnmaskError, match="no source"):

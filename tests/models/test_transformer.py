@@ -44,7 +44,7 @@ def randomise(module: nn.Module, seed: int = 0) -> None:
 def sources(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> Batch:
     tokens = torch.randint(3, V, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(seed))
     documents = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
-    return Batch(tokens * documents, documents)
+    return Batch(tokens * documents, documents=documents)
 
 
 def pairs(T: int = 5, lengths: tuple[int, ...] = LENGTHS) -> Batch:
@@ -243,7 +243,7 @@ def test_writing_equals_teacher_forcing(width: int, change: dict[str, object]) -
     source, tokens = torch.arange(5).repeat_interleave(width), state.first[:, None]
     for step in range(20):
         said = model.next(tokens[:, -1], state)
-        whole = Batch(tokens, source=Batch(read.tokens[source], read.documents[source]))
+        whole = Batch(tokens, source=Batch(read.tokens[source], documents=read.documents[source]))
         same(said, logits(model, whole)[:, -1], 1e-9)
         if step in (2, 7, 8):  # a source is finished; the others are reordered
             kept = torch.randperm(len(source) // width, generator=generator)[1:]

@@ -207,7 +207,7 @@ def test_beginnings_of_any_length_go_on_alike_alone_and_together() -> None:
     net = model(memory=30)
     rows = [tokens(n, seed=n) for n in (1, 7, 12)]
     filled = torch.stack([torch.cat([row, torch.zeros(12 - len(row), dtype=torch.long)]) for row in rows])
-    batch = Batch(filled, (torch.arange(12) < torch.tensor([1, 7, 12])[:, None]).long())
+    batch = Batch(filled, documents=(torch.arange(12) < torch.tensor([1, 7, 12])[:, None]).long())
     state = net.begin(batch, width=2)
     logits = net.next(state.first, state)
     assert state.first.tolist() == [int(row[-1]) for row in rows for _ in range(2)]

@@ -28,7 +28,7 @@ def counting(n, digits=6):
     tokens = torch.cat([torch.full((n, 1), START), written], 1)
     values = torch.cat([written, torch.full((n, 1), END)], 1)
     target = Target(torch.arange(tokens.numel()), values.flatten())
-    return Batch(tokens, targets={"next": target}, source=Batch(torch.eye(4)[classes]))
+    return Batch(tokens, targets={"next": target}, source=Batch.of_vectors(torch.eye(4)[classes]))
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -48,7 +48,7 @@ def test_step_by_step_is_all_at_once(cell):
 def test_each_layer_starts_from_its_own_map_of_the_vector(cell):
     model = config(cell=cell).build(seed=2)
     v = torch.tensor([[0.5, -1.0, 2.0, 0.0]])
-    first = model.begin(Batch(v)).recurrent
+    first = model.begin(Batch.of_vectors(v)).recurrent
     for layer in range(2):
         rows = slice(24 * layer, 24 * (layer + 1))
         h = torch.tanh(v @ model.hidden.weight[rows].T + model.hidden.bias[rows])
@@ -83,7 +83,11 @@ def test_a_folder_brings_back_the_same_model(tmp_path):
 
 @pytest.mark.parametrize(
     ("source", "sentence"),
-    [(None, "no source"), (Batch(torch.ones(3, 5)), "4 floats"), (Batch(torch.ones(3, 4, dtype=torch.long)), "int64")],
+    [
+        (None, "no source"),
+        (Batch.of_vectors(torch.ones(3, 5)), "4 numbers"),
+        (Batch(torch.ones(3, 4, dtype=torch.long)), "tokens alone"),
+    ],
 )
 def test_what_is_no_vector_is_named(source, sentence):
     with pytest.raises(UnmaskError, match=sentence):

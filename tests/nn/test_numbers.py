@@ -88,7 +88,7 @@ MASKS = {
 
 @pytest.mark.parametrize("documents", MASKS)
 def test_what_is_hidden_changes_nothing_and_all_is_finite(way, documents):
-    model, batch = encoder(), Batch(tokens(), MASKS[documents]())
+    model, batch = encoder(), Batch(tokens(), documents=MASKS[documents]())
     compute, far = ENCODERS[way]
     found = compute(model)(batch).float()
     expected = Written(copy.deepcopy(model).double())(batch).float()
@@ -100,7 +100,7 @@ def test_what_is_hidden_changes_nothing_and_all_is_finite(way, documents):
 def test_a_batch_without_rows_or_tokens_has_no_hidden_states(way, shape):
     compute, _ = ENCODERS[way]
     assert compute(encoder())(Batch(tokens(*shape))).shape == (*shape, D)
-    assert compute(encoder())(Batch(tokens(*shape), torch.ones(shape).long())).shape == (*shape, D)
+    assert compute(encoder())(Batch(tokens(*shape), documents=torch.ones(shape).long())).shape == (*shape, D)
 
 
 @pytest.mark.parametrize("padded", [1, 4])
@@ -108,7 +108,7 @@ def test_one_token_is_a_sequence(way, padded):
     model, compute = encoder(), ENCODERS[way][0]
     documents = torch.tensor([[1] + [0] * (padded - 1)] * B)
     alone = compute(model)(Batch(tokens(B, 1))).float()
-    beside = compute(model)(Batch(tokens(B, padded), documents)).float()[:, :1]
+    beside = compute(model)(Batch(tokens(B, padded), documents=documents)).float()[:, :1]
     assert alone.isfinite().all()
     expected = compute(model)(Batch(tokens(B, padded)[:, :1])).float()
     assert (beside - expected).abs().max() < max(ENCODERS[way][1], 1e-5)
@@ -135,7 +135,7 @@ def test_states_as_large_as_they_come_are_finite(way):
             block.attention.f.query.weight.mul_(1e4)
             block.attention.f.key.weight.mul_(1e4)
             block.feedforward.f.down.weight.mul_(1e9)
-    assert ENCODERS[way][0](model)(Batch(tokens(), MASKS["padding"]())).isfinite().all()
+    assert ENCODERS[way][0](model)(Batch(tokens(), documents=MASKS["padding"]())).isfinite().all()
 
 
 # ------------------------------------------------------------------------------- attention with biases and scores
@@ -218,7 +218,7 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
     write = quickened(model, precision) if quick else model
     documents = torch.tensor([[1] * T, [0] * T, [1] + [0] * 7])
     with torch.no_grad():
-        state = write.begin(Batch(tokens(), documents), 2)
+        state = write.begin(Batch(tokens(), documents=documents), 2)
         for step in range(3):
             logits = write.next(torch.full((2 * B,), step + 3), state)
             assert logits.shape == (2 * B, V)

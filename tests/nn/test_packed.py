@@ -61,7 +61,7 @@ def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     model = config.build({"mlm": 0, "classification": 3}).eval()
     lower = packed(model, but=model.heads)
     tokens = torch.randint(5, 60, (4, 20), generator=torch.Generator().manual_seed(0))
-    batch = Batch(tokens, torch.tensor([[1] * 12 + [2] * 8] * 4))
+    batch = Batch(tokens, documents=torch.tensor([[1] * 12 + [2] * 8] * 4))
     with torch.inference_mode():
         wanted, found = model(batch), lower(batch)
     assert found.dtype is torch.float32

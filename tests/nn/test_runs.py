@@ -81,7 +81,7 @@ def by_runs(monkeypatch):
 
 def batch_of(vocabulary: int = 50) -> Batch:
     tokens = torch.randint(5, vocabulary, DOCUMENTS.shape, generator=torch.Generator().manual_seed(0))
-    return Batch(tokens, DOCUMENTS, POSITIONS)
+    return Batch(tokens, documents=DOCUMENTS, positions=POSITIONS)
 
 
 def said_and_gradients(model: nn.Module, batch: Batch) -> tuple[Tensor, list[Tensor]]:
@@ -120,7 +120,7 @@ def test_runs_part_the_rows_where_the_document_changes_and_nowhere_else(rows):
 
 def test_a_batch_has_runs_where_a_device_attends_by_them(by_runs):
     target = Target(torch.tensor([1]), torch.tensor([7]))
-    moved = Batch(torch.ones_like(DOCUMENTS), DOCUMENTS, source=batch_of()).to("cpu").with_targets(mlm=target)
+    moved = Batch(torch.ones_like(DOCUMENTS), documents=DOCUMENTS, source=batch_of()).to("cpu").with_targets(mlm=target)
     assert torch.equal(moved.runs, runs_of(DOCUMENTS))
     assert torch.equal(moved.source.runs, moved.runs)
     assert moved.to("cpu").runs is moved.runs  # not read off twice
@@ -173,7 +173,7 @@ def test_a_translator_says_and_learns_the_same(calls, by_runs):
     page = Transformer(dim=32, vocabulary=50, encoder_layers=1, decoder_layers=2, dropout=0.0, **sizes)
     model = page.build().train()
     batch = batch_of()
-    batch = Batch(batch.tokens, DOCUMENTS, POSITIONS, source=batch_of())
+    batch = Batch(batch.tokens, documents=DOCUMENTS, positions=POSITIONS, source=batch_of())
     wanted, gradients = said_and_gradients(model, batch)
     said, learned = said_and_gradients(model, batch.to("cpu"))
     assert [causal for *_, causal in calls] == [False, True, True]  # what crosses over goes by the mask
@@ -186,7 +186,7 @@ def test_a_compiled_model_is_one_graph_for_any_number_of_runs(calls, by_runs):
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     one = torch.ones_like(DOCUMENTS)
     for documents in (DOCUMENTS, one):
-        batch = Batch(batch_of().tokens, documents, POSITIONS).to("cpu")
+        batch = Batch(batch_of().tokens, documents=documents, positions=POSITIONS).to("cpu")
         with torch.no_grad():
             torch.testing.assert_close(compiled(batch), model(batch))
     assert len(calls) == 8
@@ -267,7 +267,7 @@ def test_the_kernel_says_and_learns_what_the_mask_says(name):
     if not processor.attends_by_runs("cuda"):
         pytest.skip("this GPU, or this PyTorch, has no flash attention")
     batch = batch_of().to("cuda")
-    without = Batch(batch.tokens, batch.documents, batch.positions)
+    without = Batch(batch.tokens, documents=batch.documents, positions=batch.positions)
     real, found = (DOCUMENTS > 0).cuda(), []
     for one in (batch, without):
         model.zero_grad()

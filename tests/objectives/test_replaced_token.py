@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,7 +99,7 @@ def by_formula(model: Discriminator, batch: Batch) -> tuple[Tensor, Tensor, Tens
     tokens = batch.tokens.flatten().clone()
     for place, row, u in zip(hidden.places.tolist(), logits.softmax(-1), draws.values.tolist(), strict=True):
         tokens[place] = int((row.cumsum(0) <= u * row.sum()).sum())
-    filled = Batch(tokens.view_as(batch.tokens), batch.documents, batch.positions, batch.segments, batch.starts)
+    filled = replace(batch, tokens=tokens.view_as(batch.tokens), targets={})
     d_M = torch.sigmoid(model.answer("rtd", model(filled), asked.places)[:, 0])
     replaced = tokens[asked.places] != asked.values
     return guessed, -torch.where(replaced, d_M.log(), (1 - d_M).log()).sum(), replaced.sum()

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.data import collate
-from unmask.data.collate import concatenate
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.objectives import SpanCorruption
 from unmask.pretraining import Objectives
-from unmask.types import Batch, Document, Example
+from unmask.types import Batch, Document, Example, concatenate
 
 PAD, END, V = 0, 1, 60
 SENTINELS = list(range(V + 19, V - 1, -1))  # <X> is the last id of all

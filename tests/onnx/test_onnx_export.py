@@ -116,7 +116,7 @@ def test_sentence_vectors_are_those_of_the_task(pooling, normalise, tokenizer):
     seen = rows.inputs["attention_mask"]
     batch = Batch(
         torch.from_numpy(rows.inputs["input_ids"]),
-        torch.from_numpy(seen),
+        documents=torch.from_numpy(seen),
         segments=torch.from_numpy(rows.inputs["token_type_ids"]),
         starts=torch.arange(len(seen)) * seen.shape[1],
     )

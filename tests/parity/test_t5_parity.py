@@ -88,7 +88,7 @@ def pairs(T: int = 9) -> Batch:
     tokens = torch.randint(2, V, (3, T + 1), generator=generator)
     target = Target(torch.arange(3 * T), tokens[:, 1:].flatten())
     tokens[:, 0] = PAD
-    return Batch(tokens[:, :T], targets={"next": target}, source=Batch(sources * documents, documents))
+    return Batch(tokens[:, :T], targets={"next": target}, source=Batch(sources * documents, documents=documents))
 
 
 def forward(model: T5Model, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

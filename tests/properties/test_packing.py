@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.collate import concatenate, pack, pad, permute
-from unmask.types import Batch, Example
+from unmask.data.collate import pack, pad
+from unmask.types import Batch, Example, concatenate
 
 PAD = 0
 
@@ -117,7 +117,7 @@ def test_permuted_rows_say_the_same(drawn: tuple[list[Example], int], seed: int)
     examples, length = drawn
     batch = pack(examples, length, PAD)
     order = np.random.default_rng(seed).permutation(len(batch.tokens))
-    moved = permute(batch, order)
+    moved = batch.take(order)
     assert torch.equal(moved.tokens, batch.tokens[torch.from_numpy(order)])
     holds_exactly(moved, examples)
 

@@ -250,7 +250,7 @@ def test_attention_is_counted_within_sequences():
     tokens = torch.zeros(2, 6, dtype=torch.int64)
     assert attended(Batch(tokens)) == 2 * 36
     documents = torch.tensor([[1, 1, 1, 2, 2, 0], [1, 2, 3, 3, 3, 3]])
-    assert attended(Batch(tokens, documents)) == 9 + 4 + 1 + 1 + 16
+    assert attended(Batch(tokens, documents=documents)) == 9 + 4 + 1 + 1 + 16
 
 
 def test_the_stopwatch_counts_from_the_first_step_that_counts_to_the_end_of_the_last(monkeypatch):

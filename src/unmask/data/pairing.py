@@ -185,8 +185,8 @@ class _Ragged:
 
 def _read(sources: _Ragged, chosen: np.ndarray, pad: int, end: int) -> Batch:
     if sources.values.ndim == 2:
-        return Batch(torch.from_numpy(sources.values[sources.begins[chosen]]))
-    return Batch(torch.from_numpy(sources.padded(chosen, pad, last=end)), sources.documents(chosen))
+        return Batch.of_vectors(torch.from_numpy(sources.values[sources.begins[chosen]]))
+    return Batch(torch.from_numpy(sources.padded(chosen, pad, last=end)), documents=sources.documents(chosen))
 
 
 def _collate(sources: _Ragged, targets: _Ragged, chosen: np.ndarray, pad: int, start: int, end: int) -> Batch:
@@ -195,4 +195,4 @@ def _collate(sources: _Ragged, targets: _Ragged, chosen: np.ndarray, pad: int, s
     documents = targets.documents(chosen)
     places = np.arange(len(following)) if documents is None else np.flatnonzero(documents.numpy())
     target = Target(torch.from_numpy(places), torch.from_numpy(following[places]))
-    return Batch(tokens, documents, targets={"next": target}, source=_read(sources, chosen, pad, end))
+    return Batch(tokens, documents=documents, targets={"next": target}, source=_read(sources, chosen, pad, end))

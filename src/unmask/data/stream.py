@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 
-from unmask.data.collate import concatenate, pack, permute
+from unmask.data.collate import pack
 from unmask.data.corpus import Split
 from unmask.data.parallel import ordered
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Document, Example, Target
+from unmask.types import Batch, Document, Example, concatenate
 
 Sample = Callable[[Sequence[Document], int, np.random.Generator], list[Example]]
 Corrupt = Callable[[Batch, np.random.Generator], Batch]
@@ -104,9 +104,9 @@ class Stream:
         """The blocks from one on, without those that have no rows."""
         empty = 0
         for place, arrays in ordered(self.blocks, self._places(epoch, block), self.workers):
-            if len(arrays[0]):
+            if len(arrays.tokens):
                 empty = 0
-                yield place, _batch(arrays)
+                yield place, arrays.map(torch.from_numpy)
             elif (empty := empty + 1) >= self.order.blocks:
                 raise UnmaskError(
                     f"A whole epoch of {self.order.tokens:,} tokens gives not one row; the corpus is too small."
@@ -157,7 +157,7 @@ def fixed(
     for block in range(order.blocks):
         if limit_rows is not None and total >= limit_rows:
             break
-        parts.append(_batch(build((0, block))[1]))
+        parts.append(build((0, block))[1].map(torch.from_numpy))
         total += len(parts[-1].tokens)
     whole, end = concatenate(parts), total if limit_rows is None else min(total, limit_rows)
     return [whole.rows(begin, min(begin + rows, end)) for begin in range(0, end, rows)]
@@ -243,8 +243,8 @@ class Blocks:
     def __init__(self, order: Order, *, sample: Sample, corrupt: Corrupt, length: int) -> None:
         self.order, self.sample, self.corrupt, self.length = order, sample, corrupt, length
 
-    def __call__(self, place: tuple[int, int]) -> tuple[tuple[int, int], Arrays]:
-        """(epoch, block) -> the same and its rows, as arrays, which travel between processes without torch."""
+    def __call__(self, place: tuple[int, int]) -> tuple[tuple[int, int], Batch]:
+        """(epoch, block) -> the same and its rows, as arrays: they travel between processes without torch."""
         rng = self.order.generator(*place)
         first = self.order.splits[0]
         examples = self.sample(self.order.documents(*place), self.length, rng)
@@ -256,8 +256,8 @@ class Blocks:
                     f"A block drawn from {first.folder} holds the id {largest}, but its vocabulary has "
                     f"{first.vocabulary}: the corpus is damaged, or the sampler belongs to another tokenizer."
                 )
-            batch = self.corrupt(permute(batch, rng.permutation(len(batch.tokens))), rng)
-        return place, _arrays(batch)
+            batch = self.corrupt(batch.take(rng.permutation(len(batch.tokens))), rng)
+        return place, batch.map(torch.Tensor.numpy)
 
 
 def _foreign(position: object) -> UnmaskError:
@@ -265,24 +265,6 @@ def _foreign(position: object) -> UnmaskError:
         f"The position {position} does not belong to this corpus and these settings; "
         "resume with the ones that the run began with."
     )
-
-
-Arrays = tuple[Any, ...]
-
-
-def _arrays(batch: Batch) -> Arrays:
-    fields = (batch.tokens, batch.documents, batch.positions, batch.segments, batch.starts)
-    targets = {name: (target.places.numpy(), target.values.numpy()) for name, target in batch.targets.items()}
-    source = None if batch.source is None else _arrays(batch.source)
-    return (*(None if x is None else x.numpy() for x in fields), targets, source)
-
-
-def _batch(arrays: Arrays) -> Batch:
-    tokens, *optional, targets, source = arrays
-    documents, positions, segments, starts = [None if x is None else torch.from_numpy(x) for x in optional]
-    tensors = {name: Target(*map(torch.from_numpy, pair)) for name, pair in targets.items()}
-    read = None if source is None else _batch(source)
-    return Batch(torch.from_numpy(tokens), documents, positions, segments, starts, tensors, read)
 
 
 def _repeat(sizes: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:

@@ -101,9 +101,9 @@ def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[lis
 
 def rectangle(sources: Sequence[Source], pad: int) -> Batch:
     """Sources as a Batch [B, S], one a row, filled on the right; `documents` is None where nothing is filled. Vectors
-    are one of [B, F]."""
+    become one place a row."""
     if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
-        return Batch(torch.from_numpy(np.concatenate(sources)))
+        return Batch.of_vectors(torch.from_numpy(np.concatenate(sources)))
     lengths = [len(source) for source in sources]
     longest = max(lengths)
     filled = np.full((len(sources), longest), pad, np.int64)
@@ -111,4 +111,5 @@ def rectangle(sources: Sequence[Source], pad: int) -> Batch:
         row[: len(source)] = source
     if min(lengths) == longest:
         return Batch(torch.from_numpy(filled))
-    return Batch(torch.from_numpy(filled), (torch.arange(longest) < torch.tensor(lengths)[:, None]).long())
+    real = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    return Batch(torch.from_numpy(filled), documents=real.long())

@@ -60,7 +60,7 @@ class Limits(Config):
 def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tensor]:
     """(fewest tokens before the end, most tokens with it), each [B] int64, for these sources and this model."""
     lengths_B = sources.lengths
-    if sources.tokens.is_floating_point():  # a vector has no length that a text could go by
+    if sources.signal is not None:  # a vector has no length that a text could go by
         limits = limits.replace(min_factor=0.0, max_factor=None)
     if lengths_B is None:
         lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)

@@ -69,10 +69,10 @@ class ModelConfig(Config, ABC):
 
 
 class Model(nn.Module):
-    """Tokens in, hidden states out; `answer` runs a head at the places that need one.
+    """Rows in, hidden states out; `answer` runs a head at the places that need one.
 
     config     the page's config, which built this model and can build it again
-    embedding  tokens, segments and positions -> vectors
+    embedding  tokens, segments, positions and raw values -> vectors
     stack      the blocks
     pooler     dense + tanh over the first token, or None where no head needs it
     heads      name -> module from vectors [M, D] to answers [M, C]
@@ -102,7 +102,8 @@ class Model(nn.Module):
                 f"A sequence of {batch.tokens.shape[1]} tokens does not fit this model, which has {longest} positions. "
                 f"Shorten it, or set --length {longest} or less."
             )
-        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions)
+        raw = () if batch.signal is None else (batch.signal,)
+        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions, *raw)
         mask = self.mask & Mask(documents=batch.documents, runs=batch.runs)
         hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
         return hidden_BTD

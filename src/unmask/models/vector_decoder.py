@@ -60,7 +60,7 @@ class VectorDecoder(Config):
 class VectorDecoderModel(EncoderDecoder):
     """h_0 = tanh(W v) of each layer, and of an LSTM c_0 = W' v; from there on a language model.
 
-    The vectors are the source: `batch.source.tokens` [B, F], floats, one row for each sequence that is written.
+    The vectors are the signal of the source: `batch.source.signal.values` [B, F], one for each sequence to write.
     """
 
     config: VectorDecoder
@@ -87,12 +87,12 @@ class VectorDecoderModel(EncoderDecoder):
 
     def read(self, vectors: Batch, width: int = 1) -> Seq2SeqState:
         """The state from which `width` hypotheses of each vector start."""
-        v_BF, config = vectors.tokens, self.config
-        if v_BF.shape[1] != config.features or not v_BF.is_floating_point():
-            raise UnmaskError(
-                f"This model writes from {config.features} floats each, not from {v_BF.shape[1]} of type "
-                f"{str(v_BF.dtype).removeprefix('torch.')}."
-            )
+        config = self.config
+        if vectors.signal is None:
+            raise UnmaskError("A VectorDecoder writes from vectors, but this source has tokens alone.")
+        v_BF = vectors.signal.values
+        if v_BF.shape[1] != config.features:
+            raise UnmaskError(f"This model writes from {config.features} numbers each, not from {v_BF.shape[1]}.")
         first = RecurrentState(self.hidden(v_BF).tanh(), None if self.cell is None else self.cell(v_BF))
         first = first.map(lambda x: x.unflatten(1, (config.layers, config.hidden)).transpose(0, 1).contiguous())
         first_N = torch.full((len(v_BF) * width,), config.start, device=v_BF.device)

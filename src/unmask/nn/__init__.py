@@ -19,7 +19,7 @@ from unmask.nn.convolution import (
 )
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.dropout import Dropout
-from unmask.nn.embedding import Embedding, Segment, Token
+from unmask.nn.embedding import Embedding, Patch, Places, Segment, Token
 from unmask.nn.head import (
     Classifier,
     LanguageModelHead,
@@ -51,6 +51,8 @@ __all__ = [
     "TwoWayLayer",
     "TwoWayStack",
     "ALiBi",
+    "Patch",
+    "Places",
     "AdditiveAttention",
     "Attention",
     "AttentionMap",

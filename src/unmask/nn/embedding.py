@@ -1,15 +1,19 @@
-"""Embeddings: token (plain or factorised), segment, and the input layer that adds them up.
+"""Embeddings: token (plain or factorised), signal, segment, and the input layer that adds them up.
 
-Shapes: B rows, T tokens, D width, V vocabulary.
+Shapes: B rows, T tokens, D width, V vocabulary, P places that carry a row of F raw numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.nn.dropout import Dropout
 from unmask.nn.position import Position
+from unmask.types import Kind, Signal
 
 
 class Token(nn.Embedding):
@@ -27,6 +31,42 @@ class Token(nn.Embedding):
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """[B, T] int64 -> [B, T, D]. Raises `UnmaskError` for an id beyond the vocabulary (not checked on a GPU)."""
         return self.project(_look_up(self, tokens_BT, "Token"))
+
+
+class Patch(nn.Linear):
+    """One linear map of the raw numbers of a place: the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation 1),
+    where the published convolution has the same weights as a kernel."""
+
+    def forward(self, signal: Signal, shape: torch.Size) -> Tensor:
+        """Values [P, F] of some places of rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
+        vectors_PD = super().forward(signal.values)
+        rows_ND = vectors_PD.new_zeros(shape.numel(), vectors_PD.shape[-1]).index_copy(0, signal.places, vectors_PD)
+        return rows_ND.unflatten(0, shape)
+
+
+class Places(nn.Module):
+    """What each place holds, as a vector: of its raw values, of its kind, or of its id.
+
+    signal  (Signal, shape [B, T]) -> [B, T, D]: what makes vectors of raw values, as `Patch` does
+    dim     D
+    kinds   kinds of places that have a learned vector each, wherever they stand
+    token   the vectors of ids, where a model reads these too
+    """
+
+    def __init__(self, signal: nn.Module, dim: int, kinds: Sequence[Kind], token: nn.Embedding | None = None):
+        super().__init__()
+        self.signal, self.token = signal, token
+        self.kinds = nn.ParameterDict({kind.name: nn.Parameter(torch.zeros(dim)) for kind in kinds})
+
+    def forward(self, tokens_BT: Tensor, signal: Signal) -> Tensor:
+        """[B, T] int64 -> [B, T, D]; padding is zero."""
+        x_BTD = self.signal(signal, tokens_BT.shape)
+        x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
+        if self.token is not None:
+            x_BTD = torch.where((tokens_BT >= 0)[..., None], self.token(tokens_BT.clamp(min=0)), x_BTD)
+        for name, vector_D in self.kinds.items():
+            x_BTD = torch.where((tokens_BT == Kind[name])[..., None], vector_D, x_BTD)
+        return x_BTD
 
 
 class Segment(nn.Embedding):
@@ -66,10 +106,17 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+        self,
+        tokens_BT: Tensor,
+        segments_BT: Tensor | None = None,
+        positions_BT: Tensor | None = None,
+        signal: Signal | None = None,
     ) -> Tensor:
-        """[B, T] int64 -> [B, T, D]. A model without segments reads none; positions None means 0 … T-1."""
-        x_BTD = self.token(tokens_BT)
+        """[B, T] int64 -> [B, T, D]. A model without segments reads none; positions None means 0 … T-1.
+
+        signal  raw values of places, for a token part that reads them (`Places`)
+        """
+        x_BTD = self.token(tokens_BT) if signal is None else self.token(tokens_BT, signal)
         if self.segment is not None:
             x_BTD = x_BTD + self.segment(segments_BT)
         return self.project(self.dropout(self.norm(self.position.embed(x_BTD, positions_BT))))

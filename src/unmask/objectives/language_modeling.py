@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -81,15 +82,8 @@ class MaskedLM(Objective):
         random = places[(kind >= masked) & (kind < swapped)]
         corrupted[random] = self.ordinary[rng.integers(len(self.ordinary), size=len(random))]
         target = Target(torch.from_numpy(places), torch.from_numpy(values.astype(np.int64)))
-        changed = batch.with_targets(mlm=target)
-        return Batch(
-            torch.from_numpy(corrupted.reshape(batch.tokens.shape)),
-            changed.documents,
-            changed.positions,
-            changed.segments,
-            changed.starts,
-            changed.targets,
-        )
+        hidden = replace(batch, tokens=torch.from_numpy(corrupted.reshape(batch.tokens.shape)))
+        return hidden.with_targets(mlm=target)
 
     def choose(self, tokens: np.ndarray, sequence: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Ascending places of the targets in flattened rows.

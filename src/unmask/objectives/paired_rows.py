@@ -48,5 +48,9 @@ def _side_by_side(rows: Sequence[Sequence[np.ndarray]], pad: int) -> Batch:
             documents[b, :used] = np.repeat(np.arange(1, len(row) + 1), sizes)
             positions[b, :used] = np.concatenate([np.arange(size) for size in sizes])
     starts = np.flatnonzero((positions == 0) & (documents > 0))
-    laid = [torch.from_numpy(x) for x in (tokens, documents, positions, starts)]
-    return Batch(laid[0], laid[1], laid[2], starts=laid[3])
+    return Batch(
+        torch.from_numpy(tokens),
+        documents=torch.from_numpy(documents),
+        positions=torch.from_numpy(positions),
+        starts=torch.from_numpy(starts),
+    )

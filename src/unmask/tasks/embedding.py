@@ -74,12 +74,12 @@ class Embedding(Task):
         ids = tokenizer.ids([text for own in texts for text in own])
         frame = len(tokenizer.join(np.empty(0, np.int64))[0])
         cut = dict.fromkeys(i for i, own in zip(owners, ids, strict=True) if len(own) + frame > length)
-        examples = [Example(*tokenizer.join(own, None, length)) for own in ids]
-        begin = 0
-        for row, own in zip(rows, texts, strict=True):
+        begins = np.cumsum([0, *map(len, texts)])
+        targets: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+        for begin, row in zip(begins.tolist(), rows, strict=False):
             value = np.zeros(1, np.int64) if self.trained_by is None else self.trained_by.value(row)
-            examples[begin].targets[self.name] = (np.zeros(1, np.int64), value)
-            begin += len(own)
+            targets[begin] = {self.name: (np.zeros(1, np.int64), value)}
+        examples = [Example(*tokenizer.join(own, None, length), targets.get(i, {})) for i, own in enumerate(ids)]
         return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(cut), together=True)
 
     def places(self, batch: Batch) -> Tensor:
