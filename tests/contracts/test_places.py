@@ -159,7 +159,7 @@ def test_a_vit_is_that_of_transformers(model) -> None:
 
 NAMES = {
     "embedding.token.kinds.CLS": "embeddings.cls_token",
-    "embedding.token.signal": "embeddings.patch_embeddings.projection",
+    "embedding.token.signal.project": "embeddings.patch_embeddings.projection",
     "embedding.position.table.weight": "embeddings.position_embeddings",
     "heads.class": "classifier",
     "stack.norm": "layernorm",

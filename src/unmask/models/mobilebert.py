@@ -29,6 +29,7 @@ from unmask.nn import (
     Stack,
     Token,
 )
+from unmask.types import Signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,14 +124,10 @@ class TrigramEmbedding(Embedding):
         super().__init__(token, **parts)
         self.transform, self.padding = transform, padding
 
-    def forward(
-        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
-    ) -> Tensor:
+    def vectors(self, tokens_BT: Tensor, positions_BT: Tensor | None, signal: Signal | None) -> Tensor:
         """[B, T] int64 -> [B, T, D]; a sequence begins where its positions do."""
-        assert self.segment is not None
-        x_BTE = self.token(tokens_BT) * tokens_BT.ne(self.padding)[..., None]
-        x_BTD = self.transform(neighbours(x_BTE, None if positions_BT is None else positions_BT == 0))
-        return self.dropout(self.norm(self.position.embed(x_BTD + self.segment(segments_BT), positions_BT)))
+        x_BTE = super().vectors(tokens_BT, positions_BT, signal) * tokens_BT.ne(self.padding)[..., None]
+        return self.transform(neighbours(x_BTE, None if positions_BT is None else positions_BT == 0))
 
 
 def neighbours(x_BTE: Tensor, begins_BT: Tensor | None = None) -> Tensor:

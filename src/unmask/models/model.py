@@ -102,8 +102,7 @@ class Model(nn.Module):
                 f"A sequence of {batch.tokens.shape[1]} tokens does not fit this model, which has {longest} positions. "
                 f"Shorten it, or set --length {longest} or less."
             )
-        raw = () if batch.signal is None else (batch.signal,)
-        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions, *raw)
+        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions, batch.signal)
         mask = self.mask & Mask(documents=batch.documents, runs=batch.runs)
         hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
         return hidden_BTD

@@ -33,13 +33,17 @@ class Token(nn.Embedding):
         return self.project(_look_up(self, tokens_BT, "Token"))
 
 
-class Patch(nn.Linear):
+class Patch(nn.Module):
     """One linear map of the raw numbers of a place: the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation 1),
     where the published convolution has the same weights as a kernel."""
 
+    def __init__(self, numbers: int, dim: int):
+        super().__init__()
+        self.project = nn.Linear(numbers, dim)
+
     def forward(self, signal: Signal, shape: torch.Size) -> Tensor:
         """Values [P, F] of some places of rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
-        vectors_PD = super().forward(signal.values)
+        vectors_PD = self.project(signal.values)
         rows_ND = vectors_PD.new_zeros(shape.numel(), vectors_PD.shape[-1]).index_copy(0, signal.places, vectors_PD)
         return rows_ND.unflatten(0, shape)
 
@@ -116,10 +120,15 @@ class Embedding(nn.Module):
 
         signal  raw values of places, for a token part that reads them (`Places`)
         """
-        x_BTD = self.token(tokens_BT) if signal is None else self.token(tokens_BT, signal)
+        x_BTD = self.vectors(tokens_BT, positions_BT, signal)
         if self.segment is not None:
             x_BTD = x_BTD + self.segment(segments_BT)
         return self.project(self.dropout(self.norm(self.position.embed(x_BTD, positions_BT))))
+
+    def vectors(self, tokens_BT: Tensor, positions_BT: Tensor | None, signal: Signal | None) -> Tensor:
+        """[B, T, D] of what stands at each place, before segments and positions are added."""
+        vectors_BTD: Tensor = self.token(tokens_BT) if signal is None else self.token(tokens_BT, signal)
+        return vectors_BTD
 
 
 def _look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
