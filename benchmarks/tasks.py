@@ -34,6 +34,7 @@ from typing import Any
 import tasks_data
 import tasks_transformers
 from tasks_data import TASKS
+from unmask import processor
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
@@ -267,12 +268,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warmup", type=float, default=0.1, help="share of the steps")
     parser.add_argument("--stride", type=int, default=128, help="tokens that windows of a context share")
     parser.add_argument("--longest-answer", type=int, default=30, help="tokens")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--beside", type=int, default=1, help="tasks at a time (default: 1)")
     parser.add_argument("--out", help="write everything as JSON, after every task")
     parser.add_argument("--resume", action="store_true", help="skip the tasks that the file of --out holds")
     options = parser.parse_args()
+    options.precision = processor.settle(options.precision).precision
     options.seeds = options.seeds or (1 if options.quick else 3)
     options.epochs = options.epochs or (1 if options.quick else 3)
     return options

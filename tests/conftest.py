@@ -17,6 +17,13 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+@pytest.fixture(params=["own", "imitated"])
+def bf16(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in bfloat16 as this processor has them, and as on one that has none."""
+    if request.param == "imitated":
+        monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
+
+
 @pytest.fixture
 def three_threads() -> Iterator[None]:
     """PyTorch has three threads, whatever the machine has, so that batches are computed side by side."""

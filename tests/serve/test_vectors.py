@@ -13,7 +13,6 @@ from unmask.cli.export import _lines
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.nn.packed import can_pack
 from unmask.serve import Predictor
 from unmask.serve.vectors import vectors, write_vectors
 
@@ -72,7 +71,7 @@ def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
     assert list(_lines(str(file))) == ["a film", "dull"]
 
 
-@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.usefixtures("bf16")
 def test_bfloat16_is_nearly_the_same(folder, wanted):
     found = np.concatenate(list(vectors(Predictor(folder, precision="bf16"), TEXTS)))
     assert not np.array_equal(found, wanted)
