@@ -11,6 +11,7 @@ from unmask.processor import Settled, settle
 CPU = torch.device("cpu")
 
 
+@pytest.mark.usefixtures("by_processor")
 @pytest.mark.parametrize(
     ("abilities", "fast"),
     [

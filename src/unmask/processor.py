@@ -33,13 +33,18 @@ class Settled:
 def settle(precision: Precision, device: torch.device | str = "cpu") -> Settled:
     """What is computed on a device where `precision` is asked for."""
     kind = torch.device(device).type
-    if precision == "auto" and computes_bf16(device):
-        return Settled("bf16", f"Computed in bf16, which is the fastest on this {kind}; fp32 is more exact.")
+    if precision == "auto" and (chosen := fastest(device)) == "bf16":
+        return Settled(chosen, f"Computed in bf16, which is the fastest on this {kind}; fp32 is more exact.")
     if precision == "auto":
         return Settled("fp32", f"Computed in fp32: this {kind} is not known to multiply in bf16 by itself.")
     if precision == "bf16" and imitates_bf16(device):
         return Settled("bf16", f"This {kind} imitates bf16, which is no faster than fp32; auto is the fastest here.")
     return Settled(precision)
+
+
+def fastest(device: torch.device | str) -> Literal["fp32", "bf16"]:
+    """What "auto" is on a device."""
+    return "bf16" if computes_bf16(device) else "fp32"
 
 
 @cache

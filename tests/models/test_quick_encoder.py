@@ -123,6 +123,7 @@ def test_the_numbers_are_those_of_the_model():
         torch.testing.assert_close(answering(model)(batch)[seen], model(batch)[seen].detach(), atol=1e-12, rtol=1e-10)
 
 
+@pytest.mark.usefixtures("by_processor")
 @pytest.mark.parametrize(("has", "numbers"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_auto_is_what_the_processor_multiplies_in(has, numbers, monkeypatch):
     monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64", "avx512_bf16": has})

@@ -170,7 +170,8 @@ class Row:
     @property
     def says(self) -> str:
         """What is measured, with its precision."""
-        return self.work.replace("{precision}", getattr(self.settings, "precision", ""))
+        precision = getattr(self.settings, "precision", "")
+        return self.work.replace("{precision}", "the fastest precision" if precision == "auto" else precision)
 
     @property
     def on_gpu(self) -> bool:

@@ -191,9 +191,9 @@ class Trainer:
 
     def _begin(self, stack: ExitStack) -> None:
         """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
-        config = self.config
-        self.display.note(self.engine.settled.note or f"Computed in {self.engine.settled.precision}.")
-        found = self._found()
+        config, found = self.config, self._found()
+        if self.engine.settled.note:
+            self.display.note(self.engine.settled.note)
         if found is not None and config.steps is not None and config.steps < found.step:
             raise UnmaskError(
                 f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} asked "
