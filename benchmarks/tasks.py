@@ -5,10 +5,10 @@ the same checkpoint on the same rows with the same hyper-parameters and take tur
 chooses anything by the dev rows: the model after the last step counts. The folders that the two sides write are
 scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval and the rules of SQuAD.
 
-    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json
+    python benchmarks/tasks.py --data DATA --out tasks.json
     python benchmarks/tasks.py --data DATA --quick
-    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json --resume
-    python benchmarks/tasks.py --data DATA --precision bf16 --threads 1 --beside 4 --out tasks.json
+    python benchmarks/tasks.py --data DATA --out tasks.json --resume
+    python benchmarks/tasks.py --data DATA --threads 1 --beside 4 --out tasks.json
 
 With --beside, so many tasks run beside each other, each turn with --threads of its own: four cores do more in four
 processes of one thread than in one of four, and both sides have the same neighbours. DATA holds a folder for each data

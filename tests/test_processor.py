@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -61,3 +66,32 @@ def test_what_the_library_was_told_to_leave_is_no_ability(supported: bool, monke
     found = processor.abilities.__wrapped__()
     assert found["avx2"]
     assert ("avx512_bf16" in found, "amx_bf16" in found) == (supported, supported)
+
+
+CAPPED = """
+import torch
+from unmask.models.bert import Bert
+from unmask.models.quick_encoder import answering
+from unmask.processor import abilities, imitates_bf16, settle
+from unmask.types import Batch
+
+assert abilities()["architecture"] == "x86_64"
+assert imitates_bf16()
+assert settle("auto").precision == "fp32"
+model = Bert(vocabulary=60, dim=64, layers=2, heads=4, hidden=96, length=32).build(seed=0).eval()
+batch = Batch(torch.arange(40).view(2, 20))
+with torch.inference_mode():
+    near, exact = answering(model, "bf16")(batch), model(batch)
+assert not torch.equal(near, exact)
+assert torch.cosine_similarity(near, exact, dim=-1).min() > 0.9999
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the caps are names of x86")
+def test_a_processor_with_avx2_alone_answers_in_either_precision() -> None:
+    """The libraries of PyTorch are capped by their own variables, which they read when they are loaded."""
+    caps = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CAPPED], env={**os.environ, **caps}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -146,7 +146,7 @@ def evaluate_written(
         "reference": plain.reference,
         "baseline": plain.baseline(found, found),
         "classes": task.report(answers, list(found)),
-        "notes": [note for note in (predictor.settled.note, *predictor.translator.notes) if note],
+        "notes": predictor.translator.notes,
     }
 
 

@@ -92,6 +92,21 @@ def test_the_command_takes_any_precision_and_says_what_it_computes(folder, wante
     assert (np.load(out, allow_pickle=False) * wanted).sum(1).min() > 0.999
 
 
+@pytest.mark.usefixtures("by_processor")
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("command", [["predict", "a film"], ["evaluate", "--data", "ROWS"], ["serve", "--port", "0"]])
+def test_what_auto_chose_is_said_beside_the_answers(folder, tmp_path, command, own, monkeypatch, capsys):
+    monkeypatch.setattr("unmask.processor.abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
+    monkeypatch.setattr("unmask.serve.http.server.run", lambda *_: None)
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("sentence1\tsentence2\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\na film\tgreat\t2.0\n", encoding="utf-8")
+    verb, *rest = [str(rows) if word == "ROWS" else word for word in command]
+    cli.main([verb, "--model", str(folder), *rest])
+    said = capsys.readouterr()
+    assert said.err.startswith("Computed in bf16" if own else "Computed in fp32")
+    assert "Computed" not in said.out
+
+
 def test_nothing_is_written_where_a_text_is_empty(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("unmask.serve.vectors.AT_ONCE", 1)
     with pytest.raises(UnmaskError, match="Text 2 is empty"):

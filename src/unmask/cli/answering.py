@@ -134,17 +134,18 @@ def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
     from unmask.evaluation import evaluate_written
     from unmask.finetune import evaluate
     from unmask.huggingface import holds_writer
+    from unmask.processor import settle
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_writer(options.model):
-        from unmask.processor import settle
-
         scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
-        note = settle(options.precision, options.device).note
-        return {**scores, "notes": [*([note] if note else []), *scores["notes"]]}
-    if options.no_answer is not None:
+    elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
-    return evaluate_written(options.model, options.data, rows, device=options.device, precision=options.precision)
+    else:
+        where = {"device": options.device, "precision": options.precision}
+        scores = evaluate_written(options.model, options.data, rows, **where)
+    say(settle(options.precision, options.device))
+    return scores
 
 
 def _check_ways(options: argparse.Namespace) -> None:

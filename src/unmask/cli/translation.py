@@ -204,5 +204,6 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
+    say(translator.settled)
     found = evaluate_pairs(translator, options.pairs, columns=columns, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

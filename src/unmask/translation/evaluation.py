@@ -72,7 +72,7 @@ def evaluate_pairs(
     assert isinstance(used, Search)
     return {
         "description": f"{found.description}.",
-        "notes": [note for note in (translator.settled.note, *translator.notes, *_of_empty_lines(found, out)) if note],
+        "notes": [*translator.notes, *_of_empty_lines(found, out)],
         "sentences": len(found),
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
