@@ -3,13 +3,24 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit sbom release lock test-minimal clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit sbom release lock test-minimal test-capped clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
 
 test: .venv/tested  ## the test suite; ARGS="tests/nn -k rotary"
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+# ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY take instructions from the libraries of PyTorch, bfloat16 among them.
+test-capped: .venv/tested  ## what depends on the processor, as on one with AVX2 and no more, and with one thread
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(CAPPED) $(ARGS)
+
+CAPPED = tests/test_processor.py tests/nn/test_packed.py tests/nn/test_linear.py tests/nn/test_numbers.py \
+	tests/models/test_quick.py tests/models/test_quick_encoder.py tests/train/test_step_numbers.py \
+	tests/serve/test_vectors.py tests/models/test_t5.py::test_it_writes_in_bfloat16_what_it_writes_in_float32 \
+	tests/objectives/test_cross_entropy.py tests/serve/test_service.py::test_the_precision_is_that_of_the_predictor \
+	tests/wiring/test_bench.py::test_the_smallest_comparison_of_decoding_runs_in_fresh_processes \
+	tests/train/test_trainer.py::test_bf16_keeps_weights_in_fp32
 
 test-slow: .venv/tested  ## checks that take minutes
 	$(BIN)/python -m pytest -m slow $(ARGS)
@@ -26,7 +37,7 @@ lint: .venv/tested
 types: .venv/tested
 	$(BIN)/mypy && $(BIN)/mypy benchmarks/*.py reliability/*.py
 
-check: lint types test
+check: lint types test test-capped
 
 bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'

@@ -23,6 +23,7 @@ from typing import Any
 from unmask.bench import Places, common
 from unmask.bench.common import Result
 from unmask.errors import UnmaskError
+from unmask.processor import settle
 
 LENGTH = 128  # tokens of a row
 RATE = 0.15  # of the tokens, which are hidden
@@ -239,10 +240,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=32, help="rows of 128 tokens in a batch (default: 32)")
     parser.add_argument("--steps", type=int, default=30, help="of a run; the second half counts (default: 30)")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
     parser.add_argument("--plot", type=Path, help="draw tokens per second by processes (.svg or .png)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.precision = settle(options.precision).precision
+    return options
 
 
 if __name__ == "__main__":

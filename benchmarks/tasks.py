@@ -5,10 +5,10 @@ the same checkpoint on the same rows with the same hyper-parameters and take tur
 chooses anything by the dev rows: the model after the last step counts. The folders that the two sides write are
 scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval and the rules of SQuAD.
 
-    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json
+    python benchmarks/tasks.py --data DATA --out tasks.json
     python benchmarks/tasks.py --data DATA --quick
-    python benchmarks/tasks.py --data DATA --precision bf16 --out tasks.json --resume
-    python benchmarks/tasks.py --data DATA --precision bf16 --threads 1 --beside 4 --out tasks.json
+    python benchmarks/tasks.py --data DATA --out tasks.json --resume
+    python benchmarks/tasks.py --data DATA --threads 1 --beside 4 --out tasks.json
 
 With --beside, so many tasks run beside each other, each turn with --threads of its own: four cores do more in four
 processes of one thread than in one of four, and both sides have the same neighbours. DATA holds a folder for each data
@@ -34,6 +34,7 @@ from typing import Any
 import tasks_data
 import tasks_transformers
 from tasks_data import TASKS
+from unmask import processor
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
@@ -267,12 +268,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warmup", type=float, default=0.1, help="share of the steps")
     parser.add_argument("--stride", type=int, default=128, help="tokens that windows of a context share")
     parser.add_argument("--longest-answer", type=int, default=30, help="tokens")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--beside", type=int, default=1, help="tasks at a time (default: 1)")
     parser.add_argument("--out", help="write everything as JSON, after every task")
     parser.add_argument("--resume", action="store_true", help="skip the tasks that the file of --out holds")
     options = parser.parse_args()
+    options.precision = processor.settle(options.precision).precision
     options.seeds = options.seeds or (1 if options.quick else 3)
     options.epochs = options.epochs or (1 if options.quick else 3)
     return options

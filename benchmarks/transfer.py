@@ -20,6 +20,7 @@ from typing import Any
 
 from unmask.bench import common
 from unmask.errors import UnmaskError
+from unmask.processor import settle
 
 DOMAINS = {"similar": ("sst2", "sentence"), "different": ("nsmc", "document")}
 RATES = {"full": 1e-4, "top": 1e-4, "gradual": 1e-4, "lora": 1e-3, "frozen": 1e-3}
@@ -80,11 +81,12 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="+", choices=list(RATES), default=list(RATES))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", help="write everything as JSON, after every cell")
     parser.add_argument("--resume", action="store_true", help="skip the cells that the file of --out holds")
     options = parser.parse_args()
+    options.precision = settle(options.precision).precision
     import torch
 
     torch.set_num_threads(options.threads)

@@ -1,4 +1,5 @@
-"""Settings for every test: one thread a process, and nothing is timed, since a busy machine is no defect."""
+"""Settings for every test: one thread a process, "auto" computes in float32 on every processor, and nothing is timed,
+since a busy machine is no defect."""
 
 from __future__ import annotations
 
@@ -15,6 +16,29 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exact() -> Iterator[pytest.MonkeyPatch]:
+    """Numbers do not depend on the processor, unless a test asks for bfloat16 or for `by_processor`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unmask.processor.fastest", lambda device: "fp32")
+        yield patch
+
+
+@pytest.fixture
+def by_processor(exact: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is asked for as "auto" is what is fastest on the processor, or on that of `processor.abilities`."""
+    exact.undo()
+    yield
+    exact.setattr("unmask.processor.fastest", lambda device: "fp32")
+
+
+@pytest.fixture(params=["own", "imitated"])
+def bf16(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in bfloat16 as this processor has them, and as on one that has none."""
+    if request.param == "imitated":
+        monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
 
 
 @pytest.fixture

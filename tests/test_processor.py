@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from unmask import processor
-from unmask.nn.packed import can_pack
-from unmask.train.engine import use_bf16
+from unmask.processor import Settled, settle
 
 CPU = torch.device("cpu")
 
 
+@pytest.mark.usefixtures("by_processor")
 @pytest.mark.parametrize(
     ("abilities", "fast"),
     [
@@ -23,25 +28,70 @@ CPU = torch.device("cpu")
         ({}, False),
     ],
 )
-def test_runs_learn_in_bfloat16_where_the_processor_multiplies_in_it(
+def test_auto_is_bfloat16_where_the_processor_multiplies_in_it(
     abilities: dict[str, object], fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "abilities", lambda: abilities)
-    assert use_bf16("auto", CPU) is fast
-    assert use_bf16("bf16", CPU)
-    assert not use_bf16("fp32", CPU)
+    chosen = settle("auto", CPU)
+    assert chosen.precision == ("bf16" if fast else "fp32")
+    assert f" in {chosen.precision}" in chosen.note
+    assert settle("fp32", CPU) == Settled("fp32")
 
 
 @pytest.mark.parametrize("supported", [True, False])
-def test_answers_are_in_bfloat16_where_nothing_imitates_it(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported, raising=False)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    for abilities, wanted in (
+def test_bfloat16_is_imitated_where_processor_or_library_lack_it(
+    supported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "library_has_bf16", lambda: supported)
+    for abilities, own in (
         ({"architecture": "x86_64", "avx512_bf16": True}, supported),
         ({"architecture": "x86_64", "avx512_bf16": False}, False),
         ({"architecture": "aarch64"}, supported),
         ({}, supported),  # an older PyTorch, which does not say
     ):
         monkeypatch.setattr(processor, "abilities", lambda abilities=abilities: abilities)
-        assert can_pack() is wanted
+        assert processor.imitates_bf16() is not own
+        assert settle("bf16", CPU).precision == "bf16"
+        assert bool(settle("bf16", CPU).note) is not own
         assert processor.has_matrix_unit() is False
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_what_the_library_was_told_to_leave_is_no_ability(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch asks the processor itself, which does not know of ONEDNN_MAX_CPU_ISA."""
+    has = {"architecture": "x86_64", "avx2": True, "avx512_bf16": True, "amx_bf16": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported, raising=False)
+    found = processor.abilities.__wrapped__()
+    assert found["avx2"]
+    assert ("avx512_bf16" in found, "amx_bf16" in found) == (supported, supported)
+
+
+CAPPED = """
+import torch
+from unmask.models.bert import Bert
+from unmask.models.quick_encoder import answering
+from unmask.processor import abilities, imitates_bf16, settle
+from unmask.types import Batch
+
+assert abilities()["architecture"] == "x86_64"
+assert imitates_bf16()
+assert settle("auto").precision == "fp32"
+model = Bert(vocabulary=60, dim=64, layers=2, heads=4, hidden=96, length=32).build(seed=0).eval()
+batch = Batch(torch.arange(40).view(2, 20))
+with torch.inference_mode():
+    near, exact = answering(model, "bf16")(batch), model(batch)
+assert not torch.equal(near, exact)
+assert torch.cosine_similarity(near, exact, dim=-1).min() > 0.9999
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the caps are names of x86")
+def test_a_processor_with_avx2_alone_answers_in_either_precision() -> None:
+    """The libraries of PyTorch are capped by their own variables, which they read when they are loaded."""
+    caps = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CAPPED], env={**os.environ, **caps}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

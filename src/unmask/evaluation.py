@@ -18,7 +18,7 @@ from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, TAKERS, Rows, check_scored, family_of, read
 from unmask.models.model import Model
-from unmask.nn.packed import Precision
+from unmask.processor import Precision
 from unmask.serve.predictor import MOST_TOKENS, run_of
 from unmask.serve.written import WrittenPredictor
 from unmask.tasks import (
@@ -113,7 +113,7 @@ def evaluate_written(
     rows: Rows | None = None,
     *,
     device: torch.device | str = "cpu",
-    precision: Precision = "fp32",
+    precision: Precision = "auto",
 ) -> Scores:
     """As `evaluate`, of a folder whose model writes its answers: a T5 that `unmask finetune` wrote.
 

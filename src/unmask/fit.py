@@ -24,6 +24,7 @@ from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import sweep, write_text
 from unmask.models.model import Model
+from unmask.processor import Precision
 from unmask.tasks import Encoded, Task
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK
@@ -67,7 +68,7 @@ class Fit(Config):
     metric: str | None = None
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(lr=5e-5))
     schedule: Schedule = field(default_factory=Schedule)
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Precision = "auto"
     device: str = "auto"
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from unmask.config import read_json
 from unmask.data import glue
 from unmask.data.glue import Benchmark
 from unmask.errors import UnmaskError, plural
-from unmask.nn.packed import Precision
+from unmask.processor import Precision
 from unmask.serve import Predictor
 from unmask.serve.predictor import length_of_run
 from unmask.submission import Average
@@ -27,7 +27,7 @@ def submit(
     *,
     say: Callable[[str], None] = lambda text: None,
     device: str = "cpu",
-    precision: Precision = "fp32",
+    precision: Precision = "auto",
 ) -> tuple[str, ...]:
     """Answer the test rows of GLUE with fine-tuned folders; write the files of answers and submission.zip into `out`.
 
@@ -51,6 +51,8 @@ def submit(
             continue
         say(f"{name}: {plural(len(rows), 'row')} of {rows.path}, answered by {folder}.")
         predictor = Predictor(folder, length=length_of_run(folder), device=device, precision=precision)
+        if predictor.settled.note:
+            say(f"{name}: {predictor.settled.note}")
         answers = _answers(predictor, folder, benchmark, rows)
         for note in submission.write(out, name, answers, [row.id for row in rows]):
             say(f"{name}: {note}")

@@ -12,7 +12,7 @@ from unmask.models.quick import QuickTransformer, quickened
 from unmask.models.sequence import State
 from unmask.models.transformer import Transformer, TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
-from unmask.nn.packed import PackedLinear, can_pack
+from unmask.nn.packed import PackedLinear
 from unmask.types import Batch
 
 V, START, END = 40, 1, 2
@@ -81,7 +81,6 @@ class Own:
         raise NotImplementedError
 
 
-@pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
 def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
     adapted = model()
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
@@ -127,7 +126,7 @@ def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: st
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("width", [1, 3])
 def test_in_bfloat16_it_says_about_the_same(width: int) -> None:
     """Products are rounded to eight bits, nothing else is: probabilities stay within a few hundredths."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from unmask import processor
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.models.albert import Albert
@@ -16,7 +17,6 @@ from unmask.models.quick_encoder import QuickStack, answering
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.transformer_xl import TransformerXl
 from unmask.nn.lora import LoRALinear
-from unmask.nn.packed import can_pack
 from unmask.types import Example
 
 SIZE = {"vocabulary": 60, "dim": 32, "layers": 3, "heads": 4, "hidden": 64, "length": 40}
@@ -55,7 +55,7 @@ def test_the_same_numbers_in_float32(page, activation):
             )
 
 
-@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("page", [Bert, Albert])
 def test_nearly_the_same_in_bfloat16(page):
     model = build(page)
@@ -80,7 +80,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_models_answer_nearly_the_same_in_bfloat16(name):
     model = OTHERS[name].build({"classification": 3}, seed=1).eval()
@@ -123,11 +123,13 @@ def test_the_numbers_are_those_of_the_model():
         torch.testing.assert_close(answering(model)(batch)[seen], model(batch)[seen].detach(), atol=1e-12, rtol=1e-10)
 
 
-def test_no_bfloat16_is_said(monkeypatch):
-    monkeypatch.setattr("unmask.nn.packed.can_pack", lambda device: False)
-    for model in (build(), build(Gpt2, {"next": 0})):
-        with pytest.raises(UnmaskError, match="leave the precision at fp32"):
-            answering(model, "bf16")
+@pytest.mark.usefixtures("by_processor")
+@pytest.mark.parametrize(("has", "numbers"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_is_what_the_processor_multiplies_in(has, numbers, monkeypatch):
+    monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64", "avx512_bf16": has})
+    assert answering(build(), "auto").stack.dtype is numbers
+    gpt = build(Gpt2, {"next": 0})
+    assert (answering(gpt, "auto") is gpt) is not has
 
 
 def test_models_with_other_parts_answer_themselves():

@@ -15,7 +15,6 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.quick import quickened
 from unmask.models.t5 import T5, T5Model
-from unmask.nn.packed import can_pack
 from unmask.objectives import NextToken
 from unmask.types import Batch, Target
 
@@ -123,7 +122,7 @@ def test_a_batch_writes_what_each_source_writes_alone(beam: int) -> None:
     assert quickened(model) is model  # the layout of another model's parts is not its own
 
 
-@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_it_writes_in_bfloat16_what_it_writes_in_float32(version: str) -> None:
     model = MODELS[version]

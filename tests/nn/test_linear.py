@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn.linear import LARGE, linear, side_by_side, turned, weight_gradient
-from unmask.nn.packed import PackedLinear, can_pack
+from unmask.nn.packed import PackedLinear
+from unmask.processor import imitates_bf16
 
-needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor has no products in bfloat16")
+needs_bf16 = pytest.mark.skipif(imitates_bf16(), reason="this processor has no products in bfloat16")
 
 
 def layers(bias: bool = True) -> list[nn.Linear]:

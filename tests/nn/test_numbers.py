@@ -19,13 +19,12 @@ from unmask.models.quick_encoder import QuickStack, answering
 from unmask.models.transformer import Transformer
 from unmask.nn import ALiBi, Attention, Bias, LinearChainCRF, Mask, Position, T5Bias, TransformerXL, record_attention
 from unmask.nn.dropout import Dropout
-from unmask.nn.packed import can_pack, packed
+from unmask.nn.packed import packed
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention
 from unmask.types import Batch
 
 B, T, D, H, V = 3, 8, 16, 2, 20
 BROKEN = 7  # a token whose vector is not finite
-NO_BF16 = pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
 
 
 class Written(nn.Module):
@@ -60,10 +59,9 @@ ENCODERS: dict[str, tuple[Callable[[nn.Module], Callable[..., Tensor]], float]] 
     "quick, bfloat16": (lambda model: answering(model, "bf16"), 0.1),
     "packed, bfloat16": (lambda model: packed(model), 0.1),
 }
-OWN_BF16 = {"quick, bfloat16", "packed, bfloat16"}
 
 
-@pytest.fixture(params=[pytest.param(name, marks=NO_BF16 if name in OWN_BF16 else ()) for name in ENCODERS])
+@pytest.fixture(params=ENCODERS)
 def way(request) -> str:
     return request.param
 
@@ -209,7 +207,7 @@ def writer() -> nn.Module:
     return config.build(seed=1).eval()
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=NO_BF16)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_source_of_padding_can_be_written_from(quick, precision):
     if not quick and precision == "bf16":
@@ -225,7 +223,7 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
             assert logits.isfinite().all()
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=NO_BF16)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_one_token_and_no_rows_can_be_written_from(precision):
     write = quickened(writer(), precision)
     with torch.no_grad():

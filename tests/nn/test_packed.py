@@ -9,13 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.nn import LanguageModelHead
-from unmask.nn.packed import PackedLinear, can_pack, packed
+from unmask.nn.packed import PackedLinear, packed
 from unmask.types import Batch
-
-needs_bf16 = pytest.mark.skipif(not can_pack(), reason="this processor does not multiply in bfloat16")
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = True, seed: int = 0) -> nn.Linear:
@@ -27,7 +24,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, seed: int = 0) -> nn
     return layer
 
 
-@needs_bf16
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(1,), (7,), (2, 33), (2, 3, 130)])
 def test_products_are_those_of_rounded_numbers(shape: tuple[int, ...], bias: bool) -> None:
@@ -55,7 +52,7 @@ def test_other_numbers_and_what_follows(dtype: torch.dtype, then: Callable[[Tens
     torch.testing.assert_close(found, wanted.detach(), rtol=tight, atol=tight * 10)
 
 
-@needs_bf16
+@pytest.mark.usefixtures("bf16")
 def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     config = Bert(vocabulary=60, dim=64, layers=3, heads=4, hidden=96, length=32)
     model = config.build({"mlm": 0, "classification": 3}).eval()
@@ -74,7 +71,12 @@ def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     assert sum(type(part) is nn.Linear for part in model.stack.modules()) == 3 * 6  # the model itself is untouched
 
 
-def test_no_bfloat16_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmask.nn.packed.can_pack", lambda device: False)
-    with pytest.raises(UnmaskError, match="leave the precision at fp32"):
-        packed(linear(4, 4))
+def test_imitated_products_do_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has none in bfloat16 it refuses to order such weights, as on processors with AVX2 alone."""
+    monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
+    assert PackedLinear(linear(4, 4)).weight_ED.dtype is torch.float32
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    plain = PackedLinear(linear(48, 40))
+    assert not plain.ordered
+    x = torch.randn(3, 48, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(plain(x).float(), linear(48, 40)(x).detach(), rtol=2**-6, atol=0.1)

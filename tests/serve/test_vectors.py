@@ -13,7 +13,7 @@ from unmask.cli.export import _lines
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.nn.packed import can_pack
+from unmask.processor import settle
 from unmask.serve import Predictor
 from unmask.serve.vectors import vectors, write_vectors
 
@@ -32,12 +32,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wanted(folder):
-    return np.array([answer["embedding"] for answer in Predictor(folder)(TEXTS)], np.float32)
+    return np.array([answer["embedding"] for answer in Predictor(folder, precision="fp32")(TEXTS)], np.float32)
 
 
 def test_in_the_order_of_the_texts(folder, wanted, monkeypatch):
     monkeypatch.setattr("unmask.serve.vectors.AT_ONCE", 2)
-    parts = list(vectors(Predictor(folder), iter(TEXTS)))
+    parts = list(vectors(Predictor(folder, precision="fp32"), iter(TEXTS)))
     assert [len(part) for part in parts] == [2, 2, 1]
     np.testing.assert_allclose(np.concatenate(parts), wanted, atol=1e-6)
 
@@ -46,8 +46,10 @@ def test_in_the_order_of_the_texts(folder, wanted, monkeypatch):
 def test_the_command_writes_every_form(folder, wanted, tmp_path, form, capsys):
     file, out = tmp_path / "texts.txt", tmp_path / f"vectors{form}"
     file.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    cli.main(["embed", "--model", str(folder), "--file", str(file), "--out", str(out)])
-    assert capsys.readouterr().out.startswith("5 vectors of 16 numbers")
+    cli.main(["embed", "--model", str(folder), "--file", str(file), "--out", str(out), "--precision", "fp32"])
+    said = capsys.readouterr()
+    assert said.out.startswith("5 vectors of 16 numbers")
+    assert said.err == ""
     if form == ".npy":
         found = np.load(out, allow_pickle=False)
     elif form == ".jsonl":
@@ -72,11 +74,37 @@ def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
     assert list(_lines(str(file))) == ["a film", "dull"]
 
 
-@pytest.mark.skipif(not can_pack(), reason="needs a processor that multiplies in bfloat16")
+@pytest.mark.usefixtures("bf16")
 def test_bfloat16_is_nearly_the_same(folder, wanted):
     found = np.concatenate(list(vectors(Predictor(folder, precision="bf16"), TEXTS)))
     assert not np.array_equal(found, wanted)
     assert (found * wanted).sum(1).min() > 0.999
+
+
+@pytest.mark.usefixtures("bf16", "by_processor")
+@pytest.mark.parametrize("precision", ["auto", "bf16"])
+def test_the_command_takes_any_precision_and_says_what_it_computes(folder, wanted, tmp_path, precision, capsys):
+    file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    file.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    cli.main(["embed", "--model", str(folder), "--file", str(file), "--out", str(out), "--precision", precision])
+    note = settle(precision).note
+    assert capsys.readouterr().err == (f"{note}\n" if note else "")
+    assert (np.load(out, allow_pickle=False) * wanted).sum(1).min() > 0.999
+
+
+@pytest.mark.usefixtures("by_processor")
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("command", [["predict", "a film"], ["evaluate", "--data", "ROWS"], ["serve", "--port", "0"]])
+def test_what_auto_chose_is_said_beside_the_answers(folder, tmp_path, command, own, monkeypatch, capsys):
+    monkeypatch.setattr("unmask.processor.abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
+    monkeypatch.setattr("unmask.serve.http.server.run", lambda *_: None)
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("sentence1\tsentence2\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\na film\tgreat\t2.0\n", encoding="utf-8")
+    verb, *rest = [str(rows) if word == "ROWS" else word for word in command]
+    cli.main([verb, "--model", str(folder), *rest])
+    said = capsys.readouterr()
+    assert said.err.startswith("Computed in bf16" if own else "Computed in fp32")
+    assert "Computed" not in said.out
 
 
 def test_nothing_is_written_where_a_text_is_empty(folder, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from train_toy import TRAINING, Guess, Rows, Tiny, assert_close_rows
 
+from unmask import processor
 from unmask.errors import UnmaskError
 from unmask.train import checkpoint, metrics
 from unmask.train.trainer import MOST_SKIPPED, Result, Trainer, Training
@@ -407,6 +408,19 @@ def test_bf16_keeps_weights_in_fp32(out: Path) -> None:
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     rows = trace(out)
     assert rows[-1]["loss/mlm"] < 0.8 * rows[0]["loss/mlm"]
+
+
+@pytest.mark.usefixtures("by_processor")
+@pytest.mark.parametrize(("asked", "said"), [("fp32", ""), ("auto", "Computed in fp32"), ("bf16", "This cpu imitates")])
+def test_what_is_computed_is_said(out: Path, asked: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64"})
+    display = Notes()
+    trainer = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(steps=1, precision=asked), out, display=display)
+    plan = trainer.plan()
+    assert plan["precision"] == ("bf16" if asked == "bf16" else "fp32")
+    trainer.train()
+    assert display.notes == [note for note in [plan["note"]] if note]
+    assert plan["note"].startswith(said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

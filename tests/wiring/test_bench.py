@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+from unmask import processor
 from unmask.bench import ROWS, Places, bench, ceiling, common, encoder, inference, pretraining, run, startup, table
 from unmask.bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, within
 from unmask.bench.rows import find
@@ -155,6 +156,22 @@ def test_fields_with_several_values_make_all_combinations_which_have_no_goals():
     assert next(run.variants(row, {"name": "z"}, quick=True)).settings == Toy(speed=1.0, name="z")
 
 
+@pytest.mark.usefixtures("by_processor")
+@pytest.mark.parametrize(("own", "auto"), [(True, "bf16"), (False, "fp32")])
+def test_a_row_is_measured_in_the_fastest_precision_of_the_processor(own, auto, monkeypatch):
+    monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
+    monkeypatch.setattr(processor, "library_has_bf16", lambda: own)
+    row = ROWS["decode-greedy"]
+    found, notes = run.settled(row)
+    assert (found.settings.precision, notes) == (auto, [])
+    assert f"V 32,000, {auto}, batch 32" in found.says
+    asked, notes = run.settled(replace(row, settings=row.settings.override({"precision": "bf16"})))
+    assert asked.settings.precision == "bf16"
+    assert notes == ([] if own else ["This cpu imitates bf16, which is no faster than fp32; auto is the fastest here."])
+    plain = toy()
+    assert run.settled(plain) == (plain, [])
+
+
 def test_what_cannot_be_measured_is_said_before_the_first_turn(rows, tmp_path):
     def measure(settings, sides, plan):
         raise AssertionError("measured")
@@ -193,7 +210,7 @@ def test_the_start_of_processes_is_measured_by_the_command(tmp_path, monkeypatch
 
 def test_the_command_lists_rows_and_fields(capsys):
     main(["bench", "decode", "--list"])
-    assert capsys.readouterr().out.startswith("decode-greedy    decoding, Transformer-base, V 32,000, bf16")
+    assert "decoding, Transformer-base, V 32,000, the fastest precision, batch 32" in capsys.readouterr().out
     main(["bench", "start-help", "--fields"])
     assert capsys.readouterr().out.split() == ["start-help:", "--repeats", "3"]
 

@@ -19,6 +19,7 @@ from unmask.bench import common, where
 from unmask.bench.common import CLOCKS, Result, Settings
 from unmask.bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
+from unmask.processor import Precision
 
 SPEED = Unit("tokens/s")
 CTRANSLATE2 = ("ctranslate2", "transformers")  # which its converter reads with
@@ -53,7 +54,7 @@ class Decoding(Config):
     beam: int = 1
     batch: int = 32
     sources: int = 256
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "auto"
     at_once: bool = True
     clock: Literal["wall", "cpu"] = "wall"
     seed: int = 0

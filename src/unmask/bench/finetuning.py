@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from unmask.bench import common, encoder, trainer
 from unmask.bench.common import Result, Settings
 from unmask.bench.row import OURS, Measured, Plan, Unit
 from unmask.bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
+from unmask.processor import Precision
 
 SPEED = Unit("rows/s")
 RISING = 0.1  # of the steps, while the rate grows
@@ -40,7 +41,7 @@ class Tuned(Config):
     rows: int = 1_600
     batch: int = 32
     length: int = 128
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "auto"
     lr: float = 1e-4
     warmup: int = 5
     seed: int = 0

@@ -17,6 +17,7 @@ from unmask.bench.common import CLOCKS, Result, Settings
 from unmask.bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.processor import Precision
 
 SPEED = Unit("texts/s")
 LATENCY = Unit("ms", digits=2, time=True)
@@ -35,6 +36,7 @@ class Answering(Config):
     file       with one text a line; None: paragraphs of the documentation installed with Python
     texts      drawn from it
     sentences  times that the one sentence is asked
+    precision  of our own side; that of the others is in their names
     clock      "cpu", with one thread, where others use the machine too
     """
 
@@ -42,6 +44,7 @@ class Answering(Config):
     file: Path | None = None
     texts: int = 4_096
     sentences: int = 300
+    precision: Precision = "auto"
     clock: Literal["wall", "cpu"] = "wall"
     seed: int = 0
 
@@ -147,9 +150,9 @@ ALONE = "transformers, fp32"  # answers one text at a time only
 
 
 def parts(side: str) -> tuple[str, str]:
-    """Package and precision of a side; ours alone is in bf16."""
+    """Package and precision of a side; "" where the settings say which."""
     name, _, form = side.partition(", ")
-    return name, form or "bf16"
+    return name, form
 
 
 TEXTS = {side: PACKAGES.get(parts(side)[0], ()) for side in BATCHED}
@@ -242,7 +245,7 @@ def write_graphs(settings: Settings) -> Result:
 def turn(kind: str, side: str, settings: Settings, plan: Plan) -> Result:
     """One turn of a side: of "texts", or of the "sentence"."""
     package, form = parts(side)
-    own = {**settings, "package": package, "form": form}
+    own = {**settings, "package": package, "form": form or settings["precision"]}
     return common.trial("inference", kind, own, threads=plan.threads, ours=package == "unmask")
 
 

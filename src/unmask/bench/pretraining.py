@@ -21,6 +21,7 @@ from unmask.bench.row import OURS, Measured, Plan, Turns, Unit
 from unmask.bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.processor import Precision
 
 SPEED = Unit("tokens/s")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), "transformers": ("transformers", "accelerate")}
@@ -52,7 +53,7 @@ class Comparison(Config):
 
     size: Literal["tiny", "mini", "small", "medium", "base"] = "mini"
     text: Literal["grouped", "lines", "sorted"] = "grouped"
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "auto"
     dropout: float = 0.1
     vocabulary: int = 8_192
     rows: int = 32

@@ -21,6 +21,7 @@ from unmask.bench.common import Result, Settings
 from unmask.bench.preparation import LENGTH, huggingface_rows
 from unmask.bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
+from unmask.processor import Precision
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +49,7 @@ class Reaching(Config):
     """
 
     size: Literal["tiny", "mini", "small"] = "mini"
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "auto"
     minutes: float = 2.0
     patience: float = 3.3
     vocabulary: int = 8_192

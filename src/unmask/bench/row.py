@@ -145,7 +145,7 @@ class Measured:
 class Row:
     """A line of the table for each peer.
 
-    work      what is measured, in words
+    work      what is measured, in words; {precision} stands for that of the settings
     unit      of its figures
     sides     name -> packages that it needs; the first is ours
     settings  of the measurement; the command line overrides its fields
@@ -166,6 +166,12 @@ class Row:
     @property
     def family(self) -> str:
         return self.name.split("-")[0]
+
+    @property
+    def says(self) -> str:
+        """What is measured, with its precision."""
+        precision = getattr(self.settings, "precision", "")
+        return self.work.replace("{precision}", "the fastest precision" if precision == "auto" else precision)
 
     @property
     def on_gpu(self) -> bool:

@@ -63,22 +63,22 @@ def start(name: str, work: str, sides: Sequence[str], goals: dict) -> Row:
 ROWS = {
     row.name: row
     for row in (
-        pretrain("pretrain-mini", "pre-training, BERT-mini, V 8,192, bf16, grouped text", Comparison(), 3),
+        pretrain("pretrain-mini", "pre-training, BERT-mini, V 8,192, {precision}, grouped text", Comparison(), 3),
         pretrain(
             "pretrain-lines",
-            "pre-training, BERT-mini, V 8,192, bf16, a sentence a sequence",
+            "pre-training, BERT-mini, V 8,192, {precision}, a sentence a sequence",
             Comparison(text="lines"),
             12,
         ),
         pretrain(
             "pretrain-base",
-            "pre-training, BERT-base, V 30,522, bf16, grouped text",
+            "pre-training, BERT-base, V 30,522, {precision}, grouped text",
             Comparison(size="base", vocabulary=30_522),
             2.5,
         ),
         Row(
             "pretrain-gpu",
-            "pre-training, BERT-base, V 30,522, bf16, a sentence a sequence, on one GPU",
+            "pre-training, BERT-base, V 30,522, {precision}, a sentence a sequence, on one GPU",
             pretraining.SPEED,
             pretraining.SIDES,
             ON_GPU,
@@ -88,7 +88,7 @@ ROWS = {
         ),
         Row(
             "time-to-loss",
-            "time to the held-out loss of two minutes of unmask, BERT-mini, V 8,192, bf16",
+            "time to the held-out loss of two minutes of unmask, BERT-mini, V 8,192, {precision}",
             reaching.SECONDS,
             reaching.SIDES,
             Reaching(),
@@ -96,15 +96,15 @@ ROWS = {
             {reaching.PUBLISHED: times(3)},
             {"size": "tiny", "vocabulary": 512, "rows": 4, "minutes": 0.02, "patience": 1.0, "packages": "python"},
         ),
-        share("ceiling-mini", "share of the measured ceiling, pre-training BERT-mini, bf16", Comparison()),
+        share("ceiling-mini", "share of the measured ceiling, pre-training BERT-mini, {precision}", Comparison()),
         share(
             "ceiling-base",
-            "share of the measured ceiling, pre-training BERT-base, bf16",
+            "share of the measured ceiling, pre-training BERT-base, {precision}",
             Comparison(size="base", vocabulary=30_522),
         ),
         Row(
             "ceiling-gpu",
-            "share of the published peak, pre-training BERT-base on one GPU, bf16",
+            "share of the published peak, pre-training BERT-base on one GPU, {precision}",
             ceiling.SHARE,
             pretraining.SIDES,
             ON_GPU,
@@ -114,7 +114,7 @@ ROWS = {
         ),
         Row(
             "finetune-minilm",
-            "fine-tuning MiniLM, bf16, texts of natural length",
+            "fine-tuning MiniLM, {precision}, texts of natural length",
             finetuning.SPEED,
             finetuning.SIDES,
             Tuned(),
@@ -124,7 +124,7 @@ ROWS = {
         ),
         Row(
             "embed-texts",
-            "sentence vectors of MiniLM, bf16, texts of natural length",
+            "sentence vectors of MiniLM, {precision}, texts of natural length",
             inference.SPEED,
             inference.TEXTS,
             Answering(),
@@ -134,7 +134,7 @@ ROWS = {
         ),
         Row(
             "embed-sentence",
-            "one sentence of 9 tokens, MiniLM, bf16, p50",
+            "one sentence of 9 tokens, MiniLM, {precision}, p50",
             inference.LATENCY,
             inference.ONE,
             Answering(),
@@ -142,8 +142,10 @@ ROWS = {
             {"ONNX Runtime, fp32": times(1)},
             {"sentences": 10},
         ),
-        decode("decode-greedy", "decoding, Transformer-base, V 32,000, bf16, batch 32, greedy", Decoding(), 2),
-        decode("decode-beam", "decoding, Transformer-base, V 32,000, bf16, batch 32, beam of 5", Decoding(beam=5), 3),
+        decode("decode-greedy", "decoding, Transformer-base, V 32,000, {precision}, batch 32, greedy", Decoding(), 2),
+        decode(
+            "decode-beam", "decoding, Transformer-base, V 32,000, {precision}, batch 32, beam of 5", Decoding(beam=5), 3
+        ),
         start("start-help", "the command's help", ["unmask --help", "import torch"], {"": at_most(0.3)}),
         start(
             "start-import",

@@ -15,6 +15,7 @@ from unmask.bench.row import OURS, Measured, Plan, Row, Turns
 from unmask.bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
+from unmask.processor import settle
 
 QUICK = 4  # sides at once, where only whether they run is asked
 NO_GPU = "Left out: PyTorch sees no GPU here."
@@ -124,13 +125,15 @@ def variants(row: Row, fields: Mapping[str, str], quick: bool) -> Iterator[Row]:
 
 def measured(row: Row, plan: Plan) -> Result:
     """What a row found, as it goes to the file of results; with `failed`, a sentence, where it found nothing."""
-    print(f"\n{row.name}: {row.work}", flush=True)
+    no_gpu = row.on_gpu and not common.sees_gpu()
+    row, of_precision = (row, []) if no_gpu else settled(row)
+    print(f"\n{row.name}: {row.says}", flush=True)
     missing = row.missing()
     for side, packages in missing.items():
         print(f"  {side} is left out: {', '.join(packages)} not installed (pip install 'unmask[bench]').", flush=True)
-    facts: Result = {"name": row.name, "work": row.work, "unit": row.unit.name, "settings": row.settings.to_dict()}
+    facts: Result = {"name": row.name, "work": row.says, "unit": row.unit.name, "settings": row.settings.to_dict()}
     facts["missing"] = {side: list(packages) for side, packages in missing.items()}
-    if row.on_gpu and not common.sees_gpu():
+    if no_gpu:
         print(f"  {NO_GPU}", flush=True)
         return {**facts, "lines": [], "notes": [NO_GPU]}
     try:
@@ -139,8 +142,19 @@ def measured(row: Row, plan: Plan) -> Result:
         print(f"  {row.name} has no result: {error}", flush=True)
         return {**facts, "lines": [], "failed": str(error)}
     goes = [where.sentence(turn["where"]) for turn in found.turns.get(OURS, []) if turn.get("where")]
-    notes = [*found.notes, *disturbed(found.turns), *goes]
+    notes = [*of_precision, *found.notes, *disturbed(found.turns), *goes]
     return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": notes}
+
+
+def settled(row: Row) -> tuple[Row, list[str]]:
+    """The row in the precision that is computed on the device that it measures, and what is to be said of one that
+    was asked for by name."""
+    asked = getattr(row.settings, "precision", None)
+    if asked is None:
+        return row, []
+    chosen = settle(asked, getattr(row.settings, "device", "cpu"))
+    notes = [chosen.note] if chosen.note and asked != "auto" else []
+    return replace(row, settings=row.settings.replace(precision=chosen.precision)), notes
 
 
 def disturbed(turns: Turns) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows, text_options
+from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows, say, text_options
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -134,13 +134,18 @@ def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
     from unmask.evaluation import evaluate_written
     from unmask.finetune import evaluate
     from unmask.huggingface import holds_writer
+    from unmask.processor import settle
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_writer(options.model):
-        return evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
-    if options.no_answer is not None:
+        scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
+    elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
-    return evaluate_written(options.model, options.data, rows, device=options.device, precision=options.precision)
+    else:
+        where = {"device": options.device, "precision": options.precision}
+        scores = evaluate_written(options.model, options.data, rows, **where)
+    say(settle(options.precision, options.device))
+    return scores
 
 
 def _check_ways(options: argparse.Namespace) -> None:
@@ -188,8 +193,8 @@ def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, st
 def _language_model(options: argparse.Namespace, opened: Callable[[str], Any] | None = None) -> Any:
     from unmask import huggingface
 
-    if options.precision != "fp32":
-        raise UnmaskError("--precision means nothing here: log-probabilities are computed in full.")
+    if options.precision == "bf16":
+        raise UnmaskError("--precision bf16 means nothing here: log-probabilities are computed in full.")
     loaded = (opened or huggingface.load)(options.model)
     loaded.model.to(options.device)
     return loaded
@@ -210,6 +215,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
         raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
     where = {"device": options.device, "precision": options.precision}
     predictor = predictor_of(options.model, top=options.top, no_answer=options.no_answer, **where)
+    say(predictor.settled)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 writes one answer, or that there is none, with no doubt: leave --na-prob-file out.")
     rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None

@@ -46,7 +46,7 @@ def _bench(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.list:
         for row in find(options.rows):
             goals = "; ".join(f"{goal.says}{f' beside {peer}' if peer else ''}" for peer, goal in row.goals.items())
-            print(f"{row.name:16} {row.work}{f'. Goal: {goals}' if goals else ''}")
+            print(f"{row.name:16} {row.says}{f'. Goal: {goals}' if goals else ''}")
         return
     if options.fields:
         for row in find(options.rows):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb, answering_options, of_rows
+from unmask.cli.parser import add_verb, answering_options, of_rows, say
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve.vectors import vectors, write_vectors
 
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
+    say(predictor.settled)
     count, width = write_vectors(vectors(predictor, _lines(options.file)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 

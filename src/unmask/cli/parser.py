@@ -15,6 +15,7 @@ from unmask.errors import UnmaskError, unknown
 
 if TYPE_CHECKING:
     from unmask.config import Config
+    from unmask.processor import Settled
 
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
@@ -126,10 +127,17 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     parser.add_argument(
         "--precision",
-        choices=["fp32", "bf16"],
-        default="fp32",
-        help="bf16 multiplies in bfloat16: several times as fast where the processor has it, and nearly the same",
+        choices=["auto", "fp32", "bf16"],
+        default="auto",
+        help="bf16 multiplies in bfloat16: several times as fast where the device has it, and nearly the same; auto "
+        "(default) takes it where it is known to be faster, and says so",
     )
+
+
+def say(settled: Settled) -> None:
+    """Tell the person in which numbers a model computes, where that is not just what was asked for."""
+    if settled.note:
+        print(settled.note, file=sys.stderr)
 
 
 def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> None:

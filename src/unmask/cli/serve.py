@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, print_fields
+from unmask.cli.parser import add_verb, answering_options, print_fields, say
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
@@ -63,7 +63,9 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     folders = options.model or [_newest()]
     where = {"device": options.device, "precision": options.precision}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
-    pool.get()  # a folder that cannot be read is told now, and the first request need not wait
+    served = pool.get()  # a folder that cannot be read is told now, and the first request need not wait
+    if answers := served.predictor or served.translator:
+        say(answers.settled)
     run(build(pool, settings, access), options.host, options.port, lambda address: _begun(address, pool))
 
 

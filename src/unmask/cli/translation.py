@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields
+from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields, say
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -153,6 +153,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if isinstance(translator.search, Search):
             print(f"score: {translator.search.formula}")
         return
+    say(translator.settled)
     for answer in translator.stream(lines(options)):
         if options.json:
             print(json.dumps(answer.to_dict(), ensure_ascii=False), flush=True)
@@ -203,5 +204,6 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
+    say(translator.settled)
     found = evaluate_pairs(translator, options.pairs, columns=columns, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -15,7 +15,8 @@ from unmask.models.transformer import TransformerModel, TransformerState
 from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
 from unmask.nn.cache import BlockCache, additive
 from unmask.nn.lora import adapters
-from unmask.nn.packed import PackedLinear, Precision, packed
+from unmask.nn.packed import PackedLinear, packed
+from unmask.processor import Precision, Settled, settle
 from unmask.types import Batch
 
 
@@ -64,7 +65,7 @@ class QuickTransformer:
     """Writes what `model` would write, up to rounding, from copies of its weights: what is trained later stays behind.
 
     model      a Transformer in evaluation mode, without adapters (`nn.lora`)
-    precision  "bf16" multiplies in bfloat16, also where the source is read; raises UnmaskError where that is not fast
+    precision  "bf16" multiplies in bfloat16, also where the source is read; see `processor.settle`
     """
 
     def __init__(self, model: TransformerModel, precision: Precision = "fp32") -> None:
@@ -72,7 +73,7 @@ class QuickTransformer:
         assert isinstance(head, TiedHead)
         self.model, self.positions = model, model.positions
         self.reader, self.dtype = model, head.token.weight.dtype  # of queries, keys and values
-        if precision == "bf16":
+        if settle(precision, model.device).precision == "bf16":
             self.reader, self.dtype = packed(model), torch.bfloat16
         self.blocks = [QuickDecoderBlock(block, self.dtype) for block in blocks if isinstance(block, Block)]
         self.output = PackedLinear(_as_linear(head), dtype=self.dtype)
@@ -110,17 +111,27 @@ class QuickTransformer:
 
 def quickened(model: Writer, precision: Precision = "fp32") -> Writer:
     """What writes the same, up to rounding, sooner: a `QuickTransformer` where there is one, else the model itself, in
-    bfloat16 with packed layers.
-
-    Raises UnmaskError for bfloat16 where the device has no such products, or the model has next to none of them.
+    bfloat16 with packed layers. Raises UnmaskError as `settled` does.
     """
+    chosen = settled(model, precision).precision
     if type(model) is TransformerModel and not adapters(model):  # T5 has the same wiring, but other parts
-        return QuickTransformer(model, precision)
-    if precision == "fp32":
+        return QuickTransformer(model, chosen)
+    if chosen == "fp32":
         return model
-    if not isinstance(model, TransformerModel):
-        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave --precision out for this model.")
+    assert isinstance(model, TransformerModel)
     return packed(model)
+
+
+def settled(model: Writer, precision: Precision) -> Settled:
+    """What a model computes in where `precision` is asked for.
+
+    Raises UnmaskError for bfloat16 where the model has next to no products that could be computed in it.
+    """
+    if isinstance(model, TransformerModel):
+        return settle(precision, model.device)
+    if precision == "bf16":
+        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave --precision out for this model.")
+    return Settled("fp32")
 
 
 def _as_linear(head: TiedHead) -> nn.Linear:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from unmask.models.model import Model
 from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
 from unmask.nn.cache import additive
-from unmask.nn.packed import PackedLinear, Precision, check_bf16, packed
+from unmask.nn.packed import PackedLinear, packed
+from unmask.processor import Precision, settle
 
 EVEN = 256
 """In bfloat16, larger batches are filled up to a multiple of so many tokens: for every new number of rows the
@@ -53,12 +54,12 @@ class QuickEncoderBlock:
 class QuickStack(Stack):
     """Answers what `stack` would, up to rounding, from copies of its weights: what is learned later stays behind.
 
-    precision  "bf16" multiplies in bfloat16; sums and norms stay float32
+    bf16  whether it multiplies in bfloat16; sums and norms stay float32
     """
 
-    def __init__(self, stack: Stack, precision: Precision) -> None:
+    def __init__(self, stack: Stack, *, bf16: bool) -> None:
         super().__init__([], order=stack.order, norm=stack.norm)
-        self.dtype = torch.bfloat16 if precision == "bf16" else next(stack.parameters()).dtype
+        self.dtype = torch.bfloat16 if bf16 else next(stack.parameters()).dtype
         self.quick = [QuickEncoderBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
 
     def forward(
@@ -86,17 +87,17 @@ def answering(model: Model, precision: Precision = "fp32") -> Model:
     """What answers in the place of a model, sooner: on a CPU, and in bfloat16 anywhere, one with a `QuickStack` where
     the blocks are those of BERT; otherwise, in bfloat16, one whose linear layers are packed; else the model itself.
 
-    Pooler and heads stay as they are, and are shared with the model, as its mode is. Raises UnmaskError where the
-    device has no products in bfloat16.
+    Pooler and heads stay as they are, and are shared with the model, as its mode is.
+
+    precision  see `processor.settle`
     """
-    if precision == "bf16":
-        check_bf16(model.device)
-    elif model.device.type != "cpu":
+    bf16 = settle(precision, model.device).precision == "bf16"
+    if not bf16 and model.device.type != "cpu":
         return model
     if not _is_plain(model):
         own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
-        return packed(model, but=own) if precision == "bf16" else model
-    quick = QuickStack(model.stack, precision)
+        return packed(model, but=own) if bf16 else model
+    quick = QuickStack(model.stack, bf16=bf16)
     heads = dict(model.heads.items())
     return Model(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask).train(
         model.training

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from unmask.nn.packed import can_pack, product
-from unmask.processor import has_matrix_unit
+from unmask.nn.packed import product
+from unmask.processor import has_matrix_unit, imitates_bf16
 
 LARGE = 512
 """Width of both factors from which on turning one around pays; at 384 nothing was gained (docs/log.md)."""
@@ -54,7 +54,7 @@ def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None) -> Tensor:
     learning = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.compiler.is_compiling()
     if bias_E is None or not learning or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight_ED, bias_E)
-    if torch.get_autocast_dtype("cpu") is not torch.bfloat16 or not can_pack():
+    if torch.get_autocast_dtype("cpu") is not torch.bfloat16 or imitates_bf16():
         return F.linear(x, weight_ED, bias_E)
     said: Tensor = _Linear.apply(*(part.to(torch.bfloat16) for part in (x, weight_ED, bias_E)))
     return said

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -18,25 +18,6 @@ from unmask.errors import UnmaskError
 from unmask.processor import imitates_bf16
 
 Part = TypeVar("Part", bound=nn.Module)
-Precision = Literal["fp32", "bf16"]
-"""Of the products of a model that answers; what lies between them is float32 in any case."""
-
-
-def can_pack(device: torch.device | str = "cpu") -> bool:
-    """Whether a device multiplies in bfloat16 by itself; a processor without that would be slower than in float32."""
-    kind = torch.device(device).type
-    if kind == "cpu":
-        known = torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-        return known and not imitates_bf16()
-    return kind != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-def check_bf16(device: torch.device) -> None:
-    """Raise UnmaskError where the device has no products in bfloat16."""
-    if not can_pack(device):
-        raise UnmaskError(f"This {device.type} does not multiply in bfloat16: leave the precision at fp32.")
-
-
 DEVICES = ("cpu", "cuda", "mps")
 
 
@@ -71,9 +52,10 @@ class PackedLinear(nn.Module):
     No gradients, and nothing to store: it is made from layers that have both.
 
     PyTorch would put the weights in the order of the processor's matrix unit at every product, which takes as long as
-    a product of some dozens of rows; here it is done once.
+    a product of some dozens of rows; here it is done once. A device that only imitates products in bfloat16 is given
+    the rounded numbers in float32: the same products, sooner, and without the order that it lacks for them.
 
-    dtype  of the product, and of what comes out
+    dtype  of the factors, and of what comes out
     then   an activation of what comes out
     """
 
@@ -87,8 +69,11 @@ class PackedLinear(nn.Module):
         weight_ED = torch.cat([layer.weight.detach() for layer in layers]).to(dtype)
         biases = [x.weight.new_zeros(len(x.weight)) if x.bias is None else x.bias.detach() for x in layers]
         unbiased = all(layer.bias is None for layer in layers)
-        self.dtype, self.bias_E = dtype, None if unbiased else torch.cat(biases).to(dtype)
-        known = weight_ED.device.type == "cpu" and dtype in ORDERED
+        bias_E = None if unbiased else torch.cat(biases).to(dtype)
+        imitated = dtype is torch.bfloat16 and imitates_bf16(weight_ED.device)
+        self.dtype, self.factors = dtype, torch.float32 if imitated else dtype
+        weight_ED, self.bias_E = weight_ED.to(self.factors), None if bias_E is None else bias_E.to(self.factors)
+        known = weight_ED.device.type == "cpu" and self.factors in ORDERED
         self.ordered = known and torch.backends.mkldnn.is_available()
         self.weight_ED = torch.ops.mkldnn._reorder_linear_weight(weight_ED) if self.ordered else weight_ED
         name, kind = _named(then) if self.ordered else ("", "")
@@ -96,12 +81,12 @@ class PackedLinear(nn.Module):
         self.then = None if name else then
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.detach().to(self.dtype)
+        x = x.detach().to(self.dtype).to(self.factors)
         if self.ordered:
             said = product(x, self.weight_ED, self.bias_E, self.fused)
         else:
             said = F.linear(x, self.weight_ED, self.bias_E)
-        return said if self.then is None else self.then(said)
+        return (said if self.then is None else self.then(said)).to(self.dtype)
 
 
 def _named(activation: Callable[[Tensor], Tensor] | None) -> tuple[str, str]:
@@ -116,10 +101,7 @@ def packed(part: Part, *, but: nn.Module | None = None) -> Part:
     norms, embeddings. Made for a model that has learned; what `part` learns later does not reach the packed layers.
 
     but  a part of it whose layers stay as they are
-
-    Raises UnmaskError where the device has no products in bfloat16.
     """
-    check_bf16(next(part.parameters()).device)
     instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
     instead |= {id(module): module for module in but.modules()} if but is not None else {}
     linear = [module for module in part.modules() if type(module) is nn.Linear and id(module) not in instead]

@@ -15,7 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from unmask.nn import Logits
 from unmask.nn.attention import working_dtype
-from unmask.nn.packed import can_pack, product
+from unmask.nn.packed import product
+from unmask.processor import imitates_bf16
 from unmask.types import Loss
 
 CACHED = 1 << 19
@@ -170,7 +171,7 @@ def _parts(M: int, weight_VD: Tensor) -> list[slice]:
 
 def _made(logits: Logits) -> Tensor:
     x, _, bias = logits
-    if bias is not None and x.device.type == "cpu" and x.dtype is torch.bfloat16 and can_pack():
+    if bias is not None and x.device.type == "cpu" and x.dtype is torch.bfloat16 and not imitates_bf16():
         return product(*logits)  # which adds the bias on its way out
     return F.linear(*logits)
 

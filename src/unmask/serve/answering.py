@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from unmask.data.rows import Row
+from unmask.processor import Settled
 from unmask.serve.answers import Answer
 from unmask.serve.inputs import Input, as_row, asked_in, from_line
 
@@ -16,10 +17,12 @@ AT_ONCE = 64  # texts of a stream that are answered together
 class Answering(ABC):
     """Answers inputs as rows of its `kind` (`inputs.as_row` lists the forms).
 
-    single  whether the model is known to have learned from single texts; pairs are then refused in lines of text
+    settled  in which numbers the model multiplies
+    single   whether the model is known to have learned from single texts; pairs are then refused in lines of text
     """
 
     kind: str
+    settled: Settled
     single: bool = False
 
     def __call__(self, inputs: Iterable[Input]) -> list[Answer]:

@@ -145,12 +145,12 @@ def open_model(folder: Path | str) -> Opened:
     """Open a folder as what it is. Raises UnmaskError for one that holds no model."""
     folder = Path(folder)
     if huggingface.holds_writer(folder):
-        return Opened(folder, translator=Translator(folder))
+        return Opened(folder, translator=Translator(folder, precision="fp32"))
     loaded = huggingface.load(folder)
     if isinstance(loaded.model, Model) and "next" in loaded.model.heads:
         return Opened(folder, continuer=Continuer(loaded))
     try:
-        return Opened(folder, predictor=Predictor(loaded, length=reach(loaded.model, folder)))
+        return Opened(folder, predictor=Predictor(loaded, length=reach(loaded.model, folder), precision="fp32"))
     except UnmaskError:
         loaded.require_tokenizer(folder)
         return Opened(folder, inner=loaded)

@@ -21,7 +21,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.models.quick_encoder import answering
-from unmask.nn.packed import Precision, placed
+from unmask.nn.packed import placed
+from unmask.processor import Precision, settle
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer, answer_of
 from unmask.tasks import ANSWERING, Embedding, Task, answered, doubting, evaluating, is_encoder, task_of
@@ -41,7 +42,8 @@ class Predictor(Answering):
     no_answer  threshold of question answering: "" is answered where no answer scores higher than the best span by more
                than this; None: as the folder says, which for those of other makers is never
     device     where the model runs
-    precision  "bf16": what is not its head multiplies in bfloat16, several times as fast where the processor has it
+    precision  "bf16": what is not its head multiplies in bfloat16, several times as fast where the processor has it;
+               "auto": where the device is known to have it; "fp32": the same numbers on every device, up to rounding
 
     What it answers depends on the model's head:
 
@@ -75,13 +77,14 @@ class Predictor(Answering):
         length: int | None = None,
         no_answer: float | None = None,
         device: torch.device | str = "cpu",
-        precision: Precision = "fp32",
+        precision: Precision = "auto",
     ) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
         self.model: Model = placed(loaded.model, device)
-        self.quick = answering(self.model, precision)
+        self.settled = settle(precision, self.model.device)
+        self.quick = answering(self.model, self.settled.precision)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None

@@ -16,8 +16,9 @@ from unmask.data.numbers import NoVector
 from unmask.data.pairing import collate_pairs
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
-from unmask.models.quick import quickened
-from unmask.nn.packed import Precision, placed
+from unmask.models.quick import quickened, settled
+from unmask.nn.packed import placed
+from unmask.processor import Precision
 from unmask.serve.alignment import Alignment
 from unmask.visualize.reading import twin
 
@@ -75,9 +76,9 @@ class Translator:
     search     how to search; None: as the folder says, else greedy
     tokens     of a batch, padding included
     precision  "bf16": a Transformer multiplies in bfloat16, several times as fast as in float32 where the processor has
-               it; sums, norms and probabilities stay float32
+               it; sums, norms and probabilities stay float32. "auto": where the device is known to have it
 
-    Raises UnmaskError for a folder that holds no model of this kind, or no tokenizer.
+    `settled` says what is computed. Raises UnmaskError for a folder that holds no model of this kind, or no tokenizer.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Translator:
         *,
         tokens: int = 16_384,
         device: torch.device | str = "cpu",
-        precision: Precision = "fp32",
+        precision: Precision = "auto",
     ) -> None:
         loaded = huggingface.load_writer(folder)
         if loaded.tokenizer is None:
@@ -96,7 +97,8 @@ class Translator:
             )
         self.model, self.tokenizer = placed(loaded.model, device), loaded.tokenizer
         self.folder = folder
-        self.writer = quickened(self.model, precision)
+        self.settled = settled(self.model, precision)
+        self.writer = quickened(self.model, self.settled.precision)
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)

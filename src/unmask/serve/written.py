@@ -14,7 +14,7 @@ from unmask.config import read_json
 from unmask.data.rows import Choices, Row
 from unmask.errors import UnmaskError
 from unmask.huggingface.writer import SETTINGS
-from unmask.nn.packed import Precision
+from unmask.processor import Precision
 from unmask.serve import answers, translator
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer
@@ -38,13 +38,13 @@ class WrittenPredictor(Answering):
 
     model      a folder, or a translator that has opened one
     device     where the model of a folder runs
-    precision  "bf16": a Transformer multiplies in bfloat16, several times as fast where the processor has it
+    precision  as a `Translator` has it
 
     Raises UnmaskError for a folder whose model writes, but for no task of the toolkit.
     """
 
     def __init__(
-        self, model: Path | str | Translator, *, device: torch.device | str = "cpu", precision: Precision = "fp32"
+        self, model: Path | str | Translator, *, device: torch.device | str = "cpu", precision: Precision = "auto"
     ) -> None:
         folder = model.folder if isinstance(model, Translator) else model
         task = task_of_writer(folder)
@@ -58,7 +58,7 @@ class WrittenPredictor(Answering):
         self.single = learned_single_texts(Path(folder))
         if not isinstance(model, Translator):
             model = Translator(model, device=device, precision=precision)
-        self.translator = model
+        self.translator, self.settled = model, model.settled
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         found = zip(rows, self.written(rows), strict=True)
@@ -125,7 +125,7 @@ def predictor_of(
     top: int = 5,
     no_answer: float | None = None,
     device: torch.device | str = "cpu",
-    precision: Precision = "fp32",
+    precision: Precision = "auto",
 ) -> Answering:
     """What answers for a folder: a Predictor, or where its model writes, a WrittenPredictor.
 

@@ -190,6 +190,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
         "memory": f"about {size(memory['total'])} ({kinds})",
         "disk": f"up to {size(plan['disk_bytes'])} for checkpoints",
         "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all",
+        **({"precision": plan["note"]} if plan.get("note") else {}),
     }
     return "\n".join(f"{name:11} {text}" for name, text in lines.items())
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unmask.errors import UnmaskError
-from unmask.processor import computes_bf16
+from unmask.processor import Precision, settle
 from unmask.train import distributed
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate, update
@@ -72,7 +72,7 @@ class Engine:
         *,
         scale: Scale | None = None,
         device: torch.device,
-        precision: str = "auto",
+        precision: Precision = "auto",
         sharding: str = "none",
         compile: bool = False,
         recompute: bool = False,
@@ -86,7 +86,8 @@ class Engine:
         self.objective = objective
         self.device = device
         self.config = optimizer
-        self.bf16 = use_bf16(precision, device)
+        self.settled = settle(precision, device)
+        self.bf16 = self.settled.precision == "bf16"
         if recompute:
             recompute_blocks(model)
         if compile:
@@ -192,13 +193,6 @@ class Engine:
         on_device = self.optimizer.defaults.get("fused")  # that kernel wants its step count beside the parameter
         state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in keys}
         return {"step": tensors[f"step.{name}"].to(p.device if on_device else "cpu"), **state}
-
-
-def use_bf16(precision: str, device: torch.device) -> bool:
-    """Whether forward runs in bfloat16: as told, or where the device computes it natively ("auto")."""
-    if precision != "auto":
-        return precision == "bf16"
-    return computes_bf16(device)
 
 
 def recompute_blocks(model: nn.Module) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 from unmask.config import Config
 from unmask.errors import UnmaskError, plural
 from unmask.files import sweep
+from unmask.processor import Precision
 from unmask.threads import short_turns
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps
@@ -47,7 +48,7 @@ class Training(Config):
     minutes: float | None = None
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Precision = "auto"
     seed: int = 0
     device: str = "auto"
     log_every: int = 10
@@ -179,7 +180,7 @@ class Trainer:
     def plan(self) -> dict[str, Any]:
         """A dry run: what the run will take, measured on a few steps that leave no trace and write nothing.
 
-        Keys: parameters, trainable, parts (by name), device, precision, ranks, steps, tokens_per_step,
+        Keys: parameters, trainable, parts (by name), device, precision, note (on it), ranks, steps, tokens_per_step,
         seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer, activations, total) and disk_bytes.
         """
         pace = self._pace()
@@ -190,8 +191,9 @@ class Trainer:
 
     def _begin(self, stack: ExitStack) -> None:
         """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
-        config = self.config
-        found = self._found()
+        config, found = self.config, self._found()
+        if self.engine.settled.note:
+            self.display.note(self.engine.settled.note)
         if found is not None and config.steps is not None and config.steps < found.step:
             raise UnmaskError(
                 f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} asked "
@@ -336,8 +338,7 @@ class Trainer:
 
     def _give_up_if_stuck(self) -> None:
         self.meter.drain()
-        row = self.meter.skipped_in_a_row
-        if row >= MOST_SKIPPED:
+        if (row := self.meter.skipped_in_a_row) >= MOST_SKIPPED:
             kept = checkpoint.steps(self.out / "checkpoints")
             intact = f"the checkpoint of step {kept[-1]} is intact" if kept else "there is no checkpoint yet"
             raise UnmaskError(

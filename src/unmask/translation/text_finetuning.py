@@ -283,7 +283,8 @@ def _run_seed(
 
 def _scored(prepared: Prepared, run: FinetuneText, seed: int, total: int) -> _Scored:
     """What the folder of a seed writes for the dev and test rows, judged."""
-    task, translator = prepared.task, Translator(run.out, device=run.model.device)
+    # As those of other runs, the scores that it ends with are of full precision, which every machine computes alike.
+    task, translator = prepared.task, Translator(run.out, device=run.model.device, precision="fp32")
     rows = {part: list(prepared.sets[part]) for part in prepared.baseline}
     answers = {part: translator(task.pairs(prepared.sets[part]).sources) for part in rows}
     row = {"seed": seed, "metric": run.metric, "step": run.best_step, "total": total, "stopped": None}

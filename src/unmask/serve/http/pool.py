@@ -16,7 +16,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import TABLES, require_model
 from unmask.huggingface.writer import holds_writer
-from unmask.nn.packed import Precision, placed
+from unmask.nn.packed import placed
+from unmask.processor import Precision
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import PRETRAINED, Predictor, reach
 from unmask.serve.translator import Translator
@@ -70,7 +71,7 @@ class Pool:
                says which
     loaded     models that are in memory at a time
     device     where they run
-    precision  "bf16": products in bfloat16; language models stay in float32
+    precision  of those that answer and translate (`Predictor`, `Translator`); others compute in float32
     vectors    reads a folder or a file of word vectors; None: such are refused
 
     `kinds` has the kind of each, `tasks` of those that translate and were fine-tuned on a task what that is, and
@@ -85,7 +86,7 @@ class Pool:
         *,
         loaded: int = 4,
         device: str = "cpu",
-        precision: Precision = "fp32",
+        precision: Precision = "auto",
         top: int = 5,
         vectors: Callable[[Path], Vectors] | None = None,
     ) -> None:
@@ -178,7 +179,7 @@ class Pool:
         predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
         kind, guesses = predictor.kind or _pretrained(loaded.model.heads), None
         if kind == "replaced-tokens" and (beside := folder / "generator").is_dir():
-            guesses = Predictor(beside, top=self.top, device=self.device)
+            guesses = Predictor(beside, top=self.top, device=self.device, precision=self.precision)
         return Served(name, folder, kind, predictor=predictor, generator=guesses)
 
 
