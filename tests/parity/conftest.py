@@ -24,3 +24,13 @@ def fading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "dropout", fade)
     monkeypatch.setattr(dropout, "dropout", fade)
     monkeypatch.setattr(attention, "dropout", fade)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--draws", type=int, default=100, help="cases of each family in the long form of generated parity")
+
+
+@pytest.fixture
+def draws(request: pytest.FixtureRequest) -> int:
+    """How many cases of each family the long form of generated parity draws."""
+    return int(request.config.getoption("--draws", default=100))
