@@ -347,6 +347,48 @@ def test_a_missing_shard_is_named(folder):
     assert "model-00002-of-00002.safetensors is damaged or missing" in refusal(folder)
 
 
+def test_a_key_in_two_shards_must_hold_the_same_numbers(folder):
+    before = unmask.load(folder)
+    whole = shard(folder)
+    second = folder / "model-00002-of-00002.safetensors"
+    key, *_ = (key for key in whole if key not in load_file(second))
+    save_file(load_file(second) | {key: whole[key]}, second)
+    assert same(unmask.load(folder), before)
+    save_file(load_file(second) | {key: whole[key] + 1}, second)
+    message = refusal(folder)
+    assert f"hold different numbers for '{key}'" in message
+    assert "model-00001-of-00002.safetensors and model-00002-of-00002.safetensors" in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json", "model.safetensors", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+        "manifest.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+        "vocab.json", "merges.txt", "words.txt", "modules.json",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_only_regular_files_are_read(name, kind, folder):
+    """A pipe without a writer would be waited for without end."""
+    if "-00001-" in name or "index" in name:
+        shard(folder)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name) if kind == "pipe" else (folder / name).mkdir()
+    for opened in (unmask.load, huggingface.load_writer, huggingface.config_of):
+        with pytest.raises(UnmaskError, match=f"{name} is no regular file"):
+            opened(folder)
+
+
+def test_links_to_regular_files_are_read(folder, tmp_path):
+    """As the cache of a hub lays them out."""
+    before = unmask.load(folder)
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / name)
+    assert same(unmask.load(folder), before)
+
+
 # ------------------------------------------------------------------------------------------------ old names
 
 
@@ -361,6 +403,31 @@ def test_gamma_and_beta_of_the_oldest_folders(folder):
     weights(folder, age)
     assert any(key.endswith(".gamma") for key in load_file(folder / "model.safetensors"))
     assert same(unmask.load(folder), before)
+
+
+@pytest.mark.parametrize("old", ["gamma", "beta"])
+def test_two_names_of_one_parameter_must_hold_the_same_numbers(old, folder):
+    before = unmask.load(folder)
+    whole = load_file(folder / "model.safetensors")
+    new = "bert.embeddings.LayerNorm." + {"gamma": "weight", "beta": "bias"}[old]
+    other = f"bert.embeddings.LayerNorm.{old}"
+    save_file(whole | {other: whole[new]}, folder / "model.safetensors")
+    assert same(unmask.load(folder), before)
+    save_file(whole | {other: whole[new] + 1}, folder / "model.safetensors")
+    assert "two names of one parameter" in refusal(folder)
+
+
+def test_a_classifier_of_roberta_has_one_pooler(tmp_path):
+    """Its own dense layer and the pooler of a bare trunk are one parameter here."""
+    model = Roberta(**{n: getattr(TINY, n) for n in ("vocabulary", "dim", "layers", "heads", "hidden")}, length=16)
+    huggingface.save(tmp_path, model.build({"classification": 2}), labels=["no", "yes"])
+    (tmp_path / MANIFEST).unlink()
+    before = unmask.load(tmp_path)
+    dense = before.state_dict()["pooler.dense.weight"]
+    weights(tmp_path, lambda t: t.update({"roberta.pooler.dense.weight": dense}))
+    assert same(unmask.load(tmp_path), before)
+    weights(tmp_path, lambda t: t.update({"roberta.pooler.dense.weight": dense + 1}))
+    assert "'classifier.dense.weight' and 'roberta.pooler.dense.weight', two names" in refusal(tmp_path)
 
 
 def test_copies_of_tied_weights_and_position_ids_are_understood(folder):

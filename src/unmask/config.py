@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.files import regular
 
 ELSEWHERE = {
     "learning_rate": ("lr",),
@@ -131,9 +132,9 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
 
 
 def bounded(path: Path, largest: int = LARGEST) -> bytes:
-    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above `largest` bytes, OSError as
-    `open` does."""
-    with path.open("rb") as file:
+    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above `largest` bytes and for what
+    is no regular file, OSError as `open` does."""
+    with regular(path).open("rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise UnmaskError(f"{path} has more than {largest:,} bytes; no file of its kind is as large.")

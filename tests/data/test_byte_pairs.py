@@ -122,6 +122,83 @@ def test_offsets_cut_the_raw_string_without_the_space_before_a_word(both, text):
         assert all(c.isspace() for c, found in zip(text, seen, strict=True) if not found)
 
 
+def files_of_roberta(folder, gpt2) -> None:
+    """The same merges with the special tokens of RoBERTa."""
+    pieces = [*byte_pairs.SPECIALS, *list(json.loads((gpt2 / "vocab.json").read_text("utf-8")))[:-1]]
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+    (folder / "merges.txt").write_bytes((gpt2 / "merges.txt").read_bytes())
+
+
+@pytest.fixture(scope="module", params=["GPT2Tokenizer", "RobertaTokenizer"])
+def opened(request, gpt2, tmp_path_factory):
+    """(add_prefix_space, form of the files) -> a tokenizer here and there, of one class of theirs."""
+    found = {}
+    for spaced in (False, True):
+        folder = tmp_path_factory.mktemp("spaced")
+        files_of_gpt2(folder, cased()) if request.param == "GPT2Tokenizer" else files_of_roberta(folder, gpt2)
+        config = {"tokenizer_class": request.param, "add_prefix_space": spaced}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+        theirs = getattr(transformers, request.param).from_pretrained(folder)
+        theirs.save_pretrained(folder / "json")
+        found[spaced, "pairs"] = (Tokenizer.load(folder), theirs)
+        found[spaced, "json"] = (Tokenizer.load(folder / "json"), theirs)
+    return request.param, found
+
+
+@settings(max_examples=100, deadline=None)
+@given(STRINGS)
+def test_offsets_are_those_of_transformers(opened, text):
+    """RoBERTa's as they are; GPT-2's without the space that stands before a word, which is no part of it here."""
+    kind, tokenizers = opened
+    text = clean(text).replace("<|endoftext|>", "").replace("</s>", "")
+    for (spaced, form), (ours, theirs) in tokenizers.items():
+        there = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
+        encoding = ours.encode(text)
+        assert encoding.ids.tolist() == there["input_ids"], (spaced, form)
+        pieces = ours.pieces(encoding.ids)
+        assert len(pieces) == len(there["offset_mapping"])
+        for (begin, end), piece, (first, last) in zip(
+            encoding.offsets.tolist(), pieces, there["offset_mapping"], strict=True
+        ):
+            if kind == "RobertaTokenizer":
+                assert (begin, end) == (first, last), (spaced, form)
+                continue
+            assert end == last or (piece == "Ġ" and begin == end), (spaced, form)
+            assert begin >= first
+            assert not text[first:begin].strip()
+            if piece.startswith("Ġ") and not (spaced and first == 0) and end > begin:
+                assert not text[begin].isspace(), (spaced, form)
+
+
+def test_a_space_before_a_text_takes_no_letter_from_its_first_word(opened):
+    """Once the offsets began one character late, and an answer lost its first letter."""
+    _, tokenizers = opened
+    for (spaced, form), (ours, _) in tokenizers.items():
+        encoding = ours.encode("film was")
+        assert (ours.pieces(encoding.ids)[0] == "Ġfilm") is spaced
+        cut = ["film was"[begin:end] for begin, end in encoding.offsets.tolist()]
+        assert "".join(cut) == "filmwas", (spaced, form)
+        words = ours.encode_words(["film", "was"])
+        assert words.offsets[words.words == 0][0, 0] == 0
+        assert words.offsets[words.words == 1].tolist() == [[0, 3]]
+
+
+@pytest.mark.parametrize("kind", ["GPT2Tokenizer", "RobertaTokenizerFast", "PreTrainedTokenizerFast"])
+@pytest.mark.parametrize("spaced", [False, True])
+def test_whether_a_space_stands_before_a_text_is_said_where_transformers_looks(opened, kind, spaced, tmp_path):
+    _, tokenizers = opened
+    _, theirs = tokenizers[not spaced, "json"]
+    theirs.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    values |= {"tokenizer_class": kind, "add_prefix_space": spaced}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
+    there = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    expected = there("film was", add_special_tokens=False)["input_ids"]
+    ours = Tokenizer.load(tmp_path)
+    assert ours.encode("film was").ids.tolist() == expected
+    assert ours.encode("film was").offsets[0].tolist()[0] == 0
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The vocabulary of GPT-2 as it was published, on both sides."""
@@ -230,9 +307,7 @@ def test_the_vocabulary_of_the_first_gpt_has_an_unknown_piece_for_everything(tmp
 
 
 def test_pairs_of_roberta_are_framed_by_its_tokens(gpt2, tmp_path):
-    pieces = [*byte_pairs.SPECIALS, *list(json.loads((gpt2 / "vocab.json").read_text("utf-8")))[:-1]]
-    (tmp_path / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
-    (tmp_path / "merges.txt").write_bytes((gpt2 / "merges.txt").read_bytes())
+    files_of_roberta(tmp_path, gpt2)
     tokenizer = Tokenizer.load(tmp_path)
     (ids,) = tokenizer.ids(["The film"])
     assert ids.tolist() == cased().ids(["The film"])[0].tolist()

@@ -285,6 +285,62 @@ def test_older_folders_hold_copies_computed_positions_and_forgotten_fields(folde
     assert torch.equal(again.source.token.weight, expected.source.token.weight)
 
 
+def positions(length: int = 40, kind: str = "exact") -> Tensor:
+    """The table of positions [length, 16]: as transformers stores it, or as version 0.1 of this package stored it."""
+    if kind == "exact":
+        return theirs("Pegasus", max_position_embeddings=length).model.encoder.embed_positions.weight.detach()
+    angle = torch.arange(length)[:, None].float() * (1.0 / 10_000.0 ** (torch.arange(0, 16, 2).float() / 16))
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+def test_positions_are_the_stored_ones(tmp_path):
+    """Number for number: an angle of float32 is off by 2e-5 at the end of this table."""
+    other = theirs("Pegasus", max_position_embeddings=1_024)
+    other.save_pretrained(tmp_path / "theirs")
+    model = huggingface.load_writer(tmp_path / "theirs").model
+    huggingface.save_writer(tmp_path / "ours", model)
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
+    for side in ("encoder", "decoder"):
+        assert torch.equal(a[f"model.{side}.embed_positions.weight"], b[f"model.{side}.embed_positions.weight"])
+    assert (positions(1_024) - positions(1_024, "0.1")).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("table", "opens"),
+    [
+        (lambda: positions(), True),
+        (lambda: positions(kind="0.1"), True),
+        (lambda: positions().half(), True),
+        (lambda: positions().bfloat16(), True),
+        (lambda: positions().double(), True),
+        (lambda: positions() + 1e-5, False),
+        (lambda: positions() + 9e-3 * torch.randn(40, 16).sign(), False),
+        (lambda: positions().bfloat16().float(), False),
+        (lambda: (positions() + 5e-3).half(), False),
+        (lambda: positions().mul(127).round().to(torch.int8), False),
+    ],
+)
+def test_positions_may_be_rounded_by_the_type_they_are_stored_in_alone(table, opens, folder):
+    """Once, any table within 1e-2 of the sinusoids was taken for them."""
+    weights(folder, lambda tensors: tensors.update({"model.encoder.embed_positions.weight": table()}))
+    if opens:
+        huggingface.load_writer(folder)
+    else:
+        assert "not sinusoids in halves" in refusal(folder)
+
+
+@pytest.mark.parametrize("kind", ["Marian", "Pegasus"])
+def test_positions_do_not_learn_here_nor_there(kind, tmp_path):
+    """There they are a parameter, once they were read from a folder; but nothing flows back into it."""
+    theirs(kind).save_pretrained(tmp_path)
+    other = again(tmp_path).train()
+    their_forward(other, pairs())
+    assert other.model.encoder.embed_positions.weight.grad is None
+    assert other.model.decoder.embed_positions.weight.grad is None
+    model = huggingface.load_writer(tmp_path).model
+    assert not [name for name, _ in model.named_parameters() if "position" in name]
+
+
 def test_a_trunk_alone_opens_with_the_output_that_its_vectors_make(tmp_path):
     other = theirs()
     other.final_logits_bias.zero_()

@@ -230,6 +230,15 @@ def test_a_packed_map_that_does_not_come_apart_is_refused(tmp_path):
         huggingface.load(tmp_path)
 
 
+def test_a_part_of_a_packed_map_beside_it_is_refused(tmp_path):
+    reference("GPT2LMHeadModel").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["transformer.h.1.attn.c_attn.query.bias"] = torch.zeros(24)
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UnmaskError, match=r"query\.bias' is there beside .*c_attn\.bias"):
+        huggingface.load(tmp_path)
+
+
 def test_folding_is_the_inverse_of_unfolding():
     tensors = {
         "transformer.wte.weight": torch.randn(7, 4),

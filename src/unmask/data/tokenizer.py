@@ -126,8 +126,10 @@ class Tokenizer:
         roles = files.named_roles(config, files.optional_json(folder / "special_tokens_map.json"))
         if path.name in ("merges.txt", "vocab.json"):
             raw = files.read_pairs(folder, config)
+        elif path.suffix == ".txt":
+            raw = files.read_vocabulary(path, config, roles)
         else:
-            raw = files.read_vocabulary(path, config, roles) if path.suffix == ".txt" else files.read_tokenizer(path)
+            raw = files.read_tokenizer(path, config)
         try:
             return cls(raw, roles)
         except (KeyboardInterrupt, MemoryError):

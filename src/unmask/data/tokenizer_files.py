@@ -27,6 +27,8 @@ ROLES = {
 LONGEST_WORD = 100  # characters of a word that WordPiece takes; a longer one is unknown
 END_OF_TEXT = "<|endoftext|>"
 """The one special token of GPT-2, which begins, ends and fills."""
+SPACED = ("GPT2Tokenizer", "RobertaTokenizer")
+"""Classes of `transformers` that take `add_prefix_space` from tokenizer_config.json alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,25 +159,50 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
     except Exception as error:  # the library raises bare Exception; TypeError for half a character
         reason = str(error).splitlines()[0]
         raise UnmaskError(f"{folder / 'vocab.json'} and {place.name} are no vocabulary: {reason}.") from None
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space", False)))
+    spaced = bool(config.get("add_prefix_space", False))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     raw.decoder = decoders.ByteLevel()
     if END_OF_TEXT not in vocabulary and {"<s>", "</s>"} <= vocabulary.keys():
         start, end = ((name, vocabulary[name]) for name in ("<s>", "</s>"))
-        raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
+        raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=spaced)
     return raw
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another."""
+def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
+    """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another.
+
+    Whether a space is put before a text, tokenizer_config.json decides where it names a class of `transformers` that
+    asks it and not the file.
+    """
     with named(path):
         raw = Tokenizer.from_buffer(bounded(path))
+        if str(config.get("tokenizer_class")).removesuffix("Fast") in SPACED:
+            raw = _with_space(raw, bool(config.get("add_prefix_space", False)))
     if not isinstance(raw.model, (models.WordPiece, models.BPE)):
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
-    if isinstance(raw.post_processor, processors.ByteLevel):
-        raw.post_processor = None  # it frames nothing, and leaves in the offset of a word the space before it
+    if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel) and _frames_nothing(raw):
+        raw.post_processor = None  # it leaves in the offset of a word the space before it
     check_unknown(raw, path)
     return raw
+
+
+def _with_space(raw: Tokenizer, spaced: bool) -> Tokenizer:
+    """A byte-level tokenizer that puts a space before a text, or does not; any other as it is."""
+    if not isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel) or raw.pre_tokenizer.add_prefix_space == spaced:
+        return raw
+    facts = json.loads(raw.to_str())
+    for part in (facts["pre_tokenizer"], facts["post_processor"] or {}):
+        if "add_prefix_space" in part:
+            part["add_prefix_space"] = spaced
+    return Tokenizer.from_str(json.dumps(facts))
+
+
+def _frames_nothing(raw: Tokenizer) -> bool:
+    """Whether a post-processor puts no token around a text."""
+    if isinstance(raw.post_processor, processors.TemplateProcessing):
+        return not json.loads(raw.post_processor.__getstate__())["special_tokens"]
+    return isinstance(raw.post_processor, processors.ByteLevel)
 
 
 def check_unknown(raw: Tokenizer, path: Path) -> None:
@@ -228,9 +255,9 @@ def frame(raw: Tokenizer, cls: str, sep: str) -> processors.PostProcessor:
     if not sole_special(raw):
         return bert_template(raw, cls, sep)
     if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel):
-        return processors.ByteLevel(
-            add_prefix_space=False, trim_offsets=True
-        )  # the space before a word is part of its piece, not of the word
+        spaced = raw.pre_tokenizer.add_prefix_space
+        # The space before a word is part of its piece, not of the word.
+        return processors.ByteLevel(add_prefix_space=spaced, trim_offsets=True)
     return processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:0", special_tokens=[])
 
 

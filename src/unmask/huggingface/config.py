@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from unmask.config import typed
 from unmask.errors import UnmaskError, unknown
+from unmask.files import regular
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
@@ -41,6 +42,9 @@ TABLES: dict[str, Table[ModelConfig]] = {
 WRITERS = ("marian", "pegasus", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
 """Model types of encoder–decoders, which `writer.py` reads."""
 
+READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
+"""Endings of the files that are read when a folder is opened."""
+
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
     """
@@ -65,7 +69,11 @@ def table_of(config: ModelConfig) -> Table[ModelConfig]:
 
 
 def require_model(folder: Path) -> None:
-    """Raises UnmaskError for a folder without a config.json, saying what it holds instead."""
+    """Raises UnmaskError for a folder without a config.json, saying what it holds instead, and for one in which a file
+    of a kind that is read is no regular file."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in READ:
+            regular(path)
     if (folder / "config.json").is_file():
         return
     if not folder.is_dir():

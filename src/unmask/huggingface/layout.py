@@ -34,7 +34,10 @@ def unfold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if tensor.ndim == 0 or len(tensor) % len(parts):
             raise UnmaskError(f"'{key}' has the shape {list(tensor.shape)}, which does not hold {', '.join(parts)}.")
         for part, piece in zip(parts, tensor.chunk(len(parts)), strict=True):
-            out[f"{module}.{part}.{kind}"] = piece
+            name = f"{module}.{part}.{kind}"
+            if name in tensors:
+                raise UnmaskError(f"'{name}' is there beside '{key}', of which it is a part. Keep the right one.")
+            out[name] = piece
     return out
 
 

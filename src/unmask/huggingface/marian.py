@@ -22,7 +22,7 @@ from unmask.huggingface.table import Table
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.transformer import Transformer
-from unmask.nn import SinusoidalHalves
+from unmask.nn import Sinusoidal, SinusoidalHalves
 
 # ---------------------------------------------------------------------------------------------------------- names
 
@@ -271,10 +271,13 @@ def restore(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> dict
 
 
 def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
+    """Raises UnmaskError for a table that is not the sinusoids that the model computes, but for the rounding of the
+    numbers it is stored in. In float32, version 0.1 rounded the angles too."""
     if stored is None:
         return
-    sinusoids = SinusoidalHalves(stored.shape[-1]).embed(torch.zeros(1, *stored.shape))[0]
-    if not torch.allclose(stored.float(), sinusoids, rtol=0.0, atol=1e-2):  # folders in half precision round them
-        raise UnmaskError(
-            f"{folder}: the weights hold positions that are not sinusoids in halves, which is not supported."
-        )
+    sinusoids, empty = SinusoidalHalves(stored.shape[-1]), torch.zeros(1, *stored.shape)
+    kind = stored.dtype if stored.dtype in (torch.float16, torch.bfloat16) else torch.float32
+    for table in (sinusoids.embed(empty)[0], Sinusoidal.embed(sinusoids, empty)[0]):
+        if torch.allclose(stored.double(), table.double(), rtol=0.0, atol=torch.finfo(kind).eps):
+            return
+    raise UnmaskError(f"{folder}: the weights hold positions that are not sinusoids in halves, which is not supported.")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
+from unmask.files import regular
 from unmask.huggingface.config import PROBLEMS
 from unmask.huggingface.layout import unfold
 from unmask.huggingface.table import Names, Table
@@ -25,7 +26,7 @@ def files_of(folder: Path) -> list[str]:
         return ["model.safetensors"]
     if index.exists():
         shards = read_json(index).get("weight_map")
-        if not isinstance(shards, dict) or not all(isinstance(s, str) and Path(s).name == s for s in shards.values()):
+        if not isinstance(shards, dict) or not all(map(_is_file_name, shards.values())):
             raise UnmaskError(f"{index} is damaged: weight_map must map names to files of the same folder.")
         return sorted(set(shards.values()))
     if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
@@ -36,34 +37,68 @@ def files_of(folder: Path) -> list[str]:
     raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
 
 
+def _is_file_name(name: object) -> bool:
+    return isinstance(name, str) and Path(name).name == name and name.endswith(".safetensors")
+
+
 def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The weights of a folder, by name. Raises UnmaskError where a file is missing or damaged, and where two files hold
+    different numbers under one name."""
     tensors: dict[str, Tensor] = {}
+    owners: dict[str, str] = {}
     for name in files_of(folder):
         try:
-            with safe_open(folder / name, "pt") as file:
-                tensors.update({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118 (not a mapping)
+            with safe_open(regular(folder / name), "pt") as file:
+                found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
         except (SafetensorError, OSError) as error:
             raise UnmaskError(f"{folder / name} is damaged or missing: {error}. Restore it from a copy.") from None
+        for key, tensor in found.items():
+            if key in tensors and not same(tensors[key], tensor):
+                raise UnmaskError(
+                    f"{folder}: {owners[key]} and {name} hold different numbers for '{key}'. Restore the folder from a "
+                    "copy."
+                )
+            tensors[key], owners[key] = tensor, name
     return tensors
 
 
-def normalise(table: Table, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked."""
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers of the same type."""
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def normalise(table: Table, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked.
+
+    Raises UnmaskError where two names of one parameter, or two copies of it, hold different numbers.
+    """
     bare = not any(key.startswith(table.prefix) for key in tensors)
     trunk = tuple(theirs.removeprefix(table.prefix).split(".")[0] for _, theirs in table.trunk + table.pooler)
     out: dict[str, Tensor] = {}
+    keys: dict[str, str] = {}
     for key, tensor in tensors.items():
         name = key.removesuffix(".gamma") + ".weight" if key.endswith(".gamma") else key
         name = name.removesuffix(".beta") + ".bias" if name.endswith(".beta") else name
         if bare and name.split(".")[0] in trunk:
             name = table.prefix + name
-        if not name.endswith("embeddings.position_ids"):
-            out[name] = tensor
+        if name.endswith("embeddings.position_ids"):
+            continue
+        if name in out and not same(out[name], tensor):
+            raise _twice(folder, keys[name], key)
+        out[name], keys[name] = tensor, key
     for copy, original in table.copies.items():
         if copy in out and original in out and not torch.equal(out[copy], out[original]):
-            raise UnmaskError(f"'{copy}' differs from '{original}', but this model ties the two: it cannot be loaded.")
+            raise UnmaskError(f"{folder}: '{copy}' differs from '{original}', but this model ties the two.")
         out.pop(copy, None)
     return unfold(table, out)
+
+
+def _twice(folder: Path, one: str, other: str) -> UnmaskError:
+    """What to raise where two keys name one parameter and differ."""
+    return UnmaskError(
+        f"{folder}: the weights hold different numbers for '{one}' and '{other}', two names of one parameter. Keep the "
+        "right one."
+    )
 
 
 def rules_of(table: Table, heads: Iterable[str], *, pooler: bool) -> Names:
@@ -200,7 +235,7 @@ def fill(
     """Copy the tensors into the model; returns the parts that are new and the stored parts that were dropped."""
     rules = rules_of(table, [head for head in model.heads if head in keep], pooler=model.pooler is not None)
     parameters = model.own_parameters()
-    filled: set[str] = set()
+    filled: dict[str, str] = {}
     dropped: set[str] = set()
     for key, tensor in tensors.items():
         ours = rename(key, rules, 1)
@@ -224,10 +259,12 @@ def fill(
                 f"{folder}: '{key}' has the shape {list(tensor.shape)}, but config.json asks for "
                 f"{list(parameters[ours].shape)}."
             )
+        if ours in filled and not same(tensors[filled[ours]], tensor):
+            raise _twice(folder, filled[ours], key)
         with torch.no_grad():
             parameters[ours].copy_(tensor)
         check_finite(parameters[ours], f"{folder}: '{key}'")
-        filled.add(ours)
+        filled[ours] = key
     missing = [name for name in parameters if name not in filled]
     begun = {_part(name) for name in filled} - dropped
     for name in missing:

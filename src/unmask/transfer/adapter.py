@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from unmask import huggingface
 from unmask.config import read_json
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
+from unmask.files import MANIFEST, atomic, regular, verify_manifest, write_manifest, write_text
 from unmask.huggingface.config import table_of
 from unmask.huggingface.weights import check_finite
 from unmask.models.model import Model
@@ -198,7 +198,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
         pickled = " A pickle (adapter_model.bin) is never opened here." if list(folder.glob("*.bin")) else ""
         raise UnmaskError(f"{folder} has no {WEIGHTS}: there are no weights to load.{pickled}")
     try:
-        return load_file(folder / WEIGHTS)
+        return load_file(regular(folder / WEIGHTS))
     except (SafetensorError, OSError) as error:
         raise UnmaskError(f"{folder / WEIGHTS} is damaged: {error}. Restore it from a copy.") from None
 
