@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import socket
 import time
 from typing import Any
@@ -18,9 +17,10 @@ from unmask.serve.http.wire import PIECE
 
 RATE = 131_072  # bytes a second that a client must read in the long run
 RECEIVED = 16_384  # bytes that are taken from a socket at a time, and parsed before anything else happens
-PROBE = 0.5  # seconds between two looks whether a client that sends no more still reads
+PROBE = 0.05  # seconds until it is looked again whether a client that sends no more still reads; later there are more
 SPARE = 32  # descriptors that connections leave to files, models and those that are about to be closed
 BURST = 4  # connections that are taken at a time; it takes a few turns of the event loop to close as many others
+NONE = 2**31  # descriptors where the system sets no limit
 LOGGED = 60.0  # seconds between two lines in the log that say the same
 
 
@@ -94,7 +94,8 @@ class Connection(H11Protocol):
         self.ended = True
         if self._is_idle() or self.cycle.more_body:
             return None  # nothing whole was asked: the connection ends
-        self._probe()
+        if self.probing is None:
+            self._probe(PROBE)
         return True
 
     def on_response_complete(self) -> None:
@@ -121,8 +122,10 @@ class Connection(H11Protocol):
 
     def _too_late(self) -> None:
         self.patience = None
-        if self._is_idle():
+        if self._is_idle() and self.conn.trailing_data[0]:
             self._refuse(408, "The head of the request did not arrive in time.")
+        elif self._is_idle():
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "This is no valid HTTP, or a head of more than 16 KiB.")
@@ -131,13 +134,8 @@ class Connection(H11Protocol):
         """Answer without the application, and close."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
             body = json.dumps({"error": sentence}).encode("ascii")
-            headers = [
-                ("content-type", "application/json"),
-                ("content-length", str(len(body))),
-                ("connection", "close"),
-            ]
-            if status in (429, 503):
-                headers.append(("retry-after", "1"))
+            headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+            headers += [("connection", "close"), *([("retry-after", "1")] if status == 503 else [])]
             for event in (h11.Response(status_code=status, headers=headers), h11.Data(body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
@@ -157,7 +155,7 @@ class Connection(H11Protocol):
             self.reading = None
         self.lag = max(0.0, self.lag + self.loop.time() - self.paused_at - PIECE / RATE)
 
-    def _probe(self) -> None:
+    def _probe(self, seconds: float) -> None:
         """Where the client of a request sends no more: find out whether it still reads."""
         self.probing = None
         if self._is_idle() or self.transport.is_closing():
@@ -168,17 +166,17 @@ class Connection(H11Protocol):
         if self.conn.our_state is h11.SEND_RESPONSE and self.cycle.scope["http_version"] != "1.0":
             event = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
             self.transport.write(self.conn.send(event) or b"")
-        self.probing = self.loop.call_later(PROBE, self._probe)
+        self.probing = self.loop.call_later(seconds, self._probe, min(2 * seconds, 2.0))
 
 
 def descriptors() -> int:
     """Descriptors that connections may take: of those that the system allows, some are left to others."""
     try:
         import resource
-    except ImportError:  # not on this system
-        return os.sysconf("SC_OPEN_MAX") - SPARE if hasattr(os, "sysconf") else 2**31
+    except ImportError:  # a system without such limits
+        return NONE
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2**31 if most == resource.RLIM_INFINITY else most - min(SPARE, most // 2)
+    return NONE if most == resource.RLIM_INFINITY else most - min(SPARE, most // 2)
 
 
 def log_once(sentence: str) -> None:
