@@ -336,12 +336,15 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
             fields = await read_json(request)
             if not isinstance(fields, dict):
                 raise UnmaskError("The body must be a JSON object.")
-            characters = _characters(fields)
-            if characters > settings.view:
-                raise Refusal(
-                    413, f"A view takes {settings.view:,} characters, not {characters:,}; give a shorter text."
-                )
-            return await while_there(request, answered(request, lambda: view(Asked(pool, fields, runs)), room))
+
+            def look() -> Data:
+                characters = _characters(fields)
+                if characters > settings.view:
+                    most = f"{settings.view:,} characters, not {characters:,}"
+                    raise Refusal(413, f"A view takes {most}; shorten the text.")
+                return view(Asked(pool, fields, runs))
+
+            return await while_there(request, answered(request, look, room))
 
     return answer
 

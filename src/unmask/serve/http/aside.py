@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,9 @@ from unmask.errors import plural
 from unmask.serve.http.refusals import too_busy
 
 T = TypeVar("T")
-MUCH = 20_000  # bytes of a body; parsing more, or cutting it into tokens, would hold up the event loop
+MUCH = 20_000  # bytes of a long body
+LONG = ThreadPoolExecutor(2, "unmask-long")
+"""Where long bodies are read and long answers written, so that they do not keep short ones waiting."""
 
 
 class Gone(Exception):
@@ -24,7 +26,11 @@ class Gone(Exception):
 
 
 async def aside(work: Callable[[], T], executor: Executor | None = None) -> T:
-    """What `work` returns, computed in a thread. Where nobody waits for it any more, `threads.go_on` ends it."""
+    """What `work` returns, computed in a thread. Where nobody waits for it any more, `threads.go_on` ends it.
+
+    Texts are cut into tokens nowhere else, be they ever so short: the library has its own threads, and what they do for
+    others comes first.
+    """
     left = threading.Event()
 
     def run() -> T:

@@ -21,6 +21,8 @@ PROBE = 0.05  # seconds until it is looked again whether a client that sends no 
 SPARE = 32  # descriptors that connections leave to files, models and those that are about to be closed
 BURST = 4  # connections that are taken at a time; it takes a few turns of the event loop to close as many others
 NONE = 2**31  # descriptors where the system sets no limit
+LOG = logging.getLogger(f"{__name__}.defects")
+LOG.setLevel(logging.ERROR)  # what clients send wrongly is answered, and not logged
 LOGGED = 60.0  # seconds between two lines in the log that say the same
 
 
@@ -36,6 +38,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.logger = LOG
         self.service: Service = self.config.app.state.service  # type: ignore[union-attr]
         self.patience: asyncio.TimerHandle | None = None  # until the head has arrived
         self.reading: asyncio.TimerHandle | None = None  # until the client has read what was sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -74,6 +75,8 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
     bound = bind(host, port)
     server = Server(app, begun=lambda: begun(address(bound)))
     threads.begin()
+    gc.collect()
+    gc.freeze()  # what is there stays: to look through it for garbage would take all threads a tenth of a second
     try:
         with threads.short_turns():  # the event loop asks for Python between any two steps, beside threads that keep it
             asyncio.run(server.serve(sockets=[bound]))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from unmask.errors import UnmaskError, plural
-from unmask.serve.http.aside import MUCH, aside, while_there
+from unmask.serve.http.aside import LONG, MUCH, aside, while_there
 from unmask.serve.http.batcher import Ask, Batcher, Full
 from unmask.serve.http.pool import Pool, Served
 from unmask.serve.http.prometheus import Metrics
@@ -69,10 +69,9 @@ class Service:
     async def prepare(
         self, request: Request, work: Callable[[Served, Body, Settings], T], served: Served, body: Body
     ) -> T:
-        """work(served, body, settings), in a thread where there is much text. Raises Gone as `answer` does."""
-        if len(await request.body()) < MUCH:
-            return work(served, body, self.settings)
-        return await while_there(request, aside(partial(work, served, body, self.settings)))
+        """work(served, body, settings), in a thread. Raises Gone as `answer` does."""
+        executor = None if len(await request.body()) < MUCH else LONG
+        return await while_there(request, aside(partial(work, served, body, self.settings), executor))
 
     def _batcher(self, served: Served) -> Batcher:
         batcher = self._batchers.get(served)

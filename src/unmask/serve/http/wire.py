@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from unmask.serve.http.aside import MUCH, aside
+from unmask.serve.http.aside import LONG, MUCH, aside
 from unmask.serve.http.refusals import Refusal, clipped, too_busy
 
 DEEPEST = 64  # brackets within brackets
@@ -41,7 +42,7 @@ async def read_json(request: Request) -> Any:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refusal(415, "The body must not be compressed.")
     body, most = await request.body(), request.app.state.service.settings.values
-    return parse(body, most) if len(body) < MUCH else await aside(partial(parse, body, most))
+    return parse(body, most) if len(body) < MUCH else await aside(partial(parse, body, most), LONG)
 
 
 def parse(body: bytes, most: int) -> Any:
@@ -114,8 +115,8 @@ class Written(Response):
             await send({"type": "http.response.body", "body": piece, "more_body": begin + PIECE < len(self.body)})
 
 
-async def answered(request: Request, make: Callable[[], Any], executor: Any = None) -> Response:
-    """What `make` returns as the answer to a request, made and written in a thread.
+async def answered(request: Request, make: Callable[[], Any], executor: Executor = LONG) -> Response:
+    """What `make` returns as the answer to a request, made and written in a thread of this executor.
 
     Raises Refusal: 413 where it is too long, 429 where too much is held already, 500 for numbers that are not finite.
     """
