@@ -20,7 +20,7 @@ TURN = 0.0005  # seconds; threads that all compute are slower for it
 _POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in this process share them
 _LOCK = threading.Lock()  # of _POOLS
 _CLOSED = threading.Event()
-_JOB = threading.local()  # `left`: set when nobody waits any more for what this thread computes
+_JOB = threading.local()  # `left`: says whether nobody waits any more for what this thread computes
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOLS.clear)  # a process that is forked has none of the threads
@@ -38,14 +38,15 @@ def a_thread_each(
     Threads that share one small product wait for one another between any two; those that have a batch each do not. A
     single item has all threads, and elsewhere than on a CPU items come one after another. The function runs in the
     modes of the caller (gradients, inference, autocast) and must bear being called several times at once; where it
-    takes long, it calls `go_on` now and then, so that it ends when the caller has gone.
+    takes long, it calls `go_on` now and then, so that it ends when the caller has gone, or whoever the caller works for
+    (`until`).
 
     most  items at once, where that is fewer: what each of them holds in memory may matter
     """
     threads = torch.get_num_threads()
     at_once = min(threads, len(items), threads if most is None else most)
     if at_once < 2 or torch.device(device).type != "cpu":
-        return map(function, items)
+        return _one_by_one(function, items)
     ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for the order of the results
     return _ordered(_in_modes(function), items, ahead, _pool(threads))
 
@@ -72,10 +73,22 @@ def begin() -> None:
         _pool(threads)
 
 
+@contextmanager
+def until(left: Callable[[], bool]) -> Iterator[None]:
+    """Within it, `go_on` raises CancelledError in this thread, and in those that work for it, once `left()` is true."""
+    before = getattr(_JOB, "left", None)
+    _JOB.left = left
+    try:
+        yield
+    finally:
+        _JOB.left = before
+
+
 def go_on() -> None:
-    """Raises CancelledError in a thread of the pool where nobody waits any more for what it computes."""
-    left: threading.Event | None = getattr(_JOB, "left", None)
-    if left is not None and (left.is_set() or _CLOSED.is_set()):
+    """Raises CancelledError in a thread of the pool, or within `until`, where nobody waits any more for what it
+    computes."""
+    left: Callable[[], bool] | None = getattr(_JOB, "left", None)
+    if left is not None and (_CLOSED.is_set() or left()):
         raise CancelledError
 
 
@@ -90,14 +103,21 @@ def close() -> None:
         _CLOSED.clear()
 
 
+def _one_by_one(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    for item in items:
+        go_on()
+        yield function(item)
+
+
 def _ordered(
     function: Callable[[Item], Result], items: Sequence[Item], ahead: int, pool: ThreadPoolExecutor
 ) -> Iterator[Result]:
     """Results in order; no more than `ahead` items are handed to the pool, which others use as well."""
     left, under_way = threading.Event(), set[Future[Result]]()
+    above: Callable[[], bool] | None = getattr(_JOB, "left", None)
 
     def run(item: Item) -> Result:
-        _JOB.left = left
+        _JOB.left = lambda: left.is_set() or (above is not None and above())
         go_on()
         return function(item)
 

@@ -23,7 +23,7 @@ PAGES = {"word_vectors/kernel.py", *(f"models/{name}.py" for name in LINEAGE)}
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
-GROUND = {"errors", "types", "places", "config", "files", "threads", "processor"}
+GROUND = {"errors", "types", "places", "config", "files", "threads", "processor", "terminal"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
@@ -50,6 +50,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "files": {"errors", "types", "config"},
     "threads": set(),
     "processor": set(),
+    "terminal": set(),
     "cost": set(),
     "nn": GROUND,
     "data": GROUND,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
 from unmask.cli.parser import Parser, overrides
 from unmask.errors import UnmaskError
+from unmask.terminal import harmless_streams
 from unmask.train.interrupt import Interrupt
 
 __all__ = ["main", "parser"]
@@ -33,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments is None and process.tunes(given):
             process.keep_memory()
     Interrupt.heard = 0
+    with harmless_streams():
+        _run(given)
+
+
+def _run(given: list[str]) -> None:
     try:
         options, rest = parser().parse_known_args(given)
         options.run(options, overrides(rest))

@@ -11,6 +11,7 @@ from typing import Any
 from unmask.cli.parser import add_verb, counted, print_fields
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
+from unmask.terminal import coloured
 
 
 def add_verbs(verbs: Any) -> None:
@@ -83,7 +84,7 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
         return
     shown = (render if sys.stdout.isatty() else table)(found, unit, layer)
     print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)
-    print(shown)
+    print(shown, file=coloured())
 
 
 def _text(given: str) -> str:

@@ -19,6 +19,7 @@ from unmask.data.vocabulary import PREFIX, clean, learn
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 
+LONG = 4_096  # characters of a text that takes milliseconds to encode
 MOST_IDS = 10_000_000  # many times the largest vocabulary published; tables of all ids are made
 
 
@@ -163,7 +164,7 @@ class Tokenizer:
     def encode(self, text: str, *, special: bool = True) -> Encoding:
         """Pieces of a text with their offsets; words are the pre-tokens (runs between whitespace and punctuation)."""
         view = self.raw if special else self._plain
-        raw = view.encode(clean(text), add_special_tokens=False)
+        raw = _encode(view, clean(text))
         ids = self._guard(np.array(raw.ids, dtype=np.int32), special)
         words = np.array([-1 if w is None else w for w in raw.word_ids], dtype=np.int32)
         return Encoding(ids, np.array(raw.offsets, dtype=np.int32).reshape(-1, 2), words)
@@ -322,6 +323,14 @@ class Tokenizer:
 
 def _row(values: Sequence[int]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
+
+
+def _encode(view: RawTokenizer, text: str) -> Any:
+    """The encoding of one text. The library keeps all other threads waiting while it encodes a single text, but not
+    while it encodes a batch, which takes a few microseconds more."""
+    if len(text) < LONG:
+        return view.encode(text, add_special_tokens=False)
+    return view.encode_batch([text], add_special_tokens=False)[0]
 
 
 def _encode_batch(view: RawTokenizer, texts: Sequence[str]) -> list[Any]:

@@ -17,6 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest, remaining
 from unmask.generate.trace import Hypothesis, Step, Trace, answers
 from unmask.models.sequence import Writer
+from unmask.threads import go_on
 from unmask.types import Batch
 
 
@@ -107,6 +108,7 @@ def sample(
     scores_Bn = torch.full((B, n), -math.inf, device=device)
     codes_Bn = torch.zeros((B, n), dtype=torch.long, device=device)
     for length in range(1, int(most_A.max()) + 1):
+        go_on()
         logits_NV = model.next(tokens_N, state).float()
         if length == 1:
             rules.check(logits_NV.shape[1])

@@ -17,6 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentLayer, RecurrentModel
+from unmask.terminal import harmless
 
 RED, BLUE = (220, 60, 50), (50, 100, 220)  # below and above zero
 PAGE = """<!doctype html>
@@ -94,7 +95,8 @@ def _side_by_side(x_RBTH: Tensor) -> Tensor:
 def render(found: Activations, unit: int, layer: int = 0) -> str:
     """The text in a terminal, each character on the colour of the unit."""
     parts = []
-    for piece, value in _runs(found.text, found.of(unit, layer)):
+    for run, value in _runs(found.text, found.of(unit, layer)):
+        piece = harmless(run)
         if np.isnan(value):
             parts.append(piece)
         else:

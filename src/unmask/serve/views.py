@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,9 @@ from torch import nn
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import POOLED, Model
-from unmask.serve.http.wire import read_json, reply
+from unmask.serve.http.aside import in_time, while_there
+from unmask.serve.http.refusals import Refusal
+from unmask.serve.http.wire import answered, read_json
 from unmask.serve.opened import Opened, tree_of
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
@@ -323,18 +325,33 @@ def routes(pool: Models, runs: Path = RUNS) -> list[Route]:
     Views are computed in threads, AT_ONCE at a time. What cannot be shown raises UnmaskError, which the application
     turns into an answer.
     """
-    room = asyncio.Semaphore(AT_ONCE)
+    room = ThreadPoolExecutor(AT_ONCE, "unmask-view")
     return [Route(path, _endpoint(view, pool, runs, room), methods=["POST"]) for path, view in VIEWS.items()]
 
 
-def _endpoint(
-    view: View, pool: Models, runs: Path, room: asyncio.Semaphore
-) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        fields = await read_json(request)
-        if not isinstance(fields, dict):
-            raise UnmaskError("The body must be a JSON object.")
-        async with room:
-            return await asyncio.to_thread(lambda: reply(view(Asked(pool, fields, runs))))
+        settings = request.app.state.service.settings
+        async with in_time(settings.seconds):
+            fields = await read_json(request)
+            if not isinstance(fields, dict):
+                raise UnmaskError("The body must be a JSON object.")
+
+            def look() -> Data:
+                characters = _characters(fields)
+                if characters > settings.view:
+                    most = f"{settings.view:,} characters, not {characters:,}"
+                    raise Refusal(413, f"A view takes {most}; shorten the text.")
+                return view(Asked(pool, fields, runs))
+
+            return await while_there(request, answered(request, look, room))
 
     return answer
+
+
+def _characters(value: Any) -> int:
+    """How many characters all texts in a value have."""
+    if isinstance(value, str):
+        return len(value)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_characters, inside))

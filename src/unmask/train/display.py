@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from unmask.errors import plural
+from unmask.terminal import harmless
 
 SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
 
@@ -94,7 +95,7 @@ class Live:
             self._live.update(self._picture(row["step"]))
 
     def note(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        self.console.print(harmless(text), markup=False)
 
     def close(self) -> None:
         if self._live is not None:
@@ -213,7 +214,7 @@ def _name(name: str) -> str:
 
 def _value(name: str, value: Any) -> str:
     if value is None or isinstance(value, str):
-        return "–" if value is None else value
+        return "–" if value is None else harmless(value)
     if name == "waiting" or name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy"):
         return f"{100 * value:.1f} %"
     if name.startswith("loss/"):

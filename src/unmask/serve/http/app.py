@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from unmask.errors import UnmaskError, plural
+from unmask.errors import UnmaskError
 from unmask.serve import views
 from unmask.serve.http import forms, openapi, prometheus, verbs
+from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.forms import Schema
 from unmask.serve.http.guard import Guard, refused
 from unmask.serve.http.pool import Pool
-from unmask.serve.http.service import MUCH, Service
+from unmask.serve.http.refusals import Refusal, too_busy
+from unmask.serve.http.service import Service
 from unmask.serve.http.settings import Access, Settings
 from unmask.serve.http.verbs import Body
-from unmask.serve.http.wire import Refusal, read_json, reply, too_busy
+from unmask.serve.http.wire import answered, is_short, read_json, reply, written
 
 PAGE = Path(__file__).parents[2] / "page"
 SHOWN = ("", ".html", ".css", ".js", ".json", ".svg", ".png", ".ico", ".woff2", ".txt")  # "": a folder
@@ -94,11 +96,8 @@ class Api:
         seconds = self.service.settings.seconds
 
         async def limited(request: Request) -> Response:
-            try:
-                async with asyncio.timeout(seconds):
-                    return await answer(request)
-            except TimeoutError:
-                raise too_busy(503, f"The answer took longer than {plural(seconds, 'second')}.", 5) from None
+            async with in_time(seconds):
+                return await answer(request)
 
         return limited
 
@@ -123,14 +122,12 @@ class Api:
         return await _written(request, {"model": served.name, "answers": found})
 
     async def embed(self, request: Request) -> Response:
-        body = await read_json(request)
-        foreign = isinstance(body, dict) and "inputs" in body
-        forms.check(body, forms.EMBED_INFERENCE if foreign else forms.EMBED)
+        body = await _body(request, forms.EMBED, inputs=forms.EMBED_INFERENCE)
         served = await self.service.model(body.get("model"), "embedding")
         ask, found = await self.service.answer(request, served, verbs.embed, body)
         vectors = [answer["embedding"] for answer in found]
-        if foreign:
-            return await _written(request, verbs.units(vectors) if body.get("normalize", True) else vectors)
+        if "inputs" in body:
+            return await _written(request, vectors, verbs.units if body.get("normalize", True) else None)
         cut = [i for i, answer in enumerate(found) if answer.get("cut")]
         return await _written(request, {"model": served.name, "embeddings": vectors, "tokens": ask.read, "cut": cut})
 
@@ -139,12 +136,16 @@ class Api:
         served = await self.service.model(body.get("model"), "embedding")
         ask, found = await self.service.answer(request, served, verbs.embed, body)
         shown = _base64 if body.get("encoding_format") == "base64" else list
-        data = [
-            {"object": "embedding", "index": i, "embedding": shown(answer["embedding"])}
-            for i, answer in enumerate(found)
-        ]
         usage = {"prompt_tokens": ask.read, "total_tokens": ask.read}
-        return await _written(request, {"object": "list", "data": data, "model": served.name, "usage": usage})
+
+        def listed(answers: list[Any]) -> dict[str, Any]:
+            data = [
+                {"object": "embedding", "index": i, "embedding": shown(answer["embedding"])}
+                for i, answer in enumerate(answers)
+            ]
+            return {"object": "list", "data": data, "model": served.name, "usage": usage}
+
+        return await _written(request, found, listed)
 
     async def tokenize(self, request: Request) -> Response:
         body = await _body(request, forms.TOKENIZE)
@@ -184,22 +185,25 @@ class Api:
         return reply(self.document)
 
 
-async def _body(request: Request, schema: Schema) -> Body:
-    """The JSON of a request that has this form. Raises Refusal."""
+async def _body(request: Request, schema: Schema, **others: Schema) -> Body:
+    """The JSON of a request that has this form, or where it has one of the fields `others` the form that this tells.
+
+    Raises Refusal.
+    """
     body = await read_json(request)
+    verbs.check_count(body, request.app.state.service.settings)
+    for field, other in others.items():
+        if isinstance(body, dict) and field in body:
+            schema = other
     forms.check(body, schema)
     assert isinstance(body, dict)
     return body
 
 
-async def _written(request: Request, value: Any) -> Response:
-    """The answer, written in a thread where it may be long."""
-    try:
-        if len(await request.body()) < MUCH:
-            return reply(value)
-        return await asyncio.to_thread(reply, value)
-    except ValueError:
-        raise Refusal(500, "The model answered with numbers that are not finite: its weights are damaged.") from None
+async def _written(request: Request, value: Any, form: Callable[[Any], Any] | None = None) -> Response:
+    """The value as an answer, or what `form` makes of it; made in a thread where it is long."""
+    make = partial(form, value) if form else lambda: value
+    return written(request, make()) if is_short(value) else await while_there(request, answered(request, make))
 
 
 def _base64(vector: list[float]) -> str:

@@ -8,11 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from unmask.errors import UnmaskError
+from unmask.threads import until
 
 SMOOTH = 0.2  # share of the newest batch in the speed that is expected of the next
 
@@ -35,12 +36,22 @@ class Ask:
     cost: int
 
 
+class Answers(Future[list[Any]]):
+    """Answers to come; `left` says whether their request was cancelled, also while it is being answered."""
+
+    left = False
+
+    def cancel(self) -> bool:
+        self.left = True
+        return super().cancel()
+
+
 @dataclass(eq=False)
 class Job:
     """A request in the queue, and its answers to come."""
 
     ask: Ask
-    future: Future[list[Any]] = field(default_factory=Future)
+    future: Answers = field(default_factory=Answers)
 
 
 class Full(Exception):
@@ -77,8 +88,9 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="unmask-batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, ask: Ask) -> Future[list[Any]]:
-        """The answers to come. Cancelling them takes the request out of the queue. Raises Full."""
+    def submit(self, ask: Ask) -> Answers:
+        """The answers to come. Cancelling them takes the request out of the queue; a batch of which all requests were
+        cancelled ends early (`threads.go_on`). Raises Full."""
         job = Job(ask)
         with self._changed:
             waiting = self.waiting
@@ -122,8 +134,9 @@ class Batcher:
                 begin = time.perf_counter()
                 self._answer(jobs)
                 seconds = time.perf_counter() - begin
-                self._measure(self._running / max(seconds, 1e-9))
-                self.observer.batch(len(jobs), sum(job.ask.read for job in jobs), seconds)
+                if not all(job.future.left for job in jobs):  # what ended early says nothing of the speed
+                    self._measure(self._running / max(seconds, 1e-9))
+                    self.observer.batch(len(jobs), sum(job.ask.read for job in jobs), seconds)
                 self._running = 0
             del jobs  # with them the thread would keep a model that the pool lets go
 
@@ -160,8 +173,13 @@ class Batcher:
     def _answer(self, jobs: list[Job]) -> None:
         """Answer together; where that fails, each by itself, so that nobody suffers from what another asked."""
         try:
-            found = jobs[0].ask.work([item for job in jobs for item in job.ask.items])
+            with until(lambda: all(job.future.left for job in jobs)):
+                found = jobs[0].ask.work([item for job in jobs for item in job.ask.items])
         except Exception as error:
+            if isinstance(error, CancelledError):
+                for job in jobs:
+                    job.future.set_exception(error)
+                return
             if len(jobs) > 1:
                 for job in jobs:
                     self._answer([job])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unmask.errors import UnmaskError, unknown
-from unmask.serve.http.wire import Refusal, clipped
+from unmask.serve.http.refusals import Refusal, clipped
 
 Schema = Mapping[str, Any]
 
@@ -189,4 +189,6 @@ def _shown(value: Any) -> str:
         return _WORDS["object" if isinstance(value, dict) else "array"]
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of so many digits"
+    if isinstance(value, str):
+        value = value[:100]  # more is clipped below
     return clipped(json.dumps(value, ensure_ascii=False), 60)

@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import time
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -16,12 +16,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unmask.errors import UnmaskError, plural
-from unmask.serve.http.service import Gone, Service
+from unmask.serve.http.aside import MUCH, Gone
+from unmask.serve.http.pool import NoModel
+from unmask.serve.http.refusals import Refusal, too_busy
+from unmask.serve.http.service import Service
 from unmask.serve.http.settings import Access
-from unmask.serve.http.wire import Refusal, refusal, too_busy
+from unmask.serve.http.wire import refusal
 
 OPEN = frozenset({"/health", "/ready"})  # without a key, and while the service ends
 WATCHED = OPEN | {"/metrics"}
+ONCE = ("authorization", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
+"""Headers of which a request has one at most, for others may go by the second."""
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",
@@ -53,11 +59,11 @@ class Guard:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin = time.perf_counter()
-        sender = _Sender(send, self.service.ends_at is not None)
+        sender, held = _Sender(send, self.service), _Held(self.service)
         self.service.open += 1
         try:
             self._check(scope)
-            await self.app(scope, self._limited(scope, receive), sender)
+            await self.app(scope, self._limited(receive, held), sender)
         except (Gone, ClientDisconnect):
             sender.status = 499  # what others log for it; nobody reads it
         except Exception as error:
@@ -66,6 +72,8 @@ class Guard:
             await refused(Request(scope), error)(scope, receive, sender)
         finally:
             self.service.open -= 1
+            held.release()
+            sender.held.release()
             route = getattr(scope.get("route"), "path", "") or "other"
             self.service.metrics.requests.add(1, route, str(sender.status))
             self.service.metrics.seconds.observe(time.perf_counter() - begin, route)
@@ -73,6 +81,14 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raises Refusal for a request that must not pass."""
         headers, path, settings = Headers(scope=scope), scope["path"], self.service.settings
+        if len(headers) > settings.headers:
+            raise Refusal(431, f"A request may have {settings.headers} headers.", connection="close")
+        for name in ONCE:
+            if len(headers.getlist(name)) > 1:
+                raise Refusal(400, f"The request has more than one header {name.title()}.", connection="close")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            sentence = "The request has both headers, Content-Length and Transfer-Encoding: leave one out."
+            raise Refusal(400, sentence, connection="close")
         if self.access.hosts and _host(headers.get("host", "")) not in self.access.hosts:
             raise Refusal(400, "The Host header names another service than this one.")
         if self.keys and path not in self.public and not self._knows(headers.get("authorization", "")):
@@ -91,7 +107,7 @@ class Guard:
         given = _digest(key.strip().encode("utf-8", "surrogateescape"))
         return sum(hmac.compare_digest(given, known) for known in self.keys) > 0 and scheme.lower() == "bearer"
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive, held: _Held) -> Receive:
         """`receive`, for a body of so many bytes in so many seconds."""
         settings = self.service.settings
         until = time.monotonic() + settings.body_seconds
@@ -109,16 +125,40 @@ class Guard:
             whole = not message.get("more_body", False)
             if size > settings.payload:
                 raise _too_large(settings.payload)
+            if not held.grow(size):
+                raise too_busy(429, "Too many long requests are being read; ask again in a second.", 1)
             return message
 
         return limited
 
 
-class _Sender:
-    """`send` with the headers of every answer; remembers the status."""
+class _Held:
+    """The bytes of one long body, counted among all that the service holds until they are released."""
 
-    def __init__(self, send: Send, last: bool) -> None:
-        self.send, self.last, self.status = send, last, 0
+    def __init__(self, service: Service) -> None:
+        self.service, self.size = service, 0
+
+    def grow(self, size: int) -> bool:
+        """The body has `size` bytes so far. Whether there is room for them; short ones are not counted."""
+        if size <= MUCH:
+            return True
+        if self.service.held + size - self.size > self.service.settings.held:
+            return False
+        self.service.held += size - self.size
+        self.size = size
+        return True
+
+    def release(self) -> None:
+        self.service.held -= self.size
+        self.size = 0
+
+
+class _Sender:
+    """`send` with the headers of every answer; remembers the status, and holds a long answer."""
+
+    def __init__(self, send: Send, service: Service) -> None:
+        self.send, self.held, self.status = send, _Held(service), 0
+        self.last = service.ends_at is not None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -130,6 +170,7 @@ class _Sender:
                 headers.setdefault("cache-control", "no-store")
             if self.last:
                 headers["connection"] = "close"
+            self.held.grow(int(headers.get("content-length", "0")))
         await self.send(message)
 
 
@@ -139,7 +180,7 @@ def refused(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return refusal(path, error.status, error.sentence, error.headers)
     if isinstance(error, UnmaskError):
-        return refusal(path, 422, str(error))
+        return refusal(path, 404 if isinstance(error, NoModel) else 422, str(error))
     if isinstance(error, HTTPException):
         sentence = SENTENCES.get(error.status_code, str(error.detail))
         sentence = sentence.format(path=path, method=request.method)
@@ -153,11 +194,9 @@ def _too_large(most: int) -> Refusal:
 
 
 def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
-    try:
-        return (urlsplit(f"//{header}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """The name in a Host header, without the port; empty where it is anything but a name or an address and a port."""
+    found = HOST.fullmatch(header.lower())
+    return (found[1] or found[2]) if found else ""
 
 
 def _digest(key: bytes) -> bytes:

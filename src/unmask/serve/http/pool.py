@@ -19,6 +19,7 @@ from unmask.huggingface.writer import holds_writer
 from unmask.nn.packed import placed
 from unmask.processor import Precision
 from unmask.serve.continuation import Continuer
+from unmask.serve.http.refusals import clipped
 from unmask.serve.predictor import PRETRAINED, Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
@@ -27,6 +28,10 @@ from unmask.visualize.words import Vectors
 
 SHOWN = {"words": "contextual-words"}
 """Heads of models that answer nothing, but have something to show: ELMo's. Head -> kind."""
+
+
+class NoModel(UnmaskError):
+    """A name that no model of the pool has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +123,13 @@ class Pool:
     def name(self, name: str | None = None, *kinds: str) -> str:
         """The name, or where it is None that of the first model of these kinds, or of any if there is none.
 
-        Raises UnmaskError for a name that no model has.
+        Raises NoModel for a name that no model has.
         """
         if name is None:
             fitting = (one for one, kind in self.kinds.items() if {kind, self.tasks.get(one)} & {*kinds})
             return next(fitting, self.names()[0])
         if name not in self.folders:
-            raise unknown("model", name, self.folders)
+            raise NoModel(str(unknown("model", clipped(name, 60), self.folders)))
         return name
 
     def loaded(self) -> list[str]:
@@ -140,7 +145,8 @@ class Pool:
             return self._loaded.get(name)
 
     def get(self, name: str | None = None) -> Served:
-        """The model, read now if it is not in memory. Raises UnmaskError for an unknown name, or a damaged folder."""
+        """The model, read now if it is not in memory. Raises NoModel for an unknown name, and UnmaskError for a damaged
+        folder."""
         name = self.name(name)
         with self._reading[name]:  # who comes meanwhile waits here, and finds it read
             served = self.peek(name)

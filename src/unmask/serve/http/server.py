@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from unmask import threads
 from unmask.errors import UnmaskError
+from unmask.serve.http.connection import BURST, Connection, log_once
 from unmask.serve.http.service import Service
+
+WAITING = 2_048  # connections that wait in the system until they are taken
 
 
 class Server(uvicorn.Server):
@@ -24,7 +29,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=Connection,
+                backlog=BURST,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -39,7 +45,10 @@ class Server(uvicorn.Server):
         self.begun = begun
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(_failed)
         await super().startup(sockets=sockets)
+        for bound in sockets or ():
+            bound.listen(WAITING)  # asyncio has one number for those that wait and those that it takes at a time
         self.begun()
 
     async def on_tick(self, counter: int) -> bool:
@@ -53,13 +62,24 @@ class Server(uvicorn.Server):
         self.service.end()
 
 
+def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the event loop could not do: where descriptors ran out, one sentence."""
+    if isinstance(context.get("exception"), OSError) and "socket.accept" in context.get("message", ""):
+        log_once(f"No more connections can be taken for now: {context['exception'].strerror}.")
+    else:
+        loop.default_exception_handler(context)
+
+
 def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> None:
     """Serve until a signal; `begun` is told the address once it answers. Raises UnmaskError where it is taken."""
     bound = bind(host, port)
     server = Server(app, begun=lambda: begun(address(bound)))
     threads.begin()
+    gc.collect()
+    gc.freeze()  # what is there stays: to look through it for garbage would take all threads a tenth of a second
     try:
-        asyncio.run(server.serve(sockets=[bound]))
+        with threads.short_turns():  # the event loop asks for Python between any two steps, beside threads that keep it
+            asyncio.run(server.serve(sockets=[bound]))
     finally:
         threads.close()  # its time is up: what is still under way is for nobody
 
@@ -70,7 +90,7 @@ def bind(host: str, port: int) -> socket.socket:
         if not 0 <= port < 65_536:  # getaddrinfo would take the remainder
             raise OverflowError("a port is a number from 0 to 65535")
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family, backlog=2_048)
+        return socket.create_server(place[:2], family=family, backlog=WAITING)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UnmaskError(

@@ -6,20 +6,21 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from unmask.errors import UnmaskError, plural
+from unmask.serve.http.aside import LONG, MUCH, aside, while_there
 from unmask.serve.http.batcher import Ask, Batcher, Full
 from unmask.serve.http.pool import Pool, Served
 from unmask.serve.http.prometheus import Metrics
+from unmask.serve.http.refusals import too_busy
 from unmask.serve.http.settings import Settings
 from unmask.serve.http.verbs import Body, Verb
-from unmask.serve.http.wire import Refusal, too_busy
 
 T = TypeVar("T")
-MUCH = 20_000  # bytes of a body; turning more into tokens, or answers into JSON, would hold up the event loop
 
 
 class Service:
@@ -29,6 +30,8 @@ class Service:
         self.pool, self.settings = pool, settings
         self.metrics = Metrics()
         self.open = 0  # requests that are being answered
+        self.held = 0  # bytes of their long bodies, and of the long ones of answers
+        self.idle: dict[Any, None] = {}  # connections without a request; the one that has waited longest is the first
         self.ends_at: float | None = None  # when the service is to end at the latest; None while it goes on
         self._batchers: weakref.WeakKeyDictionary[Served, Batcher] = weakref.WeakKeyDictionary()
         self._reading: dict[str, asyncio.Task[Served]] = {}
@@ -37,10 +40,7 @@ class Service:
 
     async def model(self, name: str | None, *kinds: str) -> Served:
         """The model of this name, else the first of these kinds; read in a thread, once for all who ask for it."""
-        try:
-            name = self.pool.name(name, *kinds)
-        except UnmaskError as error:
-            raise Refusal(404, str(error)) from None
+        name = self.pool.name(name, *kinds)
         served = self.pool.peek(name)
         if served is not None:
             return served
@@ -64,24 +64,14 @@ class Service:
         except Full as full:
             sentence = f"Too much waits for {served.name} already; ask again in {plural(full.seconds, 'second')}."
             raise too_busy(429, sentence, full.seconds) from None
-        gone = asyncio.create_task(_disconnected(request))
-        try:
-            either: list[asyncio.Future[Any]] = [future, gone]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not future.done():
-                raise Gone
-            return ask, future.result()
-        finally:
-            future.cancel()
-            gone.cancel()
+        return ask, await while_there(request, future)
 
     async def prepare(
         self, request: Request, work: Callable[[Served, Body, Settings], T], served: Served, body: Body
     ) -> T:
-        """work(served, body, settings), in a thread where there is much text."""
-        if len(await request.body()) < MUCH:
-            return work(served, body, self.settings)
-        return await asyncio.to_thread(work, served, body, self.settings)
+        """work(served, body, settings), in a thread. Raises Gone as `answer` does."""
+        executor = None if len(await request.body()) < MUCH else LONG
+        return await while_there(request, aside(partial(work, served, body, self.settings), executor))
 
     def _batcher(self, served: Served) -> Batcher:
         batcher = self._batchers.get(served)
@@ -130,12 +120,3 @@ class Service:
                 {name: float(name in self.pool.loaded()) for name in self.pool.names()},
             ),
         }
-
-
-class Gone(Exception):
-    """The client went away before its answer was there."""
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

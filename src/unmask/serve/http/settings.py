@@ -15,31 +15,50 @@ from unmask.errors import UnmaskError
 class Settings(Config):
     """What the service takes at once; each limit is answered with a status and one sentence.
 
-    payload        bytes of a request (413)
+    payload        bytes of the body of a request (413)
+    values         commas and brackets of a body, of which every value of JSON but the first needs one (413)
     texts          of a request (413)
+    characters     of all texts of a request (413), counted before any is cut into tokens
     tokens         of a request (413), read, and for models that write also those that may be written
+    view           characters of a request to a view of the page (413)
     written        tokens that a model may be asked to write for a text
+    answer         bytes of the body of an answer (413)
+    held           bytes that the long bodies of requests and answers may take together (429)
     batch_tokens   that are answered together; a request is never torn apart, so one alone may have more
     wait           milliseconds that a request waits for others to share its batch
     queue_tokens   of the requests of a model that wait (429)
     queue_seconds  that the requests before a new one will take, by the speed of late (429)
     requests       that are open at a time (429)
+    connections    that are open at a time, fewer where the system allows fewer descriptors; when there are so many, a
+                   new one takes the place of the one that has gone without a request for the longest time
+    headers        lines of the head of a request (431)
     seconds        from the request to its answer (503)
-    body_seconds   in which a request must have arrived (408)
+    head_seconds   in which the head of a request must have arrived (408)
+    body_seconds   in which its body must have arrived (408)
+    read_seconds   that a client may lag behind while it reads an answer; one that is slower is cut off
     drain_seconds  that open requests get after SIGTERM
     """
 
     payload: int = 4_194_304
+    values: int = 131_072
     texts: int = 2_048
+    characters: int = 1_048_576
     tokens: int = 131_072
+    view: int = 20_000
     written: int = 512
+    answer: int = 67_108_864
+    held: int = 268_435_456
     batch_tokens: int = 16_384
     wait: float = 3.0
     queue_tokens: int = 524_288
     queue_seconds: float = 5.0
     requests: int = 512
+    connections: int = 1_024
+    headers: int = 100
     seconds: float = 60.0
+    head_seconds: float = 10.0
     body_seconds: float = 20.0
+    read_seconds: float = 20.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:

@@ -17,8 +17,8 @@ from unmask.generate import Sampling, Search
 from unmask.serve.continuation import Continuer, sampling, searching
 from unmask.serve.http.batcher import Ask
 from unmask.serve.http.pool import Served
+from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.settings import Settings
-from unmask.serve.http.wire import Refusal
 from unmask.serve.inputs import as_row
 from unmask.serve.translator import Translator
 from unmask.tasks import Embedding
@@ -33,12 +33,13 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
     if predictor is None:
         raise _unfit(served, "answers of this kind")
     texts = body["texts"]
-    rows = _rows(texts if isinstance(texts, list) else [texts], predictor.kind, settings)
+    rows = _rows(texts if isinstance(texts, list) else [texts], predictor.kind)
+    read_texts = _short([text for row in rows for text in _texts_of(row)], settings)
     if served.written is not None:
         read, written = served.written.lengths(rows)
         return Ask(rows, predictor.answer, "predict", read, _within(read + written, settings))
     assert isinstance(served.tokenizer, Tokenizer)
-    read = sum(map(len, served.tokenizer.ids([text for row in rows for text in _texts_of(row)])))
+    read = sum(map(len, served.tokenizer.ids(read_texts)))
     return Ask(rows, predictor.answer, "predict", read, _within(read, settings))
 
 
@@ -53,7 +54,7 @@ def embed(served: Served, body: Body, settings: Settings) -> Ask:
         raise _unfit(served, "vectors of texts")
     name = next(name for name in ("texts", "inputs", "input") if name in body)
     texts = _listed(body[name], settings)
-    rows = _rows(texts, predictor.kind, settings)
+    rows = _rows(texts, predictor.kind)
     tokenizer = predictor.tokenizer
     frame = len(tokenizer.join(np.empty(0, np.int64))[0])
     lengths = [len(ids) + frame for ids in tokenizer.ids(texts)]
@@ -107,8 +108,8 @@ def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[s
     tokenizer = served.tokenizer
     if isinstance(tokenizer, Tokenizer):
         special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # where [MASK] in a text is one
+        _within(sum(map(len, tokenizer.ids(texts, special=special))), settings)  # before any gets its places
         found = [tokenizer.encode(text, special=special) for text in texts]
-        _within(sum(len(one.ids) for one in found), settings)
         return [
             [
                 {"id": int(i), "token": piece, "begin": int(begin), "end": int(end)}
@@ -124,21 +125,33 @@ def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[s
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _rows(texts: Sequence[Any], kind: str, settings: Settings) -> list[Row]:
-    _few(len(texts), settings)
+def check_count(body: Any, settings: Settings) -> None:
+    """Raises Refusal 413 where a body has too many texts, before anything else is asked of them."""
+    if isinstance(body, dict):
+        for name in ("texts", "inputs", "input"):
+            if isinstance(texts := body.get(name), list) and len(texts) > settings.texts:
+                most = plural(settings.texts, "text")
+                raise Refusal(413, f"A request may have {most}, not {len(texts):,}; send several requests.")
+
+
+def _rows(texts: Sequence[Any], kind: str) -> list[Row]:
     return [as_row(text, number, kind) for number, text in enumerate(texts, 1)]
 
 
 def _listed(texts: str | list[str], settings: Settings) -> list[str]:
-    found = [texts] if isinstance(texts, str) else texts
-    _few(len(found), settings)
-    return found
+    return _short([texts] if isinstance(texts, str) else texts, settings)
 
 
-def _few(count: int, settings: Settings) -> None:
-    if count > settings.texts:
-        most = plural(settings.texts, "text")
-        raise Refusal(413, f"A request may have {most}, not {count:,}; send several requests.")
+def _short(texts: list[str], settings: Settings) -> list[str]:
+    """The texts. Raises Refusal 413 where they have too many characters, before any is cut into tokens."""
+    characters = sum(map(len, texts))
+    if characters > settings.characters:
+        raise Refusal(
+            413,
+            f"The request comes to {characters:,} characters, and may have {settings.characters:,}; "
+            "send several requests.",
+        )
+    return texts
 
 
 def _within(tokens: int, settings: Settings) -> int:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from unmask.serve.http.aside import LONG, MUCH, aside
+from unmask.serve.http.refusals import Refusal, clipped, too_busy
 
 DEEPEST = 64  # brackets within brackets
-LONGEST = 600  # characters of a sentence that refuses
+DIGITS = 1_000  # of a whole number; the time to read one grows with the square
+SHORT = 2_000  # values of an answer that takes about a millisecond to write
+RUN = 1_024  # values that are written at a time: no other thread runs meanwhile
+PIECE = 65_536  # bytes that are sent at a time
+
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-class Refusal(Exception):
-    """A request that is not answered: a status, one plain sentence, headers."""
-
-    def __init__(self, status: int, sentence: str, **headers: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
-def too_busy(status: int, sentence: str, seconds: int) -> Refusal:
-    """A refusal (429, 503) that says when to ask again."""
-    return Refusal(status, sentence, retry_after=str(max(1, seconds)))
+# ------------------------------------------------------------------------------------------------ reading
 
 
 async def read_json(request: Request) -> Any:
-    """The body of a request. Raises Refusal: 415 for another type, 400 for what is no JSON, 422 for JSON that no text
-    can come of."""
+    """The body of a request. Raises Refusal: 415 for another type, 413 for too many values, 400 for what is no JSON,
+    422 for JSON that no text can come of."""
     kind = request.headers.get("content-type", "")
     name, _, rest = kind.partition(";")
     if name.strip().lower() != "application/json":
@@ -41,24 +41,29 @@ async def read_json(request: Request) -> Any:
         raise Refusal(415, f"The body must be UTF-8, not {clipped(charset[1], 40)}.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refusal(415, "The body must not be compressed.")
-    return parse(await request.body())
+    body, most = await request.body(), request.app.state.service.settings.values
+    return parse(body, most) if len(body) < MUCH else await aside(partial(parse, body, most), LONG)
 
 
-def parse(body: bytes) -> Any:
-    """JSON from bytes. Raises Refusal: 400 for what is none, or nested too deep; 422 for NUL, lone surrogates, and
-    numbers that are none or too large to hold."""
+def parse(body: bytes, most: int) -> Any:
+    """JSON of at most `most` commas and brackets from bytes.
+
+    Raises Refusal: 413 for more; 400 for what is no JSON, or nested too deep; 422 for NUL, lone surrogates, and numbers
+    that are none or too large to hold.
+    """
+    marks = sum(map(body.count, (b",", b"[", b"{")))
+    if marks > most:
+        raise Refusal(413, f"The body has {marks:,} commas and brackets, and may have {most:,}; send several requests.")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refusal(400, f"The body is not UTF-8: byte {error.start} fits no character.") from None
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number, parse_int=_whole)
     except RecursionError:
         raise Refusal(400, f"The body is nested deeper than {DEEPEST} brackets.") from None
     except json.JSONDecodeError as error:
         raise Refusal(400, f"The body is not valid JSON: {error.msg}, at character {error.pos}.") from None
-    except ValueError:  # a whole number of more digits than Python converts
-        raise Refusal(422, "A number in the body has too many digits.") from None
     _check(value, 1)
     return value
 
@@ -67,12 +72,21 @@ def _no_number(name: str) -> Any:
     raise Refusal(400, f"The body is not valid JSON: {name} is no number there.")
 
 
+def _whole(digits: str) -> int:
+    if len(digits) > DIGITS:
+        raise Refusal(422, "A number in the body has too many digits.")
+    return int(digits)
+
+
 def _check(value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise Refusal(400, f"The body is nested deeper than {DEEPEST} brackets.")
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-            raise Refusal(422, "A text holds half of a surrogate pair, which is no character.")
+        if not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                raise Refusal(422, "A text holds half of a surrogate pair, which is no character.") from None
         if "\0" in value:
             raise Refusal(422, "A text holds the character NUL; leave it out.")
     elif isinstance(value, Mapping):
@@ -86,19 +100,97 @@ def _check(value: Any, depth: int) -> None:
         raise Refusal(422, "A number in the body is too large.")
 
 
-def clipped(text: str, most: int = LONGEST) -> str:
-    """The text, or its beginning and an ellipsis; on one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+# ------------------------------------------------------------------------------------------------ answering
+
+
+class Written(Response):
+    """A body of JSON, which is sent piece by piece, as fast as the client reads it."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for begin in range(0, len(self.body), PIECE):
+            piece = bytes(self.body[begin : begin + PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": begin + PIECE < len(self.body)})
+
+
+async def answered(request: Request, make: Callable[[], Any], executor: Executor = LONG) -> Response:
+    """What `make` returns as the answer to a request, made and written in a thread of this executor.
+
+    Raises Refusal: 413 where it is too long, 429 where too much is held already, 500 for numbers that are not finite.
+    """
+    service = request.app.state.service
+    body = await aside(lambda: encoded(make(), service.settings.answer), executor)
+    if len(body) > MUCH and service.held + len(body) > service.settings.held:
+        raise too_busy(429, "Too many long answers are being sent; ask again in a second.", 1)
+    return Written(memoryview(body))
+
+
+def written(request: Request, value: Any) -> Response:
+    """A short answer, written at once. Raises Refusal as `answered` does."""
+    return Written(memoryview(encoded(value, request.app.state.service.settings.answer)))
+
+
+def is_short(value: Any) -> bool:
+    """Whether a value is written so soon that it need not be aside."""
+    left, waiting = SHORT, [value]
+    while waiting and left > 0:
+        one = waiting.pop()
+        if isinstance(one, (dict, list, tuple)):
+            left -= len(one)
+            if left > 0:
+                waiting.extend(one.values() if isinstance(one, dict) else one)
+        elif isinstance(one, str):
+            left -= len(one) // 16
+    return left > 0
+
+
+def encoded(value: Any, most: int) -> bytearray:
+    """JSON in ASCII characters alone, so that it is the same in every encoding; the same as `json.dumps` writes, but
+    other threads run meanwhile.
+
+    Raises Refusal 413 where it has more than `most` bytes, and 500 for numbers that are not finite.
+    """
+    found = bytearray()
+    try:
+        for piece in _pieces(value):
+            found += piece.encode("ascii")
+            if len(found) > most:
+                raise Refusal(413, f"The answer would have more than {most:,} bytes; ask for less at a time.")
+    except ValueError:
+        raise Refusal(500, "The model answered with numbers that are not finite: its weights are damaged.") from None
+    return found
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and _holds_more(value.values()):
+        for i, (name, one) in enumerate(value.items()):
+            yield f"{',' if i else '{'}{_encode(name)}:"
+            yield from _pieces(one)
+        yield "}"
+    elif isinstance(value, (list, tuple)) and _holds_more(value):
+        for i, one in enumerate(value):
+            yield "," if i else "["
+            yield from _pieces(one)
+        yield "]"
+    elif isinstance(value, (list, tuple)) and len(value) > RUN:
+        for begin in range(0, len(value), RUN):
+            yield "," if begin else "["
+            yield _encode(value[begin : begin + RUN])[1:-1]
+        yield "]"
+    else:
+        yield _encode(value)
+
+
+def _holds_more(values: Any) -> bool:
+    """Whether there are lists or objects among some values."""
+    return any(isinstance(one, (dict, list, tuple)) for one in values)
 
 
 def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer, ASCII characters alone so that it is the same in every encoding.
-
-    Raises ValueError for numbers that are not finite.
-    """
-    body = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-    return Response(body, status, dict(headers or {}), media_type="application/json")
+    """An answer that is known to be short and to hold no numbers that are not finite."""
+    return Written(_encode(value).encode("ascii"), status, dict(headers or {}))
 
 
 def refusal(path: str, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,0 +1,25 @@
+"""Refusals: requests that are not answered, in one plain sentence each."""
+
+from __future__ import annotations
+
+LONGEST = 600  # characters of a sentence that refuses
+
+
+class Refusal(Exception):
+    """A request that is not answered: a status, one plain sentence, headers."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def too_busy(status: int, sentence: str, seconds: int) -> Refusal:
+    """A refusal (429, 503) that says when to ask again."""
+    return Refusal(status, sentence, retry_after=str(max(1, seconds)))
+
+
+def clipped(text: str, most: int = LONGEST) -> str:
+    """The text, or its beginning and an ellipsis; on one line."""
+    begin = " ".join(text[: 4 * most].split())  # not of all: texts of strangers may have megabytes
+    return begin if len(begin) <= most and len(text) <= 4 * most else begin[: most - 1] + "…"
