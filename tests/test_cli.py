@@ -329,8 +329,11 @@ def test_text_of_another_encoding_is_not_answered(folder, monkeypatch):
 
     latin = "first\nzweites \xff\n".encode("latin-1")
     (folder / "latin.txt").write_bytes(latin)
-    with pytest.raises(UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text; save it as UTF-8"):
+    with pytest.raises(
+        UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text \(the byte 0xFF\); save it"
+    ):
         texts("--file", "latin.txt")
+    assert texts("--file", "latin.txt", "--encoding", "latin-1") == ["first", "zweites \xff"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin)))
     with pytest.raises(UnmaskError, match="Line 2 of standard input is not UTF-8 text"):
         texts()
@@ -364,22 +367,39 @@ def test_a_corpus_of_unknown_tokens_says_what_to_do(folder, capsys):
 
 
 def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
-    """Text in Latin-1 loses its accents: nobody should learn of that from the model."""
+    """Text in Latin-1 would lose its accents, and nobody should learn of that from the model."""
     texts = folder / "texts"
     texts.mkdir()
     (texts / "old.txt").write_bytes("le café est fermé\n\nle café est là\n".encode("latin-1"))
     (texts / "paper.pdf").write_bytes(b"%PDF-1.7 ...")
-    main(["corpus", "build", "--data", "text.txt", "--out", "sound", "--vocabulary-size", "40"])
-    assert "UTF-8" not in capsys.readouterr().out
-    main(["corpus", "build", "--data", "texts", "text.txt", "--out", "out", "--vocabulary-size", "40"])
-    damaged, passed = (
-        "  texts/old.txt: bytes that are no text of its encoding: 4\n",
-        "  texts/paper.pdf: passed over, it is a PDF\n",
-    )
-    assert f"{damaged}{passed}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
+    (texts / "text.txt").write_text("One document.\n\nAnother document.\n")
+    build = ["corpus", "build", "--data", "texts", "--vocabulary-size", "60", "--out"]
+    main([*build, "out"])
+    old, pdf = "  texts/old.txt: passed over, line 1 is not UTF-8 text", "  texts/paper.pdf: passed over, it is a PDF\n"
+    out = capsys.readouterr().out
+    assert old in out
+    assert f"--encoding cp1252, which is likely\n{pdf}  Passed over: 2 files.\n" in out
     monkeypatch.setattr("unmask.cli.data.SHOWN", 1)
-    main(["corpus", "build", "--data", "texts", "--out", "again", "--tokenizer", "sound"])
-    assert f"{damaged}  2 such files in all" in capsys.readouterr().out
+    main([*build, "again"])
+    assert "  1 more such file" in capsys.readouterr().out
+    main([*build, "whole", "--encoding", "latin-1"])
+    assert f"{pdf}  Passed over: 1 file.\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["corpus", "check", "texts/old.txt"])
+    assert "texts/old.txt:1 is not UTF-8 text (the byte 0xE9)" in capsys.readouterr().err
+
+
+def test_short_documents_are_spoken_of(folder, capsys):
+    (folder / "book.txt").write_text("\n\n".join(f"Line {i} of a dialogue." for i in range(60)))
+    build = ["corpus", "build", "--data", "book.txt", "--out"]
+    for said, arguments in (
+        (True, ["corpus", "check", "book.txt"]),
+        (False, ["corpus", "check", "book.txt", "--per", "line"]),
+        (True, [*build, "out"]),
+        (False, [*build, "lines", "--per", "line"]),
+    ):
+        main(arguments)
+        assert ("where a file is one document, say --per file." in capsys.readouterr().out) is said
 
 
 @pytest.mark.parametrize(

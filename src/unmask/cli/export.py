@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb, answering_options, of_rows
+from unmask.cli.parser import add_verb, answering_options, encoding_option, of_rows, text_lines
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line, none blank; without one, standard input is read"
     )
+    encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
 
@@ -46,32 +47,27 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve.vectors import vectors, write_vectors
 
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
-    count, width = write_vectors(vectors(predictor, _lines(options.file)), options.out)
+    count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 
 
-def _lines(given: str | None) -> Iterator[str]:
+def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
     """Lines of a file, else of standard input; blank ones at the end are no texts.
 
-    Raises UnmaskError for a blank line before others, for one that is not UTF-8, and where there is nothing to read.
+    Raises UnmaskError as `text_lines` does, and for a blank line before others.
     """
     if given and not Path(given).is_file():
         raise UnmaskError(f"There is no file {given}.")
     if not given and sys.stdin.isatty():
         raise UnmaskError("Give --file FILE, or text on standard input.")
     name, blank = given or "standard input", 0
-    with Path(given).open("rb") if given else sys.stdin.buffer as source:
-        for number, line in enumerate(source, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it.") from None
-            if not text.strip():
-                blank = blank or number
-            elif blank:  # a line without a vector would shift those behind it
-                raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
-            else:
-                yield text
+    for number, text in enumerate(text_lines(given, encoding), 1):
+        if not text.strip():
+            blank = blank or number
+        elif blank:  # a line without a vector would shift those behind it
+            raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
+        else:
+            yield text
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import difflib
+import io
 import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -119,6 +119,19 @@ def text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column", default="text", metavar="NAME", help="column or key of the text in JSONL, CSV, TSV and Parquet"
     )
+    encoding_option(parser)
+
+
+def encoding_option(parser: argparse.ArgumentParser) -> None:
+    """How files are encoded."""
+    parser.add_argument(
+        "--encoding", metavar="NAME", help="of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
+    )
+
+
+def reading(options: argparse.Namespace) -> dict[str, Any]:
+    """What `text_options` say, as `data.text.documents` takes it."""
+    return {name: getattr(options, name) for name in ("per", "column", "encoding")}
 
 
 def answering_options(parser: argparse.ArgumentParser) -> None:
@@ -142,11 +155,12 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
         raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
 
 
-def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
-    """The lines of --file, else of standard input, for a verb that was given no texts; without a byte order mark.
+def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
+    """The lines of --file, else of standard input, for a verb that was given no texts; without their ends and a byte
+    order mark.
 
     Raises UnmaskError for texts and a file, a file that does not exist or is empty, and a terminal in place of standard
-    input.
+    input; and for a line that is not of --encoding, or of UTF-8 where none is named.
     """
     if options.texts and options.file:
         raise UnmaskError("Give texts or --file, not both.")
@@ -156,12 +170,23 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
         raise UnmaskError(f"There is no file {options.file}.")
     if not options.file and sys.stdin.isatty():
         raise UnmaskError(f'Give a text in quotes, --file FILE, or text on standard input: unmask {verb} ... "a text"')
-    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
-        first = source.readline().removeprefix(codecs.BOM_UTF8)
-        if not first:
-            raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
-        yield first
-        yield from source
+    yield from text_lines(options.file, options.encoding)
+
+
+def text_lines(file: str | None, named: str | None) -> Iterator[str]:
+    """The lines of a file, else of standard input as they come, for `given_lines`."""
+    from unmask.data import encodings
+
+    name, number = file or "standard input", 0
+    encoding = encodings.checked(named) or "utf-8"
+    with Path(file).open("rb") if file else sys.stdin.buffer as source:
+        text = io.TextIOWrapper(source, encoding, encodings.errors_of(encoding), newline="\n")
+        for number, line in enumerate(iter(text.readline, ""), 1):
+            if not encodings.is_sound(line):
+                raise encodings.undecodable(f"Line {number} of {name}", line, named)
+            yield (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
+    if not number:
+        raise UnmaskError(f"There is no text in {name}: it is empty.")
 
 
 def counted(number: int, count: int, what: str) -> int:

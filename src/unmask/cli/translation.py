@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields
+from unmask.cli.parser import (
+    add_verb,
+    answering_options,
+    carried_out,
+    check_run,
+    encoding_option,
+    given_lines,
+    print_fields,
+)
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -55,6 +63,7 @@ def add_answering(verbs: Any) -> None:
     sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
+    encoding_option(sub)
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
     sub.add_argument("--sample", action="store_true", help="draw translations: --temperature, --top-k, --samples, …")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
@@ -182,15 +191,11 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, or the rows of an array, else of standard input; empty lines stay."""
     from unmask.data import numbers
 
-    name = options.file or "standard input"
-    if name.endswith(numbers.SUFFIX) and not options.texts and Path(name).is_file():
-        yield from numbers.lines(Path(name))
+    file = options.file or ""
+    if file.endswith(numbers.SUFFIX) and not options.texts and Path(file).is_file():
+        yield from numbers.lines(Path(file))
         return
-    for number, line in enumerate(given_lines(options, "translate"), 1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it, for instance with iconv.") from None
+    yield from given_lines(options, "translate")
     yield from options.texts
 
 
@@ -203,5 +208,6 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
-    found = evaluate_pairs(translator, options.pairs, columns=columns, out=options.out, force=options.force)
+    how = {"columns": columns, "encoding": options.encoding}
+    found = evaluate_pairs(translator, options.pairs, **how, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))
