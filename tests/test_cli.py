@@ -329,9 +329,7 @@ def test_text_of_another_encoding_is_not_answered(folder, monkeypatch):
 
     latin = "first\nzweites \xff\n".encode("latin-1")
     (folder / "latin.txt").write_bytes(latin)
-    with pytest.raises(
-        UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text \(the byte 0xFF\); save it"
-    ):
+    with pytest.raises(UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text \(the byte 0xFF\); save it"):
         texts("--file", "latin.txt")
     assert texts("--file", "latin.txt", "--encoding", "latin-1") == ["first", "zweites \xff"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin)))
