@@ -31,6 +31,10 @@ def load(folder: Path | str) -> Model:
     return huggingface.load(folder).model
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "Predictor":  # on demand, so that `import unmask` costs nothing
         from unmask.serve.predictor import Predictor

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
-from unmask.cli.parser import Parser, overrides
+from unmask.cli.parser import Parser, add_verb, overrides
 from unmask.errors import UnmaskError
 from unmask.train.interrupt import Interrupt
 
@@ -76,4 +77,11 @@ def parser() -> Parser:
     serve.add_verbs(verbs)
     bench.add_verbs(verbs)
     training.add_report(verbs)
+    add_verb(verbs, "help", _help, "Show this, or the help of a verb: unmask help corpus build.").add_argument(
+        "verbs", nargs="*", metavar="verb", help="a verb, and where it has verbs of its own one of these"
+    )
     return whole
+
+
+def _help(options: argparse.Namespace, _: dict[str, str]) -> None:
+    parser().parse_args([*options.verbs, "--help"])

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
 from unmask.cli.data import print_losses
-from unmask.cli.parser import add_verb, answering_options, encoding_option, given_lines, of_rows, reading, text_options
+from unmask.cli.parser import (
+    add_field,
+    add_verb,
+    answering_options,
+    encoding_option,
+    given_lines,
+    of_rows,
+    reading,
+    text_options,
+)
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -35,7 +44,13 @@ _WAYS = {
 
 def add_verbs(verbs: Any) -> None:
     sub = add_verb(
-        verbs, "evaluate", _evaluate, "Score a model on labelled rows, on translations, or on text.", fields=True
+        verbs,
+        "evaluate",
+        _evaluate,
+        "Score a model on labelled rows, on translations, or on text.",
+        fields=True,
+        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME; with --shots, "
+        "also --template, --names and --normalise; with --pairs, the search takes those of `unmask translate --fields`.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)
@@ -73,6 +88,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows to show (default: those of --data)"
     )
+    add_field(sub, "--rows.text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
+    add_field(sub, "--label", "NAME", "with --data: column of the label")
+    add_field(sub, "--benchmark", "NAME", "with --data: the public data set whose folder it is")
+    add_field(sub, "--task", "NAME", "with --shots: classification or multiple-choice")
+    add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that go on at once")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb, answering_options, encoding_option, of_rows, text_lines
+from unmask.cli.parser import ENCODING, add_field, add_verb, answering_options, encoding_option, of_rows, text_lines
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def add_verbs(verbs: Any) -> None:
         _export,
         "Write a model folder for other programs, and say how far its answers are from those of the model.",
         fields=True,
+        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("--format", choices=["onnx"], default="onnx", help="what is written: onnx, for ONNX Runtime")
@@ -31,6 +32,10 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
     sub.add_argument("--int8", action="store_true", help="also write one in eight bits: smaller, faster, less exact")
     sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
+    add_field(sub, "--text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
+    add_field(sub, "--label", "NAME", "with --data: column of the label")
+    add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
     sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")

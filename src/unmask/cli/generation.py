@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, counted, encoding_option, print_fields
+from unmask.cli.parser import add_field, add_verb, counted, encoding_option, needed, print_fields
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
 
@@ -20,15 +20,20 @@ def add_verbs(verbs: Any) -> None:
         _generate,
         "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
         fields=True,
-        often="--temperature, --top-p, --top-k, --samples, --max-length; with --search: --beam-size, --n-best",
     )
-    sub.add_argument(
-        "--model", metavar="FOLDER", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes"
-    )
+    model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"
+    needed(sub.add_argument("--model", metavar="FOLDER", help=model))
     sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
     sub.add_argument("--file", metavar="FILE", help="a file with one beginning a line")
     encoding_option(sub)
     sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
+    add_field(sub, "--temperature", "X", "below 1 the likely is drawn more often, above 1 less")
+    add_field(sub, "--top-k", "N", "draw among so many tokens")
+    add_field(sub, "--top-p", "X", "draw among the likeliest tokens with this probability together")
+    add_field(sub, "--samples", "N", "texts for each beginning")
+    add_field(sub, "--max-length", "N", "most tokens that are written")
+    add_field(sub, "--beam-size", "N", "with --search: hypotheses that go on at once")
+    add_field(sub, "--n-best", "N", "with --search: texts for each beginning")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")

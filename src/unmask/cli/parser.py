@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import difflib
 import io
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,12 +17,43 @@ from unmask.errors import UnmaskError, unknown
 if TYPE_CHECKING:
     from unmask.config import Config
 
+ENCODING = "of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
+
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
+class Field(argparse.Action):
+    """A field of a config that help lists: it is passed on as the others are, to be checked by the config."""
+
+    def __call__(self, *_: Any) -> None:
+        raise AssertionError(f"{self.dest} is set aside before options are parsed")
+
+
+def needed(action: argparse.Action) -> None:
+    """Let help show an option as required that no run does without, but --fields and --resume do."""
+    action.needed = True  # type: ignore[attr-defined]
+
+
+def _is_needed(action: argparse.Action) -> bool:
+    return action.required or getattr(action, "needed", False)
+
+
+def _required_first(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
+    return sorted(actions, key=lambda action: not _is_needed(action))
+
+
 class Help(argparse.HelpFormatter):
-    """Says the default of every option that has one."""
+    """Lists what is required first, and says the default of every option that has one."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        shown = [copy.copy(action) if _is_needed(action) else action for action in _required_first(actions)]
+        for action in shown:
+            action.required = _is_needed(action)
+        super().add_usage(usage, shown, groups, prefix)
+
+    def add_arguments(self, actions: Any) -> None:
+        super().add_arguments(_required_first(actions))
 
     def _get_help_string(self, action: argparse.Action) -> str:
         said, default = action.help or "", action.default
@@ -57,12 +89,15 @@ class Parser(argparse.ArgumentParser):
         while items:
             item = items.pop(0)
             name, equals, _ = item.partition("=")
-            if not item.startswith("--") or item == "--" or name in self._option_string_actions:
+            listed = self._option_string_actions.get(name)
+            if not item.startswith("--") or item == "--" or not (listed is None or isinstance(listed, Field)):
                 known.append(item)
                 continue
             fields.append(item)
             if not equals and items and not items[0].startswith("--"):
                 fields.append(items.pop(0))
+            elif not equals and listed is not None:
+                self.error(f"argument {name}: expected one argument")
         return known, fields
 
     def error(self, message: str) -> NoReturn:
@@ -89,21 +124,29 @@ class Parser(argparse.ArgumentParser):
         return value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            kind = f"value of {action.option_strings[0]}:" if action.option_strings else f"verb of {self.prog}:"
-            raise unknown(kind, str(value), action.choices)
+        if action.choices is None or value in action.choices:
+            return
+        if isinstance(action, argparse._SubParsersAction):
+            shown = [verb.dest for verb in action._choices_actions]  # others are not for people
+            raise unknown(f"verb of {self.prog}:", str(value), shown)
+        raise unknown(f"value of {action.option_strings[0]}:", str(value), action.choices)
 
 
 def add_verb(
-    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, often: str = ""
+    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = ""
 ) -> argparse.ArgumentParser:
     """A verb; with `fields`, options that it does not know are passed on as `--name value`, and its help ends with
-    those that are `often` set."""
-    epilog = f"Fields that are often set: {often}." if often else None
+    where to find `more` of them than it lists (`add_field`)."""
+    epilog = (more or "Further fields are set as --NAME VALUE; --fields lists them all.") if fields else None
     verb = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
     verb.set_defaults(run=run)
     verb.takes_fields = fields
     return verb
+
+
+def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
+    """List a field among the options of a verb that passes fields on; `value` stands for what it is set to."""
+    return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
 
 
 def add_group(verbs: Any, name: str, help: str) -> Any:
@@ -124,9 +167,7 @@ def text_options(parser: argparse.ArgumentParser) -> None:
 
 def encoding_option(parser: argparse.ArgumentParser) -> None:
     """How files are encoded."""
-    parser.add_argument(
-        "--encoding", metavar="NAME", help="of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
-    )
+    parser.add_argument("--encoding", metavar="NAME", help=ENCODING)
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:

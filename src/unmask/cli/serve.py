@@ -22,6 +22,7 @@ def add_verbs(verbs: Any) -> None:
         _serve,
         "Answer over HTTP: a JSON API and a page; --fields lists its limits.",
         fields=True,
+        more="Limits are set as --NAME VALUE; --fields lists them all.",
     )
     sub.add_argument(
         "--model",
