@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
-from unmask.cli.parser import Parser, add_verb, overrides
+from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.errors import UnmaskError
 from unmask.train.interrupt import Interrupt
 
@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Interrupt.heard = 0
     try:
         options, rest = parser().parse_known_args(given)
-        options.run(options, overrides(rest))
+        fields = overrides(rest)
+        local_models(options, fields)
+        options.run(options, fields)
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would go on with half a run
             sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:

@@ -49,8 +49,9 @@ def add_verbs(verbs: Any) -> None:
         _evaluate,
         "Score a model on labelled rows, on translations, or on text.",
         fields=True,
-        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME; with --shots, "
-        "also --template, --names and --normalise; with --pairs, the search takes those of `unmask translate --fields`.",
+        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME; with "
+        "--shots, also --template, --names and --normalise; with --pairs, the search takes those of "
+        "`unmask translate --fields`.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)

@@ -129,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):
             shown = [verb.dest for verb in action._choices_actions]  # others are not for people
             raise unknown(f"verb of {self.prog}:", str(value), shown)
-        raise unknown(f"value of {action.option_strings[0]}:", str(value), action.choices)
+        raise unknown(f"value of {(action.option_strings or [action.dest])[0]}:", str(value), action.choices)
 
 
 def add_verb(
@@ -271,6 +271,30 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
             value = items.pop(0) if items and not items[0].startswith("--") else "true"
         fields[name] = value
     return fields
+
+
+def local_models(options: argparse.Namespace, fields: dict[str, str]) -> None:
+    """Put folders in the place of models that are named as on the Hugging Face hub, which are downloaded once."""
+    given = vars(options)
+    for name in ("model", "models", "start", "tokenizer"):
+        value = given.get(name)
+        if isinstance(value, list):  # [NAME=]FOLDER
+            given[name] = [_local(one, named=True) for one in value]
+        elif value:
+            given[name] = _local(value)
+    for name, value in fields.items():
+        if name.split(".")[-1] in ("model", "teacher"):
+            fields[name] = _local(value)
+
+
+def _local(given: str, *, named: bool = False) -> str:
+    from unmask import hub
+
+    label, _, place = given.rpartition("=") if named else ("", "", given)
+    if not hub.is_name(place):
+        return given
+    name = place.removeprefix(hub.PREFIX).partition("@")[0].rpartition("/")[2]
+    return f"{label or name}={hub.model_folder(place)}" if named else str(hub.model_folder(place))
 
 
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
