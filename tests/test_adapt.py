@@ -507,20 +507,22 @@ def test_the_check_as_json(folders, domain, capsys):
     assert facts["this text"]["per_word"] > 1
 
 
-def test_bytes_that_are_no_text_are_named(folders, domain, tmp_path, capsys):
-    """Accents in Latin-1 are lost, and so would be those of the new pieces."""
-    old = tmp_path / "old.txt"
-    old.write_bytes("\n\n".join(DOMAIN).encode() + "\n\nle café est fermé\n".encode("latin-1"))
-    model, said = ["--model", str(folders["mlm"])], f"  {old}: bytes that are no text of its encoding: 2\n"
-    main(["vocabulary", "check", *model, "--data", domain, "--reference", str(old)])
-    assert f"{said}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
-    main(["vocabulary", "extend", *model, "--data", str(old), "--pieces", "4", "--out", str(tmp_path / "larger")])
-    assert f"{said}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
-    main(["vocabulary", "check", *model, "--data", str(old), "--json"])
+def test_a_file_of_another_encoding_is_named(folders, domain, tmp_path, capsys):
+    """Accents in Latin-1 would be lost, and so would be those of the new pieces."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "new.txt").write_text("\n\n".join(DOMAIN))
+    (texts / "old.txt").write_bytes("le café est fermé\n".encode("latin-1"))
+    model, said = ["--model", str(folders["mlm"])], f"  {texts}/old.txt: passed over, line 1 is not UTF-8 text"
+    main(["vocabulary", "check", *model, "--data", domain, "--reference", str(texts)])
+    assert said in capsys.readouterr().out
+    main(["vocabulary", "extend", *model, "--data", str(texts), "--pieces", "4", "--out", str(tmp_path / "larger")])
+    assert said in capsys.readouterr().out
+    main(["vocabulary", "check", *model, "--data", str(texts), "--json"])
     printed = capsys.readouterr()
     assert "this text" in json.loads(printed.out)
     assert said in printed.err
-    main(["vocabulary", "check", *model, "--data", domain])
+    main(["vocabulary", "check", *model, "--data", str(texts), "--encoding", "latin-1"])
     assert "UTF-8" not in "".join(capsys.readouterr())
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import signal
+import sys
 
 import pytest
 
@@ -36,6 +37,20 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
     [
         ([], "required: verb"),
         (["pretrian"], "There is no verb of unmask: 'pretrian'; did you mean 'pretrain'?"),
+        (["hlep"], "There is no verb of unmask: 'hlep'; did you mean 'help'?"),
+        (["help", "pretrian"], "There is no verb of unmask: 'pretrian'; did you mean 'pretrain'?"),
+        (["help", "corpus", "biuld"], "did you mean 'build'?"),
+        (
+            ["finetune", "--task", "clasification"],
+            "not 'clasification'; did you mean 'classification'?",
+        ),
+        (
+            ["finetune", "--model", "--train", "x"],
+            "--model: expected one argument; see unmask finetune --help",
+        ),
+        (["finetune", "--strategy", "fronzen"], "did you mean 'frozen'?"),
+        (["generate", "--format", "json", "a text"], "There is no field 'format'"),
+        (["corpus", "check", "text.txt", "--encoding", "utf8x"], "There is no encoding 'utf8x'; did you mean 'utf-8'?"),
         (["corpus"], "required: verb"),
         (["corpus", "biuld"], "did you mean 'build'?"),
         (["--verison"], "did you mean '--version'?"),
@@ -256,9 +271,11 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
             assert f"default: {action.default}" in shown, (name, action.dest)
 
 
-def test_the_fields_that_help_names_exist():
+def test_the_fields_that_help_lists_exist():
     from unmask import recipes
-    from unmask.finetune import FineTuning
+    from unmask.cli.parser import Field
+    from unmask.finetune import FineTuning, Rows
+    from unmask.in_context import InContext
     from unmask.lexical.baselines import Baselines
     from unmask.serve.continuation import sampling, searching
     from unmask.translation import systems
@@ -268,17 +285,73 @@ def test_the_fields_that_help_names_exist():
         "unmask finetune": [FineTuning()],
         "unmask baseline": [Baselines()],
         "unmask train": [systems.find("transformer-tiny")],
+        "unmask evaluate": [Rows(), InContext(), searching()],
+        "unmask export": [Rows()],
         "unmask translate": [searching()],
         "unmask generate": [sampling(), searching()],
     }
-    said = {name: re.findall(r"--([a-z][a-z.-]*[a-z])", verb.epilog) for name, verb in verbs(parser()) if verb.epilog}
-    assert said.keys() == known.keys()
-    for name, fields in said.items():
-        places = {place for config in known[name] for place in config.places()}
-        for field in fields:
-            wanted = "batch" if (name, field) == ("unmask pretrain", "batch-size") else field.replace("-", "_")
-            found = {place for place in places if place == wanted or place.endswith(f".{wanted}")}
-            assert field == "search" or found, (name, field)
+    others = {"batch_size": "batch", "rows.text": "text"}  # names that verbs know for fields
+    for name, verb in verbs(parser()):
+        listed = [action.option_strings[0] for action in verb._actions if isinstance(action, Field)]
+        assert bool(listed) == (name in known), name
+        assert bool(verb.epilog) == verb.takes_fields
+        places = {place for config in known.get(name, []) for place in config.places()}
+        for option in listed:
+            field = option[2:].replace("-", "_")
+            wanted = {field, others.get(field, field)}
+            assert any(place in wanted or place.rpartition(".")[2] in wanted or place.endswith(f".{field}")
+                       for place in places), (name, option)  # fmt: skip
+
+
+def test_help_lists_what_is_required_first():
+    for name, verb in verbs(parser()):
+        shown = re.findall(r"(?m)^  (?:-\w, )?(--[\w.-]+)", verb.format_help())
+        required = [action.option_strings[0] for action in verb._actions if action.required and action.option_strings]
+        assert set(shown[: len(required)]) == set(required) or "mutually" in name, name
+    shown = {name: " ".join(verb.format_help().split()) for name, verb in verbs(parser())}
+    for name, options in (
+        ("unmask finetune", "--model FOLDER --train FILE --out FOLDER"),
+        ("unmask baseline", "--train FILE"),
+        ("unmask corpus build", "--out FOLDER"),
+        ("unmask words convert", "--model FOLDER --out PLACE"),
+        ("unmask generate", "--model FOLDER"),
+    ):
+        assert shown[name].startswith(f"usage: {name} {options} [-h]")
+
+
+def test_help_lists_every_option_of_the_commands_in_the_documents():
+    """The options that a reader meets: in the help of the verb, or among the fields that it passes on."""
+    from pathlib import Path
+
+    known = dict(verbs(parser()))
+    places = [Path(__file__).parents[1] / "README.md", *(Path(__file__).parents[1] / "docs").glob("*.md")]
+    found = 0
+    for place in places:
+        for line in re.findall(r"(?<![\w.`-])unmask ([a-z][^`\n#|]*)", place.read_text(encoding="utf-8")):
+            words = line.split()
+            name = next(
+                (f"unmask {' '.join(words[:n])}" for n in (2, 1) if f"unmask {' '.join(words[:n])}" in known), None
+            )
+            if name is None or place.name in ("log.md", "benchmarks.md"):
+                continue
+            verb = known[name]
+            for option in re.findall(r" (--[a-z][\w.-]*)", line):
+                found += 1
+                assert option in verb._option_string_actions or verb.takes_fields, (place.name, line, option)
+    assert found > 100
+
+
+def test_help_is_a_verb_too(capsys):
+    for arguments, shown in (
+        (["help"], "usage: unmask [-h]"),
+        (["help", "corpus", "build"], "usage: unmask corpus build"),
+        (["help", "finetune"], "--train FILE"),
+        (["help", "words"], "nearest"),
+    ):
+        with pytest.raises(SystemExit) as exit:
+            main(arguments)
+        assert not exit.value.code
+        assert shown in capsys.readouterr().out
 
 
 def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsys):
@@ -329,8 +402,9 @@ def test_text_of_another_encoding_is_not_answered(folder, monkeypatch):
 
     latin = "first\nzweites \xff\n".encode("latin-1")
     (folder / "latin.txt").write_bytes(latin)
-    with pytest.raises(UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text; save it as UTF-8"):
+    with pytest.raises(UnmaskError, match=r"Line 2 of latin\.txt is not UTF-8 text \(the byte 0xFF\); save it"):
         texts("--file", "latin.txt")
+    assert texts("--file", "latin.txt", "--encoding", "latin-1") == ["first", "zweites \xff"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin)))
     with pytest.raises(UnmaskError, match="Line 2 of standard input is not UTF-8 text"):
         texts()
@@ -364,22 +438,39 @@ def test_a_corpus_of_unknown_tokens_says_what_to_do(folder, capsys):
 
 
 def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
-    """Text in Latin-1 loses its accents: nobody should learn of that from the model."""
+    """Text in Latin-1 would lose its accents, and nobody should learn of that from the model."""
     texts = folder / "texts"
     texts.mkdir()
     (texts / "old.txt").write_bytes("le café est fermé\n\nle café est là\n".encode("latin-1"))
     (texts / "paper.pdf").write_bytes(b"%PDF-1.7 ...")
-    main(["corpus", "build", "--data", "text.txt", "--out", "sound", "--vocabulary-size", "40"])
-    assert "UTF-8" not in capsys.readouterr().out
-    main(["corpus", "build", "--data", "texts", "text.txt", "--out", "out", "--vocabulary-size", "40"])
-    damaged, passed = (
-        "  texts/old.txt: bytes that are no text of its encoding: 4\n",
-        "  texts/paper.pdf: passed over, it is a PDF\n",
-    )
-    assert f"{damaged}{passed}  Bytes of another encoding are U+FFFD" in capsys.readouterr().out
+    (texts / "text.txt").write_text("One document.\n\nAnother document.\n")
+    build = ["corpus", "build", "--data", "texts", "--vocabulary-size", "60", "--out"]
+    main([*build, "out"])
+    old, pdf = "  texts/old.txt: passed over, line 1 is not UTF-8 text", "  texts/paper.pdf: passed over, it is a PDF\n"
+    out = capsys.readouterr().out
+    assert old in out
+    assert f"--encoding cp1252, which is likely\n{pdf}  Passed over: 2 files.\n" in out
     monkeypatch.setattr("unmask.cli.data.SHOWN", 1)
-    main(["corpus", "build", "--data", "texts", "--out", "again", "--tokenizer", "sound"])
-    assert f"{damaged}  2 such files in all" in capsys.readouterr().out
+    main([*build, "again"])
+    assert "  1 more such file" in capsys.readouterr().out
+    main([*build, "whole", "--encoding", "latin-1"])
+    assert f"{pdf}  Passed over: 1 file.\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["corpus", "check", "texts/old.txt"])
+    assert "texts/old.txt:1 is not UTF-8 text (the byte 0xE9)" in capsys.readouterr().err
+
+
+def test_short_documents_are_spoken_of(folder, capsys):
+    (folder / "book.txt").write_text("\n\n".join(f"Line {i} of a dialogue." for i in range(60)))
+    build = ["corpus", "build", "--data", "book.txt", "--out"]
+    for said, arguments in (
+        (True, ["corpus", "check", "book.txt"]),
+        (False, ["corpus", "check", "book.txt", "--per", "line"]),
+        (True, [*build, "out"]),
+        (False, [*build, "lines", "--per", "line"]),
+    ):
+        main(arguments)
+        assert ("where a file is one document, say --per file." in capsys.readouterr().out) is said
 
 
 @pytest.mark.parametrize(
@@ -428,3 +519,28 @@ def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert printed[printed.index("--training.steps") + 1] == "10"
     assert printed[printed.index("--training.optimizer.lr") + 1] == "0.5"
+
+
+def test_verbs_that_are_not_for_people_are_not_named(capsys):
+    for arguments in (["nothing"], ["--help"], ["help"], ["bench-turns"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        said = "".join(capsys.readouterr())
+        assert "bench" in said
+        assert "bench-turn," not in said
+        assert "'bench-turn'" not in said
+
+
+def test_the_package_shows_what_it_is_for():
+    import unmask
+
+    assert dir(unmask) == ["Predictor", "UnmaskError", "__version__", "load"] == sorted(unmask.__all__)
+    assert unmask.Predictor.__name__ == "Predictor"
+
+
+def test_a_picture_names_the_extra_that_draws_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit):
+        main(["show", "positions", "--out", "x.png"])
+    said = "unmask: Pictures need matplotlib: run pip install 'unmask[pictures]', or write FILE.html.\n"
+    assert capsys.readouterr().err == said

@@ -644,3 +644,35 @@ def test_from_the_command_line(trunk, tmp_path, capsys):
     assert "Baseline: words that two texts share" in shown
     main(["predict", "--model", out, "a good film\ta great film"])
     assert capsys.readouterr().out
+
+
+QUESTION = {
+    "id": "1",
+    "context": "Das Café schließt.",
+    "question": "Was?",
+    "answers": [{"text": "Café", "answer_start": 4}],
+}
+KINDS = {
+    "classification": ("rows.tsv", "text\tlabel\nDas Café schließt.\ta\nx\tb\n"),
+    "multilabel": ("rows.csv", "text,label\nDas Café schließt.,a|b\nx,b\n"),
+    "regression": ("rows", "text\tscore\nDas Café schließt.\t1\nx\t2\n"),
+    "tagging": ("rows.conll", "Café B\nschließt O\n\nx O\n"),
+    "roles": ("rows.conll", "Café - (A0*)\nschließt V (V*)\n\n"),
+    "question-answering": ("rows.jsonl", json.dumps(QUESTION, ensure_ascii=False)),
+    "multiple-choice": ("rows.csv", "question,A,B,label\nCafé,ja,schließt,A\n"),
+    "embedding": ("rows.jsonl", json.dumps({"anchor": "Café", "positive": "schließt"}, ensure_ascii=False)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_of_another_encoding_are_refused_and_read_where_it_is_named(family, tmp_path):
+    name, content = KINDS[family]
+    path = tmp_path / name
+    path.write_bytes(content.encode("cp1252"))
+    rows = Rows(several="|" if family == "multilabel" else None)
+    with pytest.raises(UnmaskError, match=r"rows.*:\d is not UTF-8 text \(the byte 0xE9\); .*--encoding"):
+        read(path, family, rows)
+    found = read(path, family, rows.replace(encoding="cp1252"))
+    assert "Café" in found[0].text + (found[0].pair or "")
+    path.write_text(content, encoding="utf-8")
+    assert [row.text for row in read(path, family, rows)] == [row.text for row in found]

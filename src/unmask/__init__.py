@@ -21,7 +21,8 @@ __all__ = ["Predictor", "UnmaskError", "__version__", "load"]
 
 
 def load(folder: Path | str) -> Model:
-    """The model in a folder, ours or one that `transformers` wrote, in evaluation mode with the heads it has.
+    """The model in a folder, ours or one that `transformers` wrote, or of a name on the Hugging Face hub, in evaluation
+    mode with the heads it has.
 
     Raises UnmaskError for a missing, damaged or foreign folder. For the tokenizer and label names as well, use
     `unmask.huggingface.load`; for answers to texts, `unmask.Predictor`.
@@ -29,6 +30,10 @@ def load(folder: Path | str) -> Model:
     from unmask import huggingface
 
     return huggingface.load(folder).model
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, kind_of, nearest, unknown
 from unmask.files import regular
 
 ELSEWHERE = {
@@ -184,7 +184,9 @@ def typed(value: Any, hint: Any, where: str) -> Any:
     if origin is typing.Literal:
         if value in args:
             return value
-        raise UnmaskError(f"{where} must be one of {', '.join(map(str, args))}, not {value!r}.")
+        meant = nearest(str(value), map(str, args))
+        hint = f"; did you mean '{meant}'?" if meant else "."
+        raise UnmaskError(f"{where} must be one of {', '.join(map(str, args))}, not {value!r}{hint}")
     if origin is tuple:
         items = value.split(",") if isinstance(value, str) else value
         if isinstance(items, (list, tuple)):

@@ -27,6 +27,19 @@ class UnmaskError(Exception):
         return message if len(message) <= LONGEST else f"{message[:half]} … {message[-half:]}"
 
 
+class Missing(UnmaskError):
+    """A package that is not installed, which an extra of `unmask` brings."""
+
+
+def needs(what: str, extra: str, instead: str = "") -> Missing:
+    """A `Missing` that says what needs which packages, the extra that brings them, and what else can be done instead.
+
+    >>> str(needs("The service needs starlette and uvicorn", "serve"))
+    "The service needs starlette and uvicorn: run pip install 'unmask[serve]'."
+    """
+    return Missing(f"{what}: run pip install 'unmask[{extra}]'{f', or {instead}' if instead else ''}.")
+
+
 def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
     """An `UnmaskError` for a name that does not exist, which suggests the nearest one that does.
 
@@ -36,9 +49,18 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = (
     "There is no field 'stepz'; did you mean 'steps'? Known: minutes, steps."
     """
     names = sorted(known)
-    near = [one for one in meant if one in names] or difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    likeliest = next((one for one in meant if one in names), None) or nearest(name, names)
+    hint = f"; did you mean '{likeliest}'?" if likeliest else "."
     return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another, if any is.
+
+    >>> nearest("clasification", ["classification", "tagging"]), nearest("x", ["classification"])
+    ('classification', None)
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def kind_of(value: Any) -> str:

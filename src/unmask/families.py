@@ -63,6 +63,7 @@ class Rows(Config):
     several           what stands between the labels of a text that may have several, such as |
     format            where a file's name does not tell
     skip              leave damaged rows out; each is counted and the first are named
+    encoding          of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most              training rows to use, the first ones; None: all
     length            longest sequence, in tokens; None: 128 (384 for question answering), or what the model can take
     allow_overlap     go on though many rows of `dev` are also in `train`
@@ -81,6 +82,7 @@ class Rows(Config):
     several: str | None = None
     format: str | None = None
     skip: bool = False
+    encoding: str | None = None
     most: int | None = None
     length: int | None = None
     allow_overlap: bool = False
@@ -170,34 +172,30 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
     Raises UnmaskError where the file holds rows of another kind.
     """
     rows = rows or Rows()
+    encoding = rows.encoding
     if family not in FAMILIES:
         raise unknown("task", family, FAMILIES)
     check_fields(family, rows)
     if not path.is_file():
         raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
     if family == "question-answering":
-        return squad.read(path, scoring=scoring)
+        return squad.read(path, scoring=scoring, encoding=encoding)
     if squad.nested(path):
         raise UnmaskError(_OTHER_KIND["question-answering"].format(path=path, family=family))
     if family == "multiple-choice":
-        return choices.read(path, rows.format, skip=rows.skip)
+        return choices.read(path, rows.format, skip=rows.skip, encoding=encoding)
     if family == "embedding":
         names = {"text": rows.text, "pair": rows.pair, "label": rows.label, "negative": rows.negative}
-        return pairs.read(path, **names, format=rows.format, skip=rows.skip)
+        return pairs.read(path, **names, format=rows.format, skip=rows.skip, encoding=encoding)
     if family == "roles":
-        return Dataset(path, *roles.read_roles(path, word=rows.text, predicate=rows.predicate, arguments=rows.label))
+        names = {"word": rows.text, "predicate": rows.predicate, "arguments": rows.label}
+        return Dataset(path, *roles.read_roles(path, **names, encoding=encoding))
     format = rows.format
-    if family == "tagging" and format is None and guess_format(path, otherwise="conll") in ("tsv", "csv", "conll"):
-        format = "conll"  # a sentence of tagged words does not fit on a line of a table
-    found = dataset.read(
-        path,
-        text=rows.text,
-        pair=rows.pair,
-        label=rows.label,
-        format=format,
-        several=rows.several,
-        skip=rows.skip,
-    )
+    if family == "tagging" and format is None:
+        guessed = guess_format(path, otherwise="conll", encoding=encoding)
+        format = "conll" if guessed in ("tsv", "csv", "conll") else None  # a sentence does not fit on a line of a table
+    names = {"text": rows.text, "pair": rows.pair, "label": rows.label}
+    found = dataset.read(path, **names, format=format, several=rows.several, skip=rows.skip, encoding=encoding)
     kind = "tagging" if found.tagged else "multilabel" if found.several else "classification"
     if kind != (family if family != "regression" else "classification"):
         raise UnmaskError(_OTHER_KIND[kind].format(path=path, family=family))

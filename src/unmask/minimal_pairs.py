@@ -35,17 +35,18 @@ class Pair:
     field: str = ""
 
 
-def read(paths: Sequence[Path | str], *, most: int | None = None) -> list[Pair]:
+def read(paths: Sequence[Path | str], *, most: int | None = None, encoding: str | None = None) -> list[Pair]:
     """The pairs of files or folders, as BLiMP writes them: columns sentence_good and sentence_bad, and where there are
     UID and field; a file without UID is one kind, called as the file is.
 
-    most  pairs of each kind, its first ones; None: all
+    most      pairs of each kind, its first ones; None: all
+    encoding  as for `data.lines.lines`
 
     Raises UnmaskError for what is not there, and for a file without these columns.
     """
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for path in _files(paths):
-        table = read_table(path, guess_format(path))
+        table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
         right, wrong, kind, field = (column_of(table.columns, names) for names in (RIGHT, WRONG, KIND, FIELD))
         if right is None or wrong is None:
             known = ", ".join(table.columns)
@@ -61,7 +62,11 @@ def read(paths: Sequence[Path | str], *, most: int | None = None) -> list[Pair]:
 
 
 def evaluate_minimal_pairs(
-    model: Path | str | Loaded | LoadedWriter, paths: Sequence[Path | str], *, most: int | None = None
+    model: Path | str | Loaded | LoadedWriter,
+    paths: Sequence[Path | str],
+    *,
+    most: int | None = None,
+    encoding: str | None = None,
 ) -> dict[str, Any]:
     """The share of pairs whose right sentence is the more likely one (Warstadt et al. 2020, section 4).
 
@@ -74,7 +79,7 @@ def evaluate_minimal_pairs(
     Raises UnmaskError for a model that has none of these heads, and for files that hold no pairs.
     """
     loaded = model if isinstance(model, Loaded | LoadedWriter) else opened(model)
-    pairs = read(paths, most=most)
+    pairs = read(paths, most=most, encoding=encoding)
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.right, pair.wrong)))
     name, values = _likely(loaded, texts)
     score = dict(zip(texts, values.tolist(), strict=True))

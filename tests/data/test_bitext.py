@@ -348,3 +348,14 @@ def test_held_out_sources_are_not_in_training():
     for count in (0, 300):
         with pytest.raises(UnmaskError, match="too few to hold some out"):
             bitext.hold_out(pairs, count)
+
+
+def test_pairs_of_another_encoding_are_refused_and_read_where_it_is_named(tmp_path):
+    source, target, table = tmp_path / "a.en", tmp_path / "a.de", tmp_path / "both.tsv"
+    source.write_text("five\nsix\n")
+    target.write_bytes("fünf\nsechs\n".encode("latin-1"))
+    table.write_bytes("five\tfünf\nsix\tsechs\n".encode("latin-1"))
+    for files in ((source, target), (table,)):
+        with pytest.raises(UnmaskError, match=r":1 is not UTF-8 text \(the byte 0xFC\); .*--encoding cp1252"):
+            bitext.read(*files)
+        assert bitext.read(*files, encoding="cp1252").targets == ["fünf", "sechs"]

@@ -443,7 +443,7 @@ def test_check_counts(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(
         "One two three. Four five.\n\nOne  TWO three.  FOUR five.\n\n한국어 문장.".encode()
     )
-    (tmp_path / "b.txt").write_bytes("Caf\u00e9 \u202etrick and\x07 bell \ufffd".encode() + b" \xff end here.\n")
+    (tmp_path / "b.txt").write_bytes("Caf\u00e9 \u202etrick and\x07 bell \ufffd and\x00 end here.\n".encode())
     statistics = text.TextStatistics()
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     report = inspect.check(text.documents(paths, statistics=statistics), statistics)
@@ -458,12 +458,12 @@ def test_check_counts(tmp_path: Path) -> None:
     assert sum(report.scripts.values()) == pytest.approx(1)
     assert report.controls["U+202E right-to-left override"] == 1
     assert report.controls["U+0007"] == 1
-    assert report.controls["U+FFFD replacement character"] == 2
-    assert report.files[str(paths[1])].replaced == 1
+    assert report.controls["U+FFFD replacement character"] == 1
+    assert report.files[str(paths[1])].nul == 1
     assert report.leakage is None
     assert json.loads(json.dumps(report.to_dict()))["documents"] == 4
     page = inspect.render(report)
-    assert "b.txt: bytes that are no text of its encoding: 1" in page
+    assert "b.txt: NUL characters that were removed: 1" in page
     assert "1 of 4 documents (25.0%)" in page
 
 

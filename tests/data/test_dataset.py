@@ -354,7 +354,7 @@ def test_names_of_formats_do_not_depend_on_capitals(tmp_path):
 
 def test_labelled_rows_are_never_repaired(tmp_path):
     wide = write(tmp_path, "wide.tsv", "\ufefftext\tlabel\na\t1\n".encode("utf-16-le") + b"\x00\xd8")
-    with pytest.raises(UnmaskError, match="is not UTF-16 text"):
+    with pytest.raises(UnmaskError, match="is not utf-16 text"):
         read(wide)
     assert read(write(tmp_path, "nul.tsv", "text\tlabel\na\0b\t1\n"))[0].text == "a\0b"
     with pytest.raises(UnmaskError, match=r"quoted.csv:2 is not valid CSV"):

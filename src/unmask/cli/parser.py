@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import codecs
+import copy
 import difflib
+import io
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,12 +18,43 @@ if TYPE_CHECKING:
     from unmask.config import Config
     from unmask.processor import Settled
 
+ENCODING = "of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
+
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
+class Field(argparse.Action):
+    """A field of a config that help lists: it is passed on as the others are, to be checked by the config."""
+
+    def __call__(self, *_: Any) -> None:
+        raise AssertionError(f"{self.dest} is set aside before options are parsed")
+
+
+def needed(action: argparse.Action) -> None:
+    """Let help show an option as required that no run does without, but --fields and --resume do."""
+    action.needed = True  # type: ignore[attr-defined]
+
+
+def _is_needed(action: argparse.Action) -> bool:
+    return action.required or getattr(action, "needed", False)
+
+
+def _required_first(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
+    return sorted(actions, key=lambda action: not _is_needed(action))
+
+
 class Help(argparse.HelpFormatter):
-    """Says the default of every option that has one."""
+    """Lists what is required first, and says the default of every option that has one."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        shown = [copy.copy(action) if _is_needed(action) else action for action in _required_first(actions)]
+        for action in shown:
+            action.required = _is_needed(action)
+        super().add_usage(usage, shown, groups, prefix)
+
+    def add_arguments(self, actions: Any) -> None:
+        super().add_arguments(_required_first(actions))
 
     def _get_help_string(self, action: argparse.Action) -> str:
         said, default = action.help or "", action.default
@@ -58,12 +90,15 @@ class Parser(argparse.ArgumentParser):
         while items:
             item = items.pop(0)
             name, equals, _ = item.partition("=")
-            if not item.startswith("--") or item == "--" or name in self._option_string_actions:
+            listed = self._option_string_actions.get(name)
+            if not item.startswith("--") or item == "--" or not (listed is None or isinstance(listed, Field)):
                 known.append(item)
                 continue
             fields.append(item)
             if not equals and items and not items[0].startswith("--"):
                 fields.append(items.pop(0))
+            elif not equals and listed is not None:
+                self.error(f"argument {name}: expected one argument")
         return known, fields
 
     def error(self, message: str) -> NoReturn:
@@ -90,21 +125,29 @@ class Parser(argparse.ArgumentParser):
         return value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            kind = f"value of {action.option_strings[0]}:" if action.option_strings else f"verb of {self.prog}:"
-            raise unknown(kind, str(value), action.choices)
+        if action.choices is None or value in action.choices:
+            return
+        if isinstance(action, argparse._SubParsersAction):
+            shown = [verb.dest for verb in action._choices_actions]  # others are not for people
+            raise unknown(f"verb of {self.prog}:", str(value), shown)
+        raise unknown(f"value of {(action.option_strings or [action.dest])[0]}:", str(value), action.choices)
 
 
 def add_verb(
-    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, often: str = ""
+    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = ""
 ) -> argparse.ArgumentParser:
     """A verb; with `fields`, options that it does not know are passed on as `--name value`, and its help ends with
-    those that are `often` set."""
-    epilog = f"Fields that are often set: {often}." if often else None
+    where to find `more` of them than it lists (`add_field`)."""
+    epilog = (more or "Further fields are set as --NAME VALUE; --fields lists them all.") if fields else None
     verb = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
     verb.set_defaults(run=run)
     verb.takes_fields = fields
     return verb
+
+
+def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
+    """List a field among the options of a verb that passes fields on; `value` stands for what it is set to."""
+    return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
 
 
 def add_group(verbs: Any, name: str, help: str) -> Any:
@@ -120,6 +163,17 @@ def text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column", default="text", metavar="NAME", help="column or key of the text in JSONL, CSV, TSV and Parquet"
     )
+    encoding_option(parser)
+
+
+def encoding_option(parser: argparse.ArgumentParser) -> None:
+    """How files are encoded."""
+    parser.add_argument("--encoding", metavar="NAME", help=ENCODING)
+
+
+def reading(options: argparse.Namespace) -> dict[str, Any]:
+    """What `text_options` say, as `data.text.documents` takes it."""
+    return {name: getattr(options, name) for name in ("per", "column", "encoding")}
 
 
 def answering_options(parser: argparse.ArgumentParser) -> None:
@@ -150,11 +204,12 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
         raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
 
 
-def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
-    """The lines of --file, else of standard input, for a verb that was given no texts; without a byte order mark.
+def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
+    """The lines of --file, else of standard input, for a verb that was given no texts; without their ends and a byte
+    order mark.
 
     Raises UnmaskError for texts and a file, a file that does not exist or is empty, and a terminal in place of standard
-    input.
+    input; and for a line that is not of --encoding, or of UTF-8 where none is named.
     """
     if options.texts and options.file:
         raise UnmaskError("Give texts or --file, not both.")
@@ -164,12 +219,23 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[bytes]:
         raise UnmaskError(f"There is no file {options.file}.")
     if not options.file and sys.stdin.isatty():
         raise UnmaskError(f'Give a text in quotes, --file FILE, or text on standard input: unmask {verb} ... "a text"')
-    with Path(options.file).open("rb") if options.file else sys.stdin.buffer as source:
-        first = source.readline().removeprefix(codecs.BOM_UTF8)
-        if not first:
-            raise UnmaskError(f"There is no text in {options.file or 'standard input'}: it is empty.")
-        yield first
-        yield from source
+    yield from text_lines(options.file, options.encoding)
+
+
+def text_lines(file: str | None, named: str | None) -> Iterator[str]:
+    """The lines of a file, else of standard input as they come, for `given_lines`."""
+    from unmask.data import encodings
+
+    name, number = file or "standard input", 0
+    encoding = encodings.checked(named) or "utf-8"
+    with Path(file).open("rb") if file else sys.stdin.buffer as source:
+        text = io.TextIOWrapper(source, encoding, encodings.errors_of(encoding), newline="\n")
+        for number, line in enumerate(iter(text.readline, ""), 1):
+            if not encodings.is_sound(line):
+                raise encodings.undecodable(f"Line {number} of {name}", line, named)
+            yield (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
+    if not number:
+        raise UnmaskError(f"There is no text in {name}: it is empty.")
 
 
 def counted(number: int, count: int, what: str) -> int:
@@ -213,6 +279,30 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
             value = items.pop(0) if items and not items[0].startswith("--") else "true"
         fields[name] = value
     return fields
+
+
+def local_models(options: argparse.Namespace, fields: dict[str, str]) -> None:
+    """Put folders in the place of models that are named as on the Hugging Face hub, which are downloaded once."""
+    given = vars(options)
+    for name in ("model", "models", "start", "tokenizer"):
+        value = given.get(name)
+        if isinstance(value, list):  # [NAME=]FOLDER
+            given[name] = [_local(one, named=True) for one in value]
+        elif value:
+            given[name] = _local(value)
+    for name, value in fields.items():
+        if name.split(".")[-1] in ("model", "teacher"):
+            fields[name] = _local(value)
+
+
+def _local(given: str, *, named: bool = False) -> str:
+    from unmask import hub
+
+    label, _, place = given.rpartition("=") if named else ("", "", given)
+    if not hub.is_name(place):
+        return given
+    name = place.removeprefix(hub.PREFIX).partition("@")[0].rpartition("/")[2]
+    return f"{label or name}={hub.model_folder(place)}" if named else str(hub.model_folder(place))
 
 
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from unmask.cli.parser import add_verb, answering_options, print_fields, say
 from unmask.cli.words import vectors_of
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, needs
 
 RUNS = Path("runs")
 
@@ -22,6 +22,7 @@ def add_verbs(verbs: Any) -> None:
         _serve,
         "Answer over HTTP: a JSON API and a page; --fields lists its limits.",
         fields=True,
+        more="Limits are set as --NAME VALUE; --fields lists them all.",
     )
     sub.add_argument(
         "--model",
@@ -48,7 +49,7 @@ def add_verbs(verbs: Any) -> None:
 
 def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn")):
-        raise UnmaskError("The service needs starlette and uvicorn: run pip install 'unmask[serve]'.")
+        raise needs("The service needs starlette and uvicorn", "serve")
     from unmask.serve.http.settings import Settings
 
     settings = Settings().override(overrides)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
-from unmask.cli.parser import add_verb, carried_out, check_run, print_fields
+from unmask.cli.parser import ENCODING, add_field, add_verb, carried_out, check_run, needed, print_fields
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -32,7 +32,6 @@ def add_verbs(verbs: Any) -> None:
         _pretrain,
         "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.",
         fields=True,
-        often="--minutes N or --steps N, --lr, --batch-size, --precision, --seed",
     )
     sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
     sub.add_argument(
@@ -48,6 +47,12 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
+    add_field(sub, "--minutes", "N", "how long it trains; --steps in its place counts steps")
+    add_field(sub, "--steps", "N", "steps of the optimiser")
+    add_field(sub, "--lr", "X", "learning rate at its highest")
+    add_field(sub, "--batch-size", "N", "rows of a step")
+    add_field(sub, "--precision", "NAME", "of products: fp32 or bf16")
+    add_field(sub, "--seed", "N", "of weights, order and what is hidden")
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -59,10 +64,15 @@ def add_verbs(verbs: Any) -> None:
         _finetune,
         "Fine-tune a model on labelled rows: unmask finetune --model FOLDER --train FILE --out FOLDER.",
         fields=True,
-        often="--task NAME (classification where nothing is said), --dev FILE, --test FILE, --text and --label (names "
-        "of columns), --lr, --epochs, --batch-size, --seeds, --strategy",
     )
-    sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
+    needed(add_field(sub, "--model", "FOLDER", "folder of the pre-trained model"))
+    _row_fields(sub)
+    needed(sub.add_argument("--out", metavar="FOLDER", help="folder of the run"))
+    add_field(sub, "--lr", "X", "learning rate at its highest")
+    add_field(sub, "--epochs", "N", "how often the training rows are seen")
+    add_field(sub, "--batch-size", "N", "rows of a step")
+    add_field(sub, "--seeds", "N", "how many runs, of which the best is kept (3 below 10,000 training rows)")
+    add_field(sub, "--strategy", "NAME", "how much of the model is trained: full, frozen, top, gradual, lora, …")
     sub.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut short")
     ways = sub.add_mutually_exclusive_group()
     ways.add_argument(
@@ -88,11 +98,23 @@ def add_verbs(verbs: Any) -> None:
         _baseline,
         "Score what words alone tell of labelled rows, without a model: unmask baseline --train FILE.",
         fields=True,
-        often="--task NAME (classification where nothing is said), --dev FILE, --test FILE, --text and --label (names "
-        "of columns)",
     )
+    _row_fields(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+
+def _row_fields(sub: argparse.ArgumentParser) -> None:
+    """Fields of labelled rows, which `finetune` and `baseline` share."""
+    needed(add_field(sub, "--train", "FILE", "labelled rows to learn from; with --benchmark, its folder"))
+    add_field(sub, "--task", "NAME", "what the rows are labelled for (classification where nothing is said)")
+    add_field(sub, "--dev", "FILE", "rows that decide; without any, a tenth of the training rows")
+    add_field(sub, "--test", "FILE", "rows that are scored at the end")
+    add_field(sub, "--text", "NAME", "column of the text, where it has not the usual name")
+    add_field(sub, "--pair", "NAME", "column of the second text of a pair")
+    add_field(sub, "--label", "NAME", "column of the label")
+    add_field(sub, "--several", "MARK", "what stands between the labels of a text that may have several, such as '|'")
+    add_field(sub, "--encoding", "NAME", ENCODING)
 
 
 def add_report(verbs: Any) -> None:

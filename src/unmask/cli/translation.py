@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields, say
+from unmask.cli.parser import (
+    ENCODING,
+    add_field,
+    add_verb,
+    answering_options,
+    carried_out,
+    check_run,
+    encoding_option,
+    given_lines,
+    needed,
+    print_fields,
+    say,
+)
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -23,7 +35,6 @@ def add_training(verbs: Any) -> None:
         _train,
         "Train a translation system on pairs of texts, or without any on dates: unmask train SYSTEM.",
         fields=True,
-        often="--minutes N or --steps N, --lr, --tokens (of a step), --vocabulary.size, --columns (of a table)",
     )
     sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
     sub.add_argument(
@@ -36,6 +47,13 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named (needed with --from)"
     )
+    add_field(sub, "--minutes", "N", "how long it trains; --steps in its place counts steps")
+    add_field(sub, "--steps", "N", "steps of the optimiser")
+    add_field(sub, "--lr", "X", "learning rate at its highest")
+    add_field(sub, "--tokens", "N", "target tokens of a step")
+    add_field(sub, "--vocabulary.size", "N", "pieces to learn")
+    add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, where they have not the usual names")
+    add_field(sub, "--encoding", "NAME", ENCODING)
     sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -50,11 +68,15 @@ def add_answering(verbs: Any) -> None:
         _translate,
         "Translate lines of text, or write from vectors: unmask translate --model FOLDER < FILE.",
         fields=True,
-        often="--beam-size, --n-best, --length-penalty, --no-repeat-ngram",
     )
-    sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian")
+    needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian"))
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
+    encoding_option(sub)
+    add_field(sub, "--beam-size", "N", "hypotheses that go on at once")
+    add_field(sub, "--n-best", "N", "translations of each text")
+    add_field(sub, "--length-penalty", "X", "power of the length by which scores are divided")
+    add_field(sub, "--no-repeat-ngram", "N", "let no run of so many tokens come twice")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
     sub.add_argument("--sample", action="store_true", help="draw translations: --temperature, --top-k, --samples, …")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
@@ -183,15 +205,11 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, or the rows of an array, else of standard input; empty lines stay."""
     from unmask.data import numbers
 
-    name = options.file or "standard input"
-    if name.endswith(numbers.SUFFIX) and not options.texts and Path(name).is_file():
-        yield from numbers.lines(Path(name))
+    file = options.file or ""
+    if file.endswith(numbers.SUFFIX) and not options.texts and Path(file).is_file():
+        yield from numbers.lines(Path(file))
         return
-    for number, line in enumerate(given_lines(options, "translate"), 1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise UnmaskError(f"Line {number} of {name} is not UTF-8; convert it, for instance with iconv.") from None
+    yield from given_lines(options, "translate")
     yield from options.texts
 
 
@@ -205,5 +223,6 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
-    found = evaluate_pairs(translator, options.pairs, columns=columns, out=options.out, force=options.force)
+    how = {"columns": columns, "encoding": options.encoding}
+    found = evaluate_pairs(translator, options.pairs, **how, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_group, add_verb, print_fields
+from unmask.cli.parser import add_group, add_verb, encoding_option, print_fields
 from unmask.errors import UnmaskError, plural
 
 RECIPES = {
@@ -64,10 +64,12 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--analogies", nargs="+", default=[], metavar="FILE", help="as questions-words.txt")
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
+    encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
     sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
+    encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the walks")
     sub.add_argument("--walks", type=int, default=10, help="from every node")
     sub.add_argument("--length", type=int, default=40, help="most nodes of a walk")
@@ -111,8 +113,8 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     if not options.analogies and not options.pairs:
         raise UnmaskError("Say by what: --analogies FILE, --pairs FILE, or both.")
     vectors = vectors_of(options.model)
-    analogies = {file: evaluation.analogies(vectors, file) for file in options.analogies}
-    pairs = {file: evaluation.agreement(vectors, file) for file in options.pairs}
+    analogies = {file: evaluation.analogies(vectors, file, encoding=options.encoding) for file in options.analogies}
+    pairs = {file: evaluation.agreement(vectors, file, encoding=options.encoding) for file in options.pairs}
     if options.json:
         asked = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
         agreed = {file: found.to_dict() for file, found in pairs.items()}
@@ -154,7 +156,7 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.seed < 0:
         raise UnmaskError("--seed must not be negative.")
-    graph, rng = edges(options.edges), np.random.default_rng(options.seed)
+    graph, rng = edges(options.edges, options.encoding), np.random.default_rng(options.seed)
     walks = random_walks(graph, rng, walks=options.walks, length=options.length, directed=options.directed)
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)

@@ -99,6 +99,7 @@ def read(
     *,
     columns: tuple[str, str] | None = None,
     format: str | None = None,
+    encoding: str | None = None,
 ) -> Bitext:
     """Pairs from two aligned files, one sentence a line, or from one TSV, CSV, JSON, Parquet file or `hub:owner/name`.
 
@@ -108,6 +109,7 @@ def read(
              "en" is also found as "translation.en". None: what `sides.known` knows, or the only two columns; a TSV or
              CSV of two columns has a header where `sides.are_header` says so
     format   where the file's name does not tell: tsv, csv, jsonl, json, parquet
+    encoding  of both files, as for `data.lines.lines`
 
     Left out and counted: pairs of which one side is empty, or both, and rows of a TSV or CSV with another number of
     fields than its first line. Kept and counted: pairs seen before, pairs of equal sides, U+FFFD; NUL and other control
@@ -121,7 +123,7 @@ def read(
     if target is not None:
         if columns is not None or format is not None:
             raise UnmaskError("Columns and formats belong to a table; two aligned files hold one sentence a line each.")
-        return _aligned(Path(source), Path(target))
+        return _aligned(Path(source), Path(target), encoding)
     if str(source).startswith("hub:"):
         return _of_table(str(source), hub_rows(str(source)), columns, [])
     path = Path(source)
@@ -129,15 +131,15 @@ def read(
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    format = format or guess_format(path, otherwise="plain text")
+    format = format or guess_format(path, otherwise="plain text", encoding=encoding)
     if format not in FORMATS:
         raise UnmaskError(f"{path} looks like {format}, which holds no pairs; name the second file beside it.")
     delimited = format in ("tsv", "csv")
-    header = delimited and _has_header(path, format, columns)
+    header = delimited and _has_header(path, format, columns, encoding)
     if delimited and not header and columns is None:
         columns = ("1", "2")
     ragged: list[int] = []
-    table = rows(path, format, header=header, ragged=ragged)
+    table = rows(path, format, header=header, encoding=encoding, ragged=ragged)
     if format != "csv":  # where a row may have several lines, a number that is missing says nothing
         table = _with_blanks(table, ragged)
     return _of_table(str(path), table, columns, ragged)
@@ -146,9 +148,10 @@ def read(
 # ------------------------------------------------------------------------------------------------ two files
 
 
-def _aligned(source: Path, target: Path) -> Bitext:
+def _aligned(source: Path, target: Path, encoding: str | None) -> Bitext:
     array = source.suffix == numbers.SUFFIX and source.is_file()
-    left, right = numbers.lines(source) if array else _texts(source), _texts(target)
+    left = numbers.lines(source) if array else _texts(source, encoding)
+    right = _texts(target, encoding)
     if len(left) != len(right) and array:
         raise UnmaskError(f"{source} has {plural(len(left), 'row')} but {target} {plural(len(right), 'line')}.")
     if len(left) != len(right):
@@ -169,21 +172,22 @@ def _aligned(source: Path, target: Path) -> Bitext:
     return replace(bitext, report=replace(bitext.report, remarks=(remark,)))
 
 
-def _texts(path: Path) -> list[str]:
-    return [line.removesuffix("\n").removesuffix("\r") for _, line in lines(path, newline="\n")]
+def _texts(path: Path, encoding: str | None) -> list[str]:
+    read = lines(path, encoding=encoding, newline="\n")
+    return [line.removesuffix("\n").removesuffix("\r") for _, line in read]
 
 
 # ------------------------------------------------------------------------------------------------ one table
 
 
-def _has_header(path: Path, format: str, columns: tuple[str, str] | None) -> bool:
+def _has_header(path: Path, format: str, columns: tuple[str, str] | None, encoding: str | None) -> bool:
     """Whether the first line of a TSV or CSV names columns: it does where the caller uses names, or names are known.
 
     Raises UnmaskError where nothing says which of three or more columns are meant: one may well number the rows.
     """
     if columns is not None:
         return not all(name.isdigit() for name in columns)
-    first = next(rows(path, format, header=False), None)
+    first = next(rows(path, format, header=False, encoding=encoding), None)
     if first is None:
         raise UnmaskError(f"{path} has no rows.")
     names = [str(value).strip() for value in first[1].values()]

@@ -32,19 +32,21 @@ _NUMBERED = re.compile(r"((?:(?:ending|choice|option|answer|solution)s?|sol|)[_.
 Entry = tuple[str, Mapping[str, Any]]  # place, value by column
 
 
-def entries_of(path: Path, format: str, ragged: list[int] | None = None) -> Iterator[Entry]:
+def entries_of(
+    path: Path, format: str, ragged: list[int] | None = None, encoding: str | None = None
+) -> Iterator[Entry]:
     """Place and values of each question; DREAM and RACE, which have several of them on one text, are taken apart.
 
     ragged  learns the lines of a table with more or fewer fields than the first, which are left out; without it they
             are an error
     """
     if format in ("tsv", "csv"):
-        header = _names_columns(list(next(rows(path, format, header=False))[1].values()))
-        found: Iterable[tuple[int, Any]] = rows(path, format, header=header, ragged=ragged)
+        header = _names_columns(list(next(rows(path, format, header=False, encoding=encoding))[1].values()))
+        found: Iterable[tuple[int, Any]] = rows(path, format, header=header, encoding=encoding, ragged=ragged)
     elif format == "parquet":
         found = rows(path, format)
     elif format in ("json", "jsonl"):
-        found = json_values(path, format)
+        found = json_values(path, format, encoding)
     else:
         raise UnmaskError(f"{path} cannot hold choices: they are read from {', '.join(FORMATS)}.")
     for number, value in found:

@@ -32,6 +32,7 @@ def read(
     labelled: bool = True,
     first: int | None = None,
     skip: bool = False,
+    encoding: str | None = None,
 ) -> Dataset:
     """The rows of a multiple-choice file.
 
@@ -40,6 +41,7 @@ def read(
     first     the number, 0 or 1, that labels give the first choice; None: see below
     skip      leave damaged rows out, also those with another number of fields, counted in `notes`, in place of raising
               for the first
+    encoding  as for `data.lines.lines`
 
     Told from their columns: SWAG (sent1, sent2, ending0, …); ARC as CSV ("… (A) … (B) …" with AnswerKey, or without
     header: question, choices, key) and as JSON lines (question.stem, question.choices, answerKey); DREAM ([turns,
@@ -62,7 +64,8 @@ def read(
     if first not in (None, 0, 1):
         raise UnmaskError(f"Labels give the first choice the number 0 or 1, not {first}.")
     ragged: list[int] = []
-    entries = list(entries_of(path, format or guess_format(path), ragged if skip else None))
+    format = format or guess_format(path, encoding=encoding)
+    entries = list(entries_of(path, format, ragged if skip else None, encoding))
     if not entries:
         raise UnmaskError(f"{path} has no rows.")
     layout = layout_of(path, entries, labelled)

@@ -38,12 +38,20 @@ class Sentences(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_conll(path: Path, word: str | None = None, tag: str | None = None, *, labelled: bool = True) -> Sentences:
+def read_conll(
+    path: Path,
+    word: str | None = None,
+    tag: str | None = None,
+    *,
+    labelled: bool = True,
+    encoding: str | None = None,
+) -> Sentences:
     """The sentences of a file, one word a line, columns apart by tabs where most lines have them, else by blanks.
 
     word, tag  numbers of their columns, from 1; without them the first and last, and in CoNLL-U 2 and 4 (UPOS).
                A file is CoNLL-U where its name says so, or its lines have ten columns and begin with a number.
     labelled   False: sentences to be answered; columns of tags are not looked at, and need not be there
+    encoding   as for `data.lines.lines`
 
     -DOCSTART- ends a sentence as an empty line does. Comments are passed over: `# …` where tabs part the columns, else
     the lines that are known to head documents and sentences. In CoNLL-U so are contractions (3-4) and words that were
@@ -52,7 +60,7 @@ def read_conll(path: Path, word: str | None = None, tag: str | None = None, *, l
     with other columns than the first, without a tag, or not in UTF-8, and for a file without sentences.
     """
     numbers = [column_number(path, name) for name in (word, tag)]
-    found = blocks(path)
+    found = blocks(path, encoding)
     width = len(found[0][0][1])
     if width < 2 and labelled:
         raise UnmaskError(
@@ -72,9 +80,10 @@ def read_conll(path: Path, word: str | None = None, tag: str | None = None, *, l
     return _without_language(Sentences(tuple(kept), {"words": f"column {at + 1}", **tags}))
 
 
-def blocks(path: Path) -> list[Block]:
+def blocks(path: Path, encoding: str | None = None) -> list[Block]:
     """The lines of each sentence, without comments. Raises UnmaskError for a file without sentences or not of text."""
-    numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in lines(path, newline="\n")]
+    read = lines(path, encoding=encoding, newline="\n")
+    numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in read]
     tabbed = _are_tabbed(line for _, line in numbered)
     found: list[Block] = [[]]
     for number, line in numbered:

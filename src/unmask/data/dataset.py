@@ -95,6 +95,7 @@ def read(
     labelled: bool = True,
     several: str | None = None,
     skip: bool = False,
+    encoding: str | None = None,
 ) -> Dataset:
     """Rows from a TSV, CSV, JSONL, JSON, Parquet or CoNLL file, also .gz or .zst.
 
@@ -107,6 +108,7 @@ def read(
     several            what stands between the labels of a text that has several, in one cell: "|" in "red|round"
     skip               leave damaged rows out (another number of fields, no text, no label), counted in `notes`, in
                        place of raising for the first
+    encoding           as for `data.lines.lines`
 
     A text may have several labels, or none, in three ways: with `several`; where the column of labels has lists (JSON,
     Parquet); where `label` names columns of 0 and 1 that are a label each ("toxic,threat"). They become `Row.labels`.
@@ -120,12 +122,12 @@ def read(
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    format = format or guess_format(path)
+    format = format or guess_format(path, encoding=encoding)
     if format == "conll":
-        return Dataset(path, *read_conll(path, text, label, labelled=labelled))
+        return Dataset(path, *read_conll(path, text, label, labelled=labelled, encoding=encoding))
     ragged: list[int] = []
     header = not columns.without_header(text, pair, label)
-    table = read_table(path, format, header=header, ragged=ragged if skip else None)
+    table = read_table(path, format, header=header, encoding=encoding, ragged=ragged if skip else None)
     marked = spans.column(table, label) if labelled and pair is None and several is None else None
     if marked is not None:
         return Dataset(path, *spans.read_spans(path, table, marked, text))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.bitext import Bitext, Report
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import needs, unknown
 
 # Written with Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew, Arabic, Devanagari, Bengali, Tamil, Telugu, Thai,
 # Hangul, Kana and Han. CLDR counts Thai years from the Buddha and Persian ones by the sun; Babel applies the patterns
@@ -135,5 +135,5 @@ def _babel() -> Any:
     try:
         import babel
     except ImportError:
-        raise UnmaskError("Dates in many languages need Babel: run pip install 'unmask[translation]'.") from None
+        raise needs("Dates in many languages need Babel", "translation") from None
     return babel

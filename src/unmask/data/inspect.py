@@ -44,11 +44,10 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file: its encoding, the bytes that the encoding does not know, and the NUL characters that were removed."""
+    """One file: its encoding, its documents, and the NUL characters that were removed."""
 
     encoding: str
     documents: int
-    replaced: int
     nul: int
 
 
@@ -61,6 +60,7 @@ class Report:
     scripts               script -> share of the letters, most frequent first
     controls              name of a suspicious character (control, direction mark, U+FFFD, …) -> how often it occurs
     skipped               file -> why it was passed over
+    advice                how the documents may be told apart better; nothing where they seem to be right
     """
 
     documents: int
@@ -77,6 +77,7 @@ class Report:
     files: dict[str, FileReport]
     skipped: dict[str, str]
     leakage: Leakage | None
+    advice: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -123,9 +124,10 @@ def check(
         duplicate_sentences=_copies(seen.sentences),
         scripts=_scripts(characters),
         controls=_controls(characters),
-        files={name: FileReport(f.encoding, f.documents, f.replaced, f.nul) for name, f in facts.files.items()},
+        files={name: FileReport(f.encoding, f.documents, f.nul) for name, f in facts.files.items()},
         skipped=dict(facts.skipped),
         leakage=None if against is None else _leakage(seen, against),
+        advice=facts.advice(),
     )
 
 
@@ -147,14 +149,15 @@ def render(report: Report) -> str:
     encodings = Counter(file.encoding for file in report.files.values())
     if encodings:
         lines.append(f"encodings   {', '.join(f'{name} × {count:,}' for name, count in encodings.most_common())}")
-    replaced = {name: file.replaced for name, file in report.files.items()}
-    lines += [f"  {loss}" for loss in losses(replaced, report.skipped)]
+    lines += [f"  {loss}" for loss in losses({name: file.nul for name, file in report.files.items()}, report.skipped)]
     if report.leakage is not None:
         leak = report.leakage
         lines.append(
             f"leakage     {_of(leak.documents_found, leak.documents, 'documents')} and "
             f"{_of(leak.lines_found, leak.lines, 'lines')} of the other text are found here"
         )
+    if report.advice:
+        lines.append(report.advice)
     return "\n".join(lines)
 
 

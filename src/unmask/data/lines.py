@@ -5,25 +5,19 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from unmask.errors import UnmaskError
+from unmask.data import encodings
+from unmask.errors import UnmaskError, needs
 
 LONGEST_LINE = 1 << 24  # characters; a file without line ends is more often a mistake than a text
+SAMPLE = 1 << 16  # characters by which an encoding is guessed
 COMPRESSED = (".gz", ".zst")
 
-_BYTE_ORDER_MARKS = (  # UTF-32 before UTF-16, whose mark it begins with
-    (b"\xef\xbb\xbf", "utf-8-sig"),
-    (b"\xff\xfe\0\0", "utf-32"),
-    (b"\0\0\xfe\xff", "utf-32"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-)
 _FOREIGN = (  # (offset, bytes there, what such a file is)
     (0, b"%PDF-", "a PDF"),
     (0, b"PK\3\4", "a zip archive or an office document"),
@@ -35,7 +29,6 @@ _FOREIGN = (  # (offset, bytes there, what such a file is)
     (0, b"PAR1", "Parquet without the ending .parquet"),
     (257, b"ustar", "a tar archive"),
 )
-_UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class NotText(UnmaskError):
@@ -55,45 +48,44 @@ class Blank(NotText):
 class FileFacts:
     """What was found in one file.
 
-    encoding    utf-8, utf-8-sig (with a byte order mark), utf-16, …
-    characters  of all documents together
-    documents   number of documents (parts of very long ones counted)
-    replaced    bytes (UTF-8) or characters (UTF-16, UTF-32) that could not be decoded and became U+FFFD
-    nul         NUL characters removed
+    encoding     utf-8, utf-8-sig (with a byte order mark), utf-16, …
+    characters   of all documents together
+    documents    number of documents (parts of very long ones counted)
+    nul          NUL characters removed
+    blank_lines  whether a blank line ended a document
     """
 
     encoding: str = "utf-8"
     characters: int = 0
     documents: int = 0
-    replaced: int = 0
     nul: int = 0
+    blank_lines: bool = False
 
 
 def lines(
     path: Path,
     facts: FileFacts | None = None,
     *,
-    doubt: bool = False,
+    encoding: str | None = None,
     newline: str | None = None,
     longest: int | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Number, from 1, and text of each line, with its end.
 
-    facts    learns the encoding and the repairs; without it nothing is repaired: undecodable bytes are an error
-    doubt    treats a file with NUL bytes and no byte order mark as not text
-    newline  None: lines end with LF, CRLF or CR, and are given LF; "\n": they end with LF, a CR stays where it is
-    longest  most characters of a line; None: LONGEST_LINE
+    facts     learns the encoding and what was removed (NUL, byte order marks within); without it nothing is removed
+    encoding  of a file without a byte order mark; None: UTF-8, or UTF-16 where the first bytes look like it
+    newline   None: lines end with LF, CRLF or CR, and are given LF; "\n": they end with LF, a CR stays where it is
+    longest   most characters of a line; None: LONGEST_LINE
 
-    Raises NotText for a file of another kind, UnmaskError for a damaged file or a line that is too long.
+    Raises NotText for a file of another kind, and UnmaskError for a damaged file, a line that is too long, and one
+    with bytes that are no text of the encoding: these never become other characters.
     """
     longest = LONGEST_LINE if longest is None else longest
     with opened(path) as stream:
-        encoding = _encoding(path, stream.peek(4096)[:4096], doubt)
+        found = _encoding(path, stream.peek(4096)[:4096], encodings.checked(encoding))
         if facts is not None:
-            facts.encoding = encoding
-        narrow = encoding.startswith("utf-8")
-        errors = "surrogateescape" if narrow else "strict" if facts is None else "replace"
-        text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline=newline)
+            facts.encoding = found
+        text = io.TextIOWrapper(stream, encoding=found, errors=encodings.errors_of(found), newline=newline)
         number = 0
         try:
             while line := text.readline(longest + 1):
@@ -102,10 +94,11 @@ def lines(
                     raise UnmaskError(
                         f"{path}:{number} is longer than {longest:,} characters; break the text into lines."
                     )
-                yield number, _sound(path, number, line) if facts is None else _repaired(line, facts)
-        except UnicodeDecodeError:
-            name = encoding.upper()
-            raise UnmaskError(f"{path} is not {name} text after line {number}; save the file as UTF-8.") from None
+                if not encodings.is_sound(line):
+                    raise encodings.undecodable(f"{path}:{number}", line + text.read(SAMPLE), encoding)
+                yield number, line if facts is None else _tidied(line, facts)
+        except UnicodeError:
+            raise UnmaskError(f"{path} is not {found} text after line {number}; save it as UTF-8.") from None
 
 
 def bare(path: Path) -> Path:
@@ -141,7 +134,7 @@ class _Zstandard(io.RawIOBase):
         try:
             import zstandard
         except ImportError:
-            raise UnmaskError(f"Reading {path} needs zstandard: run pip install 'unmask[data]'.") from None
+            raise needs(f"Reading {path} needs zstandard", "data") from None
         self._chunks = self._decompress(zstandard, path, file)
         self._rest = memoryview(b"")
 
@@ -175,39 +168,21 @@ class _Zstandard(io.RawIOBase):
         return count
 
 
-def _encoding(path: Path, head: bytes, doubt: bool) -> str:
-    """The encoding that the first bytes of a file speak for."""
+def _encoding(path: Path, head: bytes, named: str | None) -> str:
+    """The encoding that the first bytes of a file speak for, else the one that was named, else UTF-8."""
     if not head:
         raise Blank(path, "it is empty")
     for offset, magic, what in _FOREIGN:
         if head[offset:].startswith(magic):
             raise NotText(path, f"it is {what}", "Convert it to plain text first.")
-    for mark, encoding in _BYTE_ORDER_MARKS:
-        if head.startswith(mark):
-            return encoding
-    even, odd = head[::2].count(0) / len(head[::2]), head[1::2].count(0) / max(len(head[1::2]), 1)
-    if len(head) >= 16 and max(even, odd) > 0.4 and min(even, odd) < 0.05:  # mostly Latin letters in two bytes each
-        return "utf-16-le" if odd > even else "utf-16-be"
-    if doubt and 0 in head:
-        raise NotText(path, "it holds NUL bytes, so it is probably not text")
-    return "utf-8"
+    found = encodings.marked(head) or named or encodings.two_bytes_each(head) or "utf-8"
+    if not found.startswith(("utf-16", "utf-32")) and head.count(0) > encodings.MOST_NUL * len(head):
+        raise NotText(path, "it is full of NUL bytes, so it is probably not text")
+    return found
 
 
-def _sound(path: Path, number: int, line: str) -> str:
-    if not line.isascii() and _UNDECODED.search(line):
-        raise UnmaskError(f"{path}:{number} is not UTF-8 text; save the file as UTF-8.")
-    return line
-
-
-def _repaired(line: str, facts: FileFacts) -> str:
+def _tidied(line: str, facts: FileFacts) -> str:
     if "\0" in line:
         facts.nul += line.count("\0")
         line = line.replace("\0", "")
-    if line.isascii():
-        return line
-    if facts.encoding.startswith("utf-8"):
-        line, count = _UNDECODED.subn("\ufffd", line)
-    else:
-        count = line.count("\ufffd")
-    facts.replaced += count
     return line.lstrip("\ufeff")  # byte order marks inside a file: files that were put end to end

@@ -49,6 +49,7 @@ def read(
     names: Sequence[str] | None = None,
     format: str | None = None,
     skip: bool = False,
+    encoding: str | None = None,
 ) -> Dataset:
     """Pairs or triplets from a TSV, CSV, JSON lines, JSON or Parquet file, also .gz or .zst.
 
@@ -58,6 +59,7 @@ def read(
     format                       where the file's name does not tell: tsv, csv, jsonl, json, parquet
     skip                         leave damaged rows out (another number of fields, no text, no label), counted in
                                  `notes`, in place of raising for the first
+    encoding                     as for `data.lines.lines`
 
     What the rows are stands in `columns["kind"]` and in the description: TRIPLETS where there is a column of negatives
     (rows are `Triplet`); SCORED where all labels are numbers, LABELLED where none is; POSITIVES without labels. Rows
@@ -69,20 +71,22 @@ def read(
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    format = format or guess_format(path)
+    format = format or guess_format(path, encoding=encoding)
     if format not in FORMATS:
         raise UnmaskError(f"{path} looks like {format}, which cannot hold pairs; if it is another, say which (format).")
     given = {"text": text, "pair": pair, "label": label, "negative": negative}
     header = not any(name is not None and name.isdigit() for name in given.values())
-    first = next(rows(path, format, header=header, ragged=[] if skip else None), None)
+    first = next(rows(path, format, header=header, encoding=encoding, ragged=[] if skip else None), None)
     if first is None:
         raise UnmaskError(f"{path} has no rows.")
     columns = _columns(path, list(first[1]), given)
     if "label" in columns:
         text, pair, label = columns["text"], columns["pair"], columns["label"]
-        return _labelled(dataset.read(path, text=text, pair=pair, label=label, format=format, skip=skip), names)
+        how = {"format": format, "skip": skip, "encoding": encoding}
+        return _labelled(dataset.read(path, text=text, pair=pair, label=label, **how), names)
     ragged: list[int] | None = [] if skip else None
-    return _unlabelled(path, read_table(path, format, header=header, ragged=ragged), columns, ragged)
+    table = read_table(path, format, header=header, encoding=encoding, ragged=ragged)
+    return _unlabelled(path, table, columns, ragged)
 
 
 def triplets(pairs: Dataset) -> Dataset:

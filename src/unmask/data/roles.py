@@ -32,7 +32,12 @@ class _Layout(NamedTuple):
 
 
 def read_roles(
-    path: Path | str, *, word: str | None = None, predicate: str | None = None, arguments: str | None = None
+    path: Path | str,
+    *,
+    word: str | None = None,
+    predicate: str | None = None,
+    arguments: str | None = None,
+    encoding: str | None = None,
 ) -> Sentences:
     """A row for each predicate: the words of its sentence, its number among them, and its arguments as IOB2 tags.
 
@@ -40,6 +45,7 @@ def read_roles(
                                 predicate's arguments, with those of the others behind it. Without them: 1, 2, and the
                                 one behind `predicate`; in CoNLL-2012, which is known by its columns, 4, 8 and 12, and
                                 the last column, coreference, does not count
+    encoding                    as for `data.lines.lines`
 
     A predicate has anything but `-`, `_`, `O`, `0` or `*` in its column: its lemma or sense, V, 1. The arguments of
     the first marked word stand in the first column, and so on; they are brackets (`(A0*`, `*`, `*)`) or tags of IOB1,
@@ -52,7 +58,7 @@ def read_roles(
     """
     path = Path(path)
     numbers = [column_number(path, name) for name in (word, predicate, arguments)]
-    found = blocks(path)
+    found = blocks(path, encoding)
     layout = _layout(found, *numbers)
     rows: list[Row] = []
     without: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from unmask.data.vocabulary import clean, sample
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, needs, unknown
 
 SPACE = "▁"  # U+2581: how SentencePiece writes a space
 JOINER = "￭"  # U+FFED: this piece of punctuation touches its neighbour on that side
@@ -288,7 +288,5 @@ def _library() -> Any:
     try:
         import sentencepiece
     except ImportError:
-        raise UnmaskError(
-            "Subword vocabularies of this kind need sentencepiece: run pip install 'unmask[translation]'."
-        ) from None
+        raise needs("Subword vocabularies of this kind need sentencepiece", "translation") from None
     return sentencepiece

@@ -29,11 +29,12 @@ _KEY = re.compile(r'"(\w+)"\s*:')
 _COLUMNS = {"text": "question", "pair": "context"}
 
 
-def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> Dataset:
+def read(path: Path | str, *, labelled: bool = True, scoring: bool = False, encoding: str | None = None) -> Dataset:
     """The questions of a SQuAD 1.1 or 2.0 file, or of the flat form that the `datasets` library writes.
 
     labelled  False: questions to be answered; what the file says of answers is not looked at
     scoring   keep also questions without one answer that stands in the context, as official scores count them
+    encoding  as for `data.lines.lines`
 
     JSON, JSON lines or Parquet, also .gz or .zst: `data[].paragraphs[].qas[]`, or an object a question with id,
     context, question and answers; there an empty list of answers says that the context has none. `plausible_answers`
@@ -47,7 +48,7 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False) -> D
     """
     path = Path(path)
     repairs = _Repairs()
-    found = [_question(place, values, labelled, repairs) for place, values in _entries(path)]
+    found = [_question(place, values, labelled, repairs) for place, values in _entries(path, encoding)]
     if not found:
         raise UnmaskError(f"{path} has no questions.")
     _check_ids(path, found)
@@ -172,12 +173,13 @@ def _nearest(context: str, pattern: str, begin: int) -> tuple[int, str] | None:
 # ------------------------------------------------------------------------------------------------ entries
 
 
-def _entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(path: Path, encoding: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Place and values of each question, whatever the form of the file; each has an id."""
     format = format_by_name(path) or "json"
     if format not in ("json", "jsonl", "parquet"):
         raise UnmaskError(f"{path} cannot hold questions on contexts: they are read from JSON, JSON lines or Parquet.")
-    for number, value in rows(path, format) if format == "parquet" else json_values(path, format):
+    found = rows(path, format) if format == "parquet" else json_values(path, format, encoding)
+    for number, value in found:
         if not isinstance(value, Mapping):
             raise UnmaskError(f"{path}:{number} must be an object, not {kind_of(value)}.")
         if "data" not in value:

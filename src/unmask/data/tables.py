@@ -14,7 +14,7 @@ from typing import Any
 
 from unmask.config import flatten
 from unmask.data.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
-from unmask.errors import UnmaskError, kind_of, plural, unknown
+from unmask.errors import UnmaskError, kind_of, needs, plural, unknown
 
 MOST_COLUMNS = 10_000  # of a TSV or CSV; more are a mistake, or meant to exhaust
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
@@ -46,13 +46,13 @@ def format_by_name(path: Path) -> str | None:
     return _SUFFIXES.get(bare(path).suffix.lower())
 
 
-def guess_format(path: Path, *, otherwise: str | None = None) -> str:
+def guess_format(path: Path, *, otherwise: str | None = None, encoding: str | None = None) -> str:
     """The format that a file's name says, else the one that its first lines look like. Raises UnmaskError for a file
-    that is empty, and where there is no telling, unless `otherwise` is what it is then."""
+    that is empty, and where there is no telling, unless `otherwise` is what it is then. For `encoding` see `lines`."""
     known = format_by_name(path)
     if known is not None:
         return known
-    head = [line for _, line in islice(lines(path, newline="\n"), 200)]
+    head = [line for _, line in islice(lines(path, encoding=encoding, newline="\n"), 200)]
     first = next((line for line in head if line.strip()), None)
     if first is None:
         raise NotText(path, "it is empty")
@@ -89,9 +89,11 @@ def _have_commas(head: Sequence[str]) -> bool:
     return counts.count(counts[0]) > len(counts) / 2
 
 
-def read_table(path: Path, format: str, *, header: bool = True, ragged: list[int] | None = None) -> Table:
+def read_table(
+    path: Path, format: str, *, header: bool = True, encoding: str | None = None, ragged: list[int] | None = None
+) -> Table:
     """All rows of a file, read strictly; for the arguments and errors see `rows`."""
-    found = list(rows(path, format, header=header, ragged=ragged))
+    found = list(rows(path, format, header=header, encoding=encoding, ragged=ragged))
     if not found:
         raise UnmaskError(f"{path} has no rows.")
     return Table(tuple(dict.fromkeys(name for _, values in found for name in values)), found)
@@ -110,18 +112,18 @@ def rows(
     column: str | None = None,
     header: bool = True,
     facts: FileFacts | None = None,
-    doubt: bool = False,
+    encoding: str | None = None,
     ragged: list[int] | None = None,
 ) -> Rows:
     """Number and values by column of each row, read in bounded memory (a JSON array: of LONGEST_JSON characters).
 
-    format        tsv, csv, jsonl, json or parquet
-    column        the one column that is wanted, which every row must have; None: all
-    header        the first line of a TSV or CSV names the columns; else they are called 1, 2, …
-    facts, doubt  as for `lines`: with `facts`, what is damaged is repaired and counted, and CSV quoted in odd ways is
-                  taken as it comes; without, both are errors
-    ragged        learns the numbers of the rows of a TSV or CSV that have more or fewer fields than the first line, and
-                  which are left out; without it they are an error
+    format    tsv, csv, jsonl, json or parquet
+    column    the one column that is wanted, which every row must have; None: all
+    header    the first line of a TSV or CSV names the columns; else they are called 1, 2, …
+    facts     as for `lines`; with it, CSV that is quoted in odd ways is taken as it comes, without it is an error
+    encoding  as for `lines`; Parquet has its own
+    ragged    learns the numbers of the rows of a TSV or CSV that have more or fewer fields than the first line, and
+              which are left out; without it they are an error
 
     A row's number is the line that it begins on; in Parquet and JSON arrays rows are counted from 1. TSV is read
     without quoting, as GLUE and most NLP data sets write it: a `"` is a character like any other. Nested objects
@@ -132,20 +134,20 @@ def rows(
         return _records(path, _parquet(path, column), column)
     if format in ("json", "jsonl"):
         longest = LONGEST_JSON if format == "json" else LONGEST_LINE
-        return _records(path, _json(path, lines(path, facts, doubt=doubt, longest=longest)), column)
+        return _records(path, _json(path, lines(path, facts, encoding=encoding, longest=longest)), column)
     if format == "tsv":
-        return _delimited(path, _tsv(path, facts, doubt), _TSV_HINT, header, column, ragged)
-    return _delimited(path, _csv(path, facts, doubt), _CSV_HINT, header, column, ragged)
+        return _delimited(path, _tsv(path, facts, encoding), _TSV_HINT, header, column, ragged)
+    return _delimited(path, _csv(path, facts, encoding), _CSV_HINT, header, column, ragged)
 
 
-def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
+def json_values(path: Path, format: str = "json", encoding: str | None = None) -> Iterator[tuple[int, Any]]:
     """Number and value of each item of a JSON array, of each line of JSON lines, or of the one value of a file.
 
-    Unlike in `rows`, a value may be of any type, and an object may run over many lines (`json`, read whole). Raises
-    UnmaskError that names the file and the line of what is not valid.
+    Unlike in `rows`, a value may be of any type, and an object may run over many lines (`json`, read whole). For
+    `encoding` see `lines`. Raises UnmaskError that names the file and the line of what is not valid.
     """
     if format == "json":
-        text = _joined(path, "", lines(path, longest=LONGEST_JSON))
+        text = _joined(path, "", lines(path, encoding=encoding, longest=LONGEST_JSON))
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -155,7 +157,7 @@ def json_values(path: Path, format: str = "json") -> Iterator[tuple[int, Any]]:
         else:
             yield from enumerate(value, 1) if isinstance(value, list) else [(1, value)]
             return
-    yield from _json(path, lines(path))
+    yield from _json(path, lines(path, encoding=encoding))
 
 
 def hub_rows(name: str, column: str | None = None) -> Rows:
@@ -169,7 +171,7 @@ def hub_rows(name: str, column: str | None = None) -> Rows:
     try:
         import datasets
     except ImportError:
-        raise UnmaskError(f"Reading {name} needs datasets: run pip install 'unmask[data]'.") from None
+        raise needs(f"Reading {name} needs datasets", "data") from None
     try:
         found = datasets.load_dataset(
             f"{owner}/{dataset}", configuration or None, split=split or "train", streaming=True
@@ -188,15 +190,15 @@ _TSV_HINT = "TSV is read without quoting, so that no field can hold a tab or a l
 _CSV_HINT = "quote fields that hold the separator."
 
 
-def _tsv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines(path, facts, doubt=doubt, newline="\n"):
+def _tsv(path: Path, facts: FileFacts | None, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, facts, encoding=encoding, newline="\n"):
         if line.strip():
             yield number, line.removesuffix("\n").removesuffix("\r").split("\t")
 
 
-def _csv(path: Path, facts: FileFacts | None, doubt: bool) -> Iterator[tuple[int, list[str]]]:
+def _csv(path: Path, facts: FileFacts | None, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    source = (line for _, line in lines(path, facts, doubt=doubt))
+    source = (line for _, line in lines(path, facts, encoding=encoding))
     first = next(source, "")
     delimiter = ";" if "," not in first and ";" in first else ","
     reader = csv.reader(chain([first], source), delimiter=delimiter, strict=facts is None)
@@ -279,7 +281,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise UnmaskError(f"Reading {path} needs pyarrow: run pip install 'unmask[data]'.") from None
+        raise needs(f"Reading {path} needs pyarrow", "data") from None
     try:
         if path.stat().st_size == 0:
             raise NotText(path, "it is empty")

@@ -18,6 +18,7 @@ from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
+from unmask.hub import model_folder
 from unmask.huggingface import sentence_transformers, sizes
 from unmask.huggingface.config import (
     LABELLED,
@@ -130,7 +131,7 @@ def config_of(folder: Path | str) -> ModelConfig:
 
     Raises UnmaskError as `load` does, for what can be known without the weights.
     """
-    folder = Path(folder)
+    folder = model_folder(folder)
     require_model(folder)
     values = read_json(folder / "config.json")
     config = read_config(table_for(values, folder), values, folder)
@@ -139,14 +140,14 @@ def config_of(folder: Path | str) -> ModelConfig:
 
 
 def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
-    """Read a folder that `save`, or `transformers`, wrote.
+    """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
 
     heads  head -> number of outputs, to put other heads on the trunk; None keeps those that the folder has
     seed   of the initialisation of what the folder does not hold
 
     Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
     """
-    folder = Path(folder)
+    folder = model_folder(folder)
     require_model(folder)
     verify_manifest(folder)
     values = read_json(folder / "config.json")

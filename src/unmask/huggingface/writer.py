@@ -25,6 +25,7 @@ from unmask.data.numbers import Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
+from unmask.hub import model_folder
 from unmask.huggingface import marian, sizes, t5
 from unmask.huggingface.config import TABLES, WRITERS, require_model
 from unmask.huggingface.searching import GENERATION, read_search, write_search
@@ -164,13 +165,13 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def load_writer(folder: Path | str, *, weights: Mapping[str, Tensor] | None = None) -> LoadedWriter:
-    """Read a folder that `save_writer` wrote, or a Marian, Pegasus or T5 folder of `transformers`.
+    """Read a folder that `save_writer` wrote, or a Marian, Pegasus or T5 folder of `transformers` or of the hub.
 
     weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
 
     Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
     """
-    folder = Path(folder)
+    folder = model_folder(folder)
     require_model(folder)
     verify_manifest(folder)
     values = read_json(folder / "config.json")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unmask.errors import UnmaskError, plural, unknown
+from unmask.errors import UnmaskError, needs, plural, unknown
 from unmask.metrics.hypotheses import References, Texts, same_count
 
 if TYPE_CHECKING:
@@ -295,5 +295,5 @@ def _sacrebleu() -> ModuleType:
     try:
         import sacrebleu
     except ImportError:
-        raise UnmaskError("BLEU and chrF need sacrebleu: run pip install 'unmask[translation]'.") from None
+        raise needs("BLEU and chrF need sacrebleu", "translation") from None
     return sacrebleu

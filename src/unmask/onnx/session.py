@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, needs
 from unmask.models.model import Model
 from unmask.onnx.graph import EncoderGraph
 from unmask.types import Batch
@@ -26,7 +26,7 @@ Arrays = Mapping[str, np.ndarray]
 def needed() -> None:
     """Raises UnmaskError where what writes and runs ONNX is not installed."""
     if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
-        raise UnmaskError("ONNX needs onnx, onnxscript and onnxruntime: run pip install 'unmask[onnx]'.")
+        raise needs("ONNX needs onnx, onnxscript and onnxruntime", "onnx")
 
 
 def open_session(path: Path | str) -> Any:

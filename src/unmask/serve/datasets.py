@@ -21,15 +21,16 @@ _READERS: dict[str, Callable[..., Sequence[Row]]] = {"span": squad.read, "choice
 _FORMATS = {"span": ("json", "parquet"), "choice": ("json", "csv", "tsv", "parquet")}
 
 
-def rows_in(path: Path | str, kind: str) -> Sequence[Row] | None:
+def rows_in(path: Path | str, kind: str, encoding: str | None = None) -> Sequence[Row] | None:
     """The rows of a file in a format of the task called `kind`, such as SQuAD, SWAG, ARC or DREAM; labels do not count.
 
-    None for a file that is read line by line. Raises UnmaskError as `squad.read` and `choices.read` do.
+    None for a file that is read line by line. For `encoding` see `data.lines.lines`. Raises UnmaskError as `squad.read`
+    and `choices.read` do.
     """
     path = Path(path)
     if format_by_name(path) not in _FORMATS.get(kind, ()):
         return None
-    return _READERS[kind](path, labelled=False)
+    return _READERS[kind](path, labelled=False, encoding=encoding)
 
 
 def answers_to(predictor: Answering, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:

@@ -18,6 +18,7 @@ from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
+from unmask.hub import model_folder
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.models.quick_encoder import answering
@@ -79,6 +80,7 @@ class Predictor(Answering):
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
     ) -> None:
+        model = model if isinstance(model, Loaded) else model_folder(model)
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")

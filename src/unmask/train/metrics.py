@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, needs
 from unmask.files import write_text, writing
 from unmask.train import distributed
 
@@ -227,5 +227,5 @@ def _board(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UnmaskError("TensorBoard is not installed; run: pip install 'unmask[tensorboard]'.") from None
+        raise needs("--tensorboard needs the package tensorboard", "tensorboard") from None
     return SummaryWriter(folder / "tensorboard")

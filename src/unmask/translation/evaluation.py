@@ -29,6 +29,7 @@ def evaluate_pairs(
     *,
     columns: tuple[str, str] | None = None,
     format: str | None = None,
+    encoding: str | None = None,
     out: Path | str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def evaluate_pairs(
 
     model   a Translator, or the folder for one
     search  None: that of the model
+    columns, format, encoding  as for `read_pairs`
     out     file for the translations, one a line, and an empty line for each pair that is left out, so that line n
             belongs to line n of two aligned files, or to row n of a table
     force   score references that look tokenised all the same
@@ -47,7 +49,7 @@ def evaluate_pairs(
     """
     if out is not None:
         check_place(Path(out))
-    found = read_pairs(pairs, columns, format)
+    found = read_pairs(pairs, columns, format, encoding)
     if not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator = model if isinstance(model, Translator) else Translator(model)

@@ -28,6 +28,7 @@ class Texts(Config):
     train, dev  two aligned files, sources and targets; or one table; or one of EMBEDDED, the default
     columns     of a table: sources, targets
     format      of a table, where the name does not tell
+    encoding    of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most        training pairs to use, the first ones; of dates, how many are made (50,000)
     heldout     pairs held out of training, where no dev files are given
     longest     tokens of a side; longer training pairs are left out, and counted
@@ -41,6 +42,7 @@ class Texts(Config):
     dev: tuple[str, ...] = ()
     columns: tuple[str, str] | None = None
     format: str | None = None
+    encoding: str | None = None
     most: int | None = None
     heldout: int = 1_000
     longest: int = 256
@@ -66,19 +68,25 @@ class Texts(Config):
 
     def pairs(self, names: Sequence[str]) -> Bitext:
         """Those of `train` or `dev`, of which one may be a table and the other not."""
-        return read_pairs(names, self.columns, self.format) if _is_table(names) else read_pairs(names)
+        table = {"columns": self.columns, "format": self.format} if _is_table(names) else {}
+        return read_pairs(names, **table, encoding=self.encoding)
 
 
-def read_pairs(names: Sequence[str], columns: tuple[str, str] | None = None, format: str | None = None) -> Bitext:
+def read_pairs(
+    names: Sequence[str],
+    columns: tuple[str, str] | None = None,
+    format: str | None = None,
+    encoding: str | None = None,
+) -> Bitext:
     """Pairs of one table or of two aligned files; a name of EMBEDDED: 1,000 dates that no run has trained on. Raises
     UnmaskError for another number of names, and for columns or a format of what is no table."""
     if len(names) not in (1, 2):
         raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
     if _is_table(names):
-        return bitext.read(names[0], columns=columns, format=format)
+        return bitext.read(names[0], columns=columns, format=format, encoding=encoding)
     if columns or format:
         raise UnmaskError(NO_TABLE)
-    return bitext.read(*names) if len(names) == 2 else EMBEDDED[names[0]](1_000, split="test")
+    return bitext.read(*names, encoding=encoding) if len(names) == 2 else EMBEDDED[names[0]](1_000, split="test")
 
 
 def unchanged(pairs: Bitext, names: Sequence[str], begun: Sequence[str] | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, needs, unknown
 from unmask.files import atomic
 from unmask.visualize.numbers import Data, unpacked
 
@@ -27,7 +27,7 @@ def draw(path: Path, data: Data) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise UnmaskError("Pictures need matplotlib: run pip install matplotlib, or write FILE.html.") from None
+        raise needs("Pictures need matplotlib", "pictures", "write FILE.html") from None
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
     PICTURES[data["view"]](figure, data)

@@ -15,7 +15,7 @@ import torch
 
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, needs, unknown
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Token
@@ -124,7 +124,7 @@ def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[n
     try:
         from umap import UMAP
     except ImportError:
-        raise UnmaskError("UMAP is not installed: run pip install 'unmask[umap]', or take pca or tsne.") from None
+        raise needs("UMAP needs umap-learn", "umap", "take pca or tsne") from None
     found = UMAP(n_neighbors=min(15, N - 1), metric="cosine", random_state=seed, n_jobs=1).fit_transform(matrix)
     return np.asarray(found, np.float32), []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from unmask.errors import UnmaskError
+from unmask.errors import needs
 from unmask.word_vectors import kernel
 
 
@@ -19,7 +19,7 @@ def compiled(network: str) -> Callable[..., int]:
         import numba
         from numba.extending import register_jitable
     except ImportError:
-        raise UnmaskError("Training word vectors needs numba: run pip install 'unmask[words]'.") from None
+        raise needs("Training word vectors needs numba", "words") from None
     for part in kernel.PARTS:
         register_jitable(fastmath=True, error_model="numpy")(part)
     function = kernel.NETWORKS[network]

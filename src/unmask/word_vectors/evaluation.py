@@ -58,31 +58,37 @@ class Agreement:
                 "unknown_share": self.unknown / self.pairs}  # fmt: skip
 
 
-def analogies(vectors: WordVectors, path: str | Path, *, most: int = FREQUENT) -> list[Section]:
+def analogies(
+    vectors: WordVectors, path: str | Path, *, most: int = FREQUENT, encoding: str | None = None
+) -> list[Section]:
     """The sections of a file in the format of `questions-words.txt`, and "total" last (Mikolov et al. 2013a, 4.1).
 
-    most  only the so many first, which are the most frequent, words can be asked about or be an answer
+    most      only the so many first, which are the most frequent, words can be asked about or be an answer
+    encoding  as for `data.lines.lines`
 
     Capitals count as small letters; where words differ in nothing else, the first one stands for all. The three words
     of a question are no answers to it. Raises UnmaskError that names the line that is not a question.
     """
     folded = _Folded(vectors, most)
-    sections = [Section(name, *folded.answer(questions), len(questions)) for name, questions in _sections(Path(path))]
+    read = _sections(Path(path), encoding)
+    sections = [Section(name, *folded.answer(questions), len(questions)) for name, questions in read]
     if not sections:
         raise UnmaskError(f"{path} holds no questions.")
     correct, asked, total = (sum(getattr(s, name) for s in sections) for name in ("correct", "asked", "total"))
     return [*sections, Section("total", correct, asked, total)]
 
 
-def agreement(vectors: WordVectors, path: str | Path, *, most: int = FREQUENT) -> Agreement:
+def agreement(
+    vectors: WordVectors, path: str | Path, *, most: int = FREQUENT, encoding: str | None = None
+) -> Agreement:
     """Agreement with a file of pairs and scores: two words and a number a line, between tabs, spaces or commas.
 
-    The first line may name the columns, and lines that begin with # are left out. Capitals and `most` count as in
-    `analogies`. Raises UnmaskError that names the line that is not a pair.
+    The first line may name the columns, and lines that begin with # are left out. Capitals, `most` and
+    `encoding` count as in `analogies`. Raises UnmaskError that names the line that is not a pair.
     """
     folded = _Folded(vectors, most)
     cosines, scores, pairs = [], [], 0
-    for a, b, score in _pairs(Path(path)):
+    for a, b, score in _pairs(Path(path), encoding):
         pairs += 1
         first, second = folded.index.get(a), folded.index.get(b)
         if first is not None and second is not None:
@@ -118,11 +124,11 @@ class _Folded:
         return correct, len(known)
 
 
-def _sections(path: Path) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+def _sections(path: Path, encoding: str | None) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """Name and questions of each section; those before the first name make one of their own."""
     name = "questions"
     questions: list[tuple[str, ...]] = []
-    for number, line in lines(path):
+    for number, line in lines(path, encoding=encoding):
         words = tuple(_fold(line).split())
         if line.startswith(":"):
             if questions:
@@ -138,9 +144,9 @@ def _sections(path: Path) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         yield name, questions
 
 
-def _pairs(path: Path) -> Iterator[tuple[str, str, float]]:
+def _pairs(path: Path, encoding: str | None) -> Iterator[tuple[str, str, float]]:
     first = True
-    for number, line in lines(path):
+    for number, line in lines(path, encoding=encoding):
         fields = [field.strip() for field in _separated(line)]
         if line.startswith("#") or not any(fields):
             continue

@@ -29,15 +29,17 @@ _TIDY = str.maketrans({"_": " ", "’": "'"})  # emphasis of plain text, or the 
 class Reading(Config):
     """How files become sequences of words.
 
-    tokens  words: prose, cut into sentences and words, without punctuation; spaces: each line is a sequence of whatever
-            stands between white space
-    lower   capitals become small letters
-    column  of JSON lines, CSV, TSV and Parquet: the field that holds prose
+    tokens    words: prose, cut into sentences and words, without punctuation; spaces: each line is a sequence of
+              whatever stands between white space
+    lower     capitals become small letters
+    column    of JSON lines, CSV, TSV and Parquet: the field that holds prose
+    encoding  of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     """
 
     tokens: Literal["words", "spaces"] = "words"
     lower: bool = True
     column: str = "text"
+    encoding: str | None = None
 
 
 def read(paths: Sequence[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
@@ -49,14 +51,14 @@ def read(paths: Sequence[str | Path], reading: Reading | None = None) -> Iterato
     """
     reading = Reading() if reading is None else reading
     for path in map(Path, paths):
-        if path.is_file() and format_by_name(path) == "jsonl" and _holds_lists(path):
-            yield from _lists(path)
+        if path.is_file() and format_by_name(path) == "jsonl" and _holds_lists(path, reading.encoding):
+            yield from _lists(path, reading.encoding)
         elif reading.tokens == "spaces" and path.is_file() and format_by_name(path) is None:
-            for _, line in lines(path, FileFacts()):
+            for _, line in lines(path, FileFacts(), encoding=reading.encoding):
                 if found := (line.lower() if reading.lower else line).split():
                     yield found
         else:
-            yield from cut(documents([path], column=reading.column), reading)
+            yield from cut(documents([path], column=reading.column, encoding=reading.encoding), reading)
 
 
 def cut(texts: Iterable[TextDocument], reading: Reading | None = None) -> Iterator[list[str]]:
@@ -85,20 +87,20 @@ def documentation(reading: Reading | None = None) -> Iterator[list[str]]:
     return cut(embedded.documents(), reading)
 
 
-def _holds_lists(path: Path) -> bool:
-    return any(line.lstrip().startswith("[") for _, line in _first(path))
+def _holds_lists(path: Path, encoding: str | None) -> bool:
+    return any(line.lstrip().startswith("[") for _, line in _first(path, encoding))
 
 
-def _first(path: Path) -> Iterator[tuple[int, str]]:
+def _first(path: Path, encoding: str | None) -> Iterator[tuple[int, str]]:
     """The first line that is not blank."""
-    for number, line in lines(path, newline="\n"):
+    for number, line in lines(path, encoding=encoding, newline="\n"):
         if line.strip():
             yield number, line
             return
 
 
-def _lists(path: Path) -> Iterator[list[str]]:
-    for number, line in lines(path, newline="\n"):
+def _lists(path: Path, encoding: str | None) -> Iterator[list[str]]:
+    for number, line in lines(path, encoding=encoding, newline="\n"):
         if not line.strip():
             continue
         try:
@@ -110,13 +112,13 @@ def _lists(path: Path) -> Iterator[list[str]]:
         yield [str(item) for item in items]
 
 
-def edges(path: str | Path) -> list[tuple[str, str]]:
+def edges(path: str | Path, encoding: str | None = None) -> list[tuple[str, str]]:
     """The edges of a graph: two names a line, with white space between them; lines that begin with # are left out.
 
     Raises UnmaskError that names the line that has not two names.
     """
     found = []
-    for number, line in lines(Path(path)):
+    for number, line in lines(Path(path), encoding=encoding):
         names = line.split()
         if not names or line.startswith("#"):
             continue
