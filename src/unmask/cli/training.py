@@ -119,6 +119,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
     from unmask.report import run_facts
+    from unmask.train import checkpoint
     from unmask.train.optim import check_rate
 
     if options.resume and options.recipe and not options.start:
@@ -130,9 +131,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.data:
         raise UnmaskError("--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
-    if options.resume and options.out and not (facts or options.recipe or start):
-        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
     check_run(options.out, facts, recipes.names())
+    if options.resume and options.out:
+        checkpoint.refuse_taken(Path(options.out), resume=True)
     options.recipe, config = recipes.choose(options.recipe, start, facts)
     options.corpus = options.corpus or facts.get("corpora", [])
     # One of the two says how long: the one given here replaces the recipe's.
