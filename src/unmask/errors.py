@@ -27,6 +27,10 @@ class UnmaskError(Exception):
         return message if len(message) <= LONGEST else f"{message[:half]} … {message[-half:]}"
 
 
+class Stopped(UnmaskError):
+    """A signal ended a run that has kept what it needs to go on; the message says how."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
     """An `UnmaskError` for a name that does not exist, which suggests the nearest one that does.
 

@@ -139,6 +139,6 @@ def too_few(steps: int, minutes: float | None) -> str | None:
     if minutes is None or steps >= FEW:
         return None
     return (
-        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: give "
-        f"it more --minutes, so that there are {FEW} steps at least."
+        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
+        f"give it more --minutes, so that there are {FEW} steps at least."
     )

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask.config import read_json
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.files import MANIFEST, check, describe, locked
 from unmask.train import distributed
 
@@ -158,14 +158,27 @@ def require_begun(out: Path, settings: Collection[str] = (RUN,)) -> None:
     Raises UnmaskError where the folder has neither, unless this command is started again by itself when it dies: then
     the first start finds nothing.
     """
-    if steps(out / "checkpoints") or any((out / name).is_file() for name in settings) or distributed.restarts():
-        return
-    raise UnmaskError(f"There is nothing to resume in {out}; leave out --resume to begin there.")
+    if not is_begun(out, settings) and not distributed.restarts():
+        raise UnmaskError(f"There is nothing to resume in {out}; leave out --resume to begin there.")
+
+
+def is_begun(out: Path, settings: Collection[str] = (RUN,)) -> bool:
+    """Whether a folder has what a run goes on with: a checkpoint, or at least its settings."""
+    return bool(steps(out / "checkpoints")) or any((out / name).is_file() for name in settings)
 
 
 def command(verb: str, out: Path | str) -> str:
     """The command that goes on with the run in a folder, as a shell takes it."""
     return f"unmask {verb} --out {shlex.quote(str(out))} --resume"
+
+
+@contextmanager
+def going_on(verb: str, out: Path) -> Iterator[None]:
+    """What is stopped within it says by which command it goes on."""
+    try:
+        yield
+    except Stopped as stopped:
+        raise Stopped(f"{stopped}; go on with: {command(verb, out)}") from None
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:

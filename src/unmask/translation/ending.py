@@ -39,9 +39,7 @@ def score(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
     return f"{shown(metric, best[metric])}, {how}; perplexity {best['perplexity']:.2f}"
 
 
-def warnings(
-    rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None
-) -> list[str]:
+def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None) -> list[str]:
     """Sentences for a run that came to its end without a model that is of use, and what to do; none for any other.
 
     rows     evaluations
@@ -53,9 +51,7 @@ def warnings(
     return [sentence for sentence in (few, learned) if sentence]
 
 
-def hardly_learned(
-    rows: Sequence[Mapping[str, Any]], metric: str, floor: float | None, option: str
-) -> str | None:
+def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float | None, option: str) -> str | None:
     """A sentence for a model that is of no use yet; None for any other.
 
     option  what sets the length of the run
