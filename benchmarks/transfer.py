@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.bench import common
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.processor import settle
 
 DOMAINS = {"similar": ("sst2", "sentence"), "different": ("nsmc", "document")}
@@ -29,7 +29,7 @@ AMOUNTS = (100, 300, 2_000)
 
 def cell(model: Path, data: Path, domain: str, rows: int, strategy: str, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy of each seed, and the time of a run."""
-    from unmask.finetune import INTERRUPTIONS, FineTuning, finetune
+    from unmask.finetune import FineTuning, finetune
 
     name, text = DOMAINS[domain]
     config = FineTuning().override(
@@ -54,10 +54,13 @@ def cell(model: Path, data: Path, domain: str, rows: int, strategy: str, options
     )
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
         began = time.perf_counter()
-        result = finetune(config, Path(folder) / "run")
+        try:
+            result = finetune(config, Path(folder) / "run")
+        except Stopped as stopped:
+            raise UnmaskError(
+                f"{str(stopped).partition(';')[0]}; --resume goes on with the cell that is not whole."
+            ) from None
         seconds = (time.perf_counter() - began) / options.seeds
-    if (stopped := result.seeds[-1]["stopped"]) in INTERRUPTIONS:
-        raise UnmaskError(f"Stopped by {stopped}; --resume goes on with the cell that is not whole.")
     scores = [run["dev"]["accuracy"] for run in result.seeds]
     mean, deviation = common.mean_and_deviation(scores)
     base = result.baseline["dev"]["accuracy"]

@@ -84,7 +84,13 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
         (PRETRAIN, "missing"),
         ([*PRETRAIN, "--dry-run"], "missing"),
-        ([*PRETRAIN, "--resume"], "missing"),
+        ([*PRETRAIN, "--resume"], "There is nothing to resume in out; leave out --resume to begin there"),
+        (["pretrain", "bert-tiny", "--resume"], "There is nothing to resume in runs/bert-tiny"),
+        (["pretrain", "word2vec", "--resume"], "There is nothing to resume in runs/word2vec"),
+        (["train", "transformer-tiny", "--resume"], "There is nothing to resume in runs/transformer-tiny"),
+        (["finetune", "--out", "out", "--resume"], "There is nothing to resume in out"),
+        (["finetune", "--search", "--out", "out", "--resume"], "There is nothing to resume in out"),
+        (["finetune", "--curve", "10", "--out", "out", "--resume"], "There is nothing to resume in out"),
         ([*PRETRAIN[:3], "text.txt", "--out", "out"], "text.txt"),
         ([*PRETRAIN[:3], "not-a-model", "--out", "out"], "not-a-model"),
         (["corpus", "build", "--data", "missing.txt", "--out", "out"], "missing.txt"),
@@ -514,7 +520,7 @@ def test_what_follows_a_corpus_is_told_by_its_tokens(kind, recipe, folder, capsy
 def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--steps", "10"])
-    assert "holds no run to go on with" in capsys.readouterr().err
+    assert "There is nothing to resume in" in capsys.readouterr().err
     main(["pretrain", "--steps", "10", "bert-tiny", "--lr=0.5", "--fields"])
     printed = capsys.readouterr().out.split()
     assert printed[printed.index("--training.steps") + 1] == "10"

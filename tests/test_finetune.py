@@ -524,7 +524,7 @@ def test_an_untrained_head_is_never_kept():
     assert fitted.step == 2
 
 
-def test_a_signal_before_the_first_evaluation_keeps_what_there_is():
+def test_after_a_signal_nothing_is_evaluated():
     class Signal(Spy):
         def show(self, row):
             if row["step"] == 10:
@@ -536,7 +536,18 @@ def test_a_signal_before_the_first_evaluation_keeps_what_there_is():
     )
     assert fitted.stopped == "SIGTERM"
     assert 10 <= fitted.step < 80
-    assert fitted.best["accuracy"] >= 0
+    assert (fitted.best, [step for step, _ in fitted.history]) == ({}, [0])  # the one before the first step
+
+
+def test_epochs_that_are_asked_for_are_obeyed():
+    """A least number of steps is for those who say nothing."""
+    said, asked = Fit(), Fit(epochs=1.0)
+    assert (said.passes, said.least) == (3.0, 200)
+    assert (asked.passes, asked.least) == (1.0, 1)
+    assert (asked.replace(least_steps=50).least, said.replace(least_steps=7).least) == (50, 7)
+    task = Classification(["a", "b"])
+    config = Fit(epochs=1.0, batch_size=8, optimizer=Optimizer(lr=1e-3), device="cpu")
+    assert fit(tiny(task), task, encoded(16), encoded(8, 1), config, pad=0).total == 2
 
 
 def test_early_stopping(tmp_path):

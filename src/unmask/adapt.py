@@ -28,6 +28,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.models.recurrent import ProjectedHead
 from unmask.models.t5 import T5Model
 from unmask.nn import LanguageModelHead, TiedHead, Token
+from unmask.report import run_facts
 from unmask.train import checkpoint
 
 TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
@@ -166,20 +167,14 @@ def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) ->
 
 def check_corpora(run: Path, corpora: Sequence[Corpus]) -> None:
     """Raises UnmaskError where a run that goes on would read other texts than those that it began with."""
-    for place in _checkpoints(run):
-        try:
-            before = checkpoint.read_one(place, "run.json").get("checksums")
-        except UnmaskError:  # damaged, as for `Origin.open`
-            continue
-        if before is None:  # of a run that did not write them down
-            return
-        if [corpus.checksum for corpus in corpora] != before:
-            names = ", ".join(str(corpus.folder) for corpus in corpora)
-            raise UnmaskError(
-                f"The run in {run} began with other texts than those in {names}: put them back, or begin a run that "
-                f"starts where it stands (--from {run})."
-            )
+    before = run_facts(run).get("checksums")
+    if before is None or [corpus.checksum for corpus in corpora] == before:  # older runs did not write them down
         return
+    names = ", ".join(str(corpus.folder) for corpus in corpora)
+    raise UnmaskError(
+        f"The run in {run} began with other texts than those in {names}: put them back, or begin a run that starts "
+        f"where it stands (--from {run})."
+    )
 
 
 @torch.no_grad()

@@ -13,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from unmask.config import flatten, read_json
-from unmask.errors import UnmaskError, plural
+from unmask.errors import Stopped, UnmaskError, plural
+from unmask.families import as_begun
 from unmask.files import sweep, write_text
-from unmask.finetune import INTERRUPTIONS, SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
+from unmask.finetune import SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
 from unmask.finetune_report import summary
 from unmask.search import differing
 from unmask.tasks import Encoded
@@ -54,15 +55,15 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     curve.json, which is written anew after each run, and report.html; models are not kept. The dev rows choose the
     best weights of each run, so that their scores are a little optimistic; the test rows choose nothing.
 
-    A curve that was cut short, or that gets more sizes or seeds, goes on from the runs that are in curve.json. Returns
-    the runs that were asked for; curve.json and the report have all that there are.
+    A curve that was cut short, `begun(out)`, or that gets more sizes or seeds, goes on from the runs that are in
+    curve.json. Returns the runs that were asked for; curve.json and the report have all that there are.
 
     Raises UnmaskError for a folder that is in use otherwise, by another process, or has a curve of other settings or
-    rows, for sizes that the rows cannot give, and what `finetune` does.
+    rows, for sizes that the rows cannot give, and what `finetune` does, and Stopped where a signal ends it.
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    given = _fixed(config)
+    given, asked = _fixed(config), {"config": config.to_dict(), "sizes": list(sizes)}
     _begun(out, given)  # before anything takes long
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
@@ -71,19 +72,32 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     prepared = prepare(config, say)
     numbers = _numbers(sizes, len(prepared.encoded["train"].rows))
     wanted = [(rows, seed) for rows in numbers for seed in _seeds(prepared.config)]
-    with checkpoint.alone(out) if distributed.is_main() else nullcontext():
-        return _curve(given, prepared, wanted, out, display, say)
+    with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
+        return _curve(given, asked, prepared, wanted, out, display, say)
+
+
+def begun(out: Path) -> tuple[FineTuning, list[Size]]:
+    """The settings and the sizes of the curve in a folder, as it was asked for. Raises UnmaskError where it does not
+    know them."""
+    asked = read_json(out / NAME).get("asked")
+    if not isinstance(asked, dict) or asked.keys() != {"config", "sizes"}:
+        raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
+    return FineTuning().replace(**as_begun(asked["config"])), asked["sizes"]
 
 
 def _curve(
     given: Mapping[str, Any],
+    asked: Mapping[str, Any],
     prepared: Prepared,
     wanted: Sequence[tuple[int, int]],
     out: Path,
     display: Display | None,
     say: Speaker,
 ) -> list[Found]:
-    """The runs that are wanted, each (rows, seed), by the process that alone is at them."""
+    """The runs that are wanted, each (rows, seed), by the process that alone is at them.
+
+    asked  what `begun` gives again
+    """
     facts = _begun(out, given)  # again: another one may have gone on with it meanwhile
     distributed.barrier()
     whole = len(prepared.encoded["train"].rows)
@@ -96,28 +110,28 @@ def _curve(
     if known.keys() & set(wanted):
         say("The curve goes on from the runs that were finished before.")
     if distributed.is_main():
-        _write(out, given, prepared, known, say)  # whoever is killed from here on can go on
+        _write(out, given, asked, prepared, known, say)  # whoever is killed from here on can go on
     for rows, seed in wanted:
         if (rows, seed) in known:
             continue
         say(f"{rows:,} training rows, seed {seed}:", note=False)
-        row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
-        if row["stopped"] in INTERRUPTIONS:
-            say(
-                f"Stopped by {row['stopped']}; the curve is of the {plural(len(known), 'run')} so far, and the same "
-                "command goes on with those that are missing."
-            )
-            break
+        try:
+            row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
+        except Stopped as stopped:
+            _clear(out / RUN)
+            if known and distributed.is_main():
+                say(f"{stopped}: the curve is of the {plural(len(known), 'run')} so far.")
+                _write(out, given, asked, prepared, known, say)
+                write_curve(out)
+            raise
         known[rows, seed] = {"rows": rows, **row}
         if distributed.is_main():
-            _write(out, given, prepared, known, say)
-    if not known:
-        raise UnmaskError("The curve was stopped before its first run had ended.")
+            _write(out, given, asked, prepared, known, say)
     again = [f"{rows:,} rows, seed {seed}" for (rows, seed), row in sorted(known.items()) if row["restarted"]]
     if again:
         say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
     if distributed.is_main():
-        _write(out, given, prepared, known, say)
+        _write(out, given, asked, prepared, known, say)
         write_curve(out)
         say(render(read_json(out / NAME)), note=False)
     return [known[point] for point in wanted if point in known]
@@ -208,7 +222,12 @@ def _fixed(config: FineTuning) -> dict[str, Any]:
 
 
 def _write(
-    out: Path, given: Mapping[str, Any], prepared: Prepared, known: Mapping[tuple[int, int], Found], say: Speaker
+    out: Path,
+    given: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    prepared: Prepared,
+    known: Mapping[tuple[int, int], Found],
+    say: Speaker,
 ) -> None:
     found = [known[point] for point in sorted(known)]
     facts = {
@@ -219,6 +238,7 @@ def _write(
         "runs": found,
         "notes": say.notes,
         "given": dict(given),
+        "asked": dict(asked),
         "config": prepared.config.to_dict(),
     }
     write_text(out / NAME, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

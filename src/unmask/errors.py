@@ -40,6 +40,10 @@ def needs(what: str, extra: str, instead: str = "") -> Missing:
     return Missing(f"{what}: run pip install 'unmask[{extra}]'{f', or {instead}' if instead else ''}.")
 
 
+class Stopped(UnmaskError):
+    """A signal ended a run that has kept what it needs to go on; the message says how."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
     """An `UnmaskError` for a name that does not exist, which suggests the nearest one that does.
 

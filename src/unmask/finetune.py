@@ -17,14 +17,13 @@ from unmask import huggingface
 from unmask.config import Config
 from unmask.data import glue
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError, plural
+from unmask.errors import Stopped, UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import LENGTHS, Family, Options, Rows, as_begun, build, read_sets
 from unmask.files import sweep, write_text
 from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import (
     RESULTS,
-    RUN,
     Examples,
     Fit,
     Fitted,
@@ -44,7 +43,7 @@ from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.tagging import check_segments
 from unmask.train import checkpoint, distributed
-from unmask.train.checkpoint import LOCK
+from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.trainer import Display, Silent
 from unmask.transfer import Transfer, merged, strategy
 
@@ -97,7 +96,8 @@ class FineTuning(Config):
 class Result:
     """A run of all seeds, as it stands in results.json.
 
-    seeds     for each: seed, step, total, stopped, dev and (where there is one) test metrics
+    seeds     for each: seed, step, total, stopped, dev and (where there is one) test metrics; of how many evaluations
+              that of `step` was best, and what the last one gave for the metric
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
     summary   split -> metric -> mean, std (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder: the one that is best on the dev rows
@@ -127,7 +127,8 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
 
     resume  go on with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
 
-    Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings.
+    Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings, and
+    Stopped where a signal ends the run: it has saved what it needs to go on, and evaluates nothing more.
     """
     out = Path(out)
     distributed.init(config.fit.device)
@@ -136,12 +137,12 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
     prepared = prepare(config, say)
-    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+    with checkpoint.going_on("finetune", out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
             write_config(out, config)
         result = run(prepared, out, display, say, resume=resume)
-        if result.seeds[-1]["stopped"] not in INTERRUPTIONS and distributed.is_main():
+        if distributed.is_main():
             (out / LOCK).unlink(missing_ok=True)  # first: what follows may be cut short, and the run has ended
             for row in result.seeds:
                 forget(out / "seeds" / str(row["seed"]))
@@ -287,9 +288,6 @@ def _run_seeds(
         if kept is None or value > kept.value:
             report = task.report(answers, encoded["dev"].rows)
             kept = _Kept(seed, value, model, report, task.settings())
-        if row["stopped"] in INTERRUPTIONS:
-            say(f"Stopped by {row['stopped']}; the results are of the {plural(len(seeds), 'seed')} so far.")
-            break
     assert kept is not None
     return seeds, kept
 
@@ -299,8 +297,9 @@ def run_seed(
 ) -> tuple[Model, dict[str, Any], list[Any]]:
     """The model of a seed, its row of results, and its answers to the dev rows; for `resume` see `fit`.
 
-    It is started again, once, where it gives every row the same answer: it never left its start, which a seed can do
-    to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another order of rows often helps.
+    Raises Stopped after a signal. It is started again, once, where it gives every row the same answer: it never left
+    its start, which a seed can do to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another
+    order of rows often helps.
     """
     config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.tokenizer.pad
     folder = out / "seeds" / str(seed)
@@ -327,6 +326,8 @@ def run_seed(
                 transfer=config.transfer,
                 resume=resume,
             )
+        if fitted.stopped in INTERRUPTIONS:
+            raise Stopped(f"Stopped by {fitted.stopped} in seed {seed}")
         answers = task.answer_all(model, encoded["dev"], pad)
         if fitted.stopped or not task.is_collapsed(answers, encoded["dev"].rows):
             break
@@ -341,6 +342,7 @@ def run_seed(
     # Not `fitted.best`, which may be of bfloat16 and of another threshold than the folder answers with.
     found = task.judge(model, answers, encoded["dev"].rows)
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
+    row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
     return model, row, answers
 

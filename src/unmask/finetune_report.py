@@ -11,6 +11,7 @@ import numpy as np
 from unmask.config import flatten, read_json
 from unmask.fit import LOWER_IS_BETTER
 from unmask.train import report
+from unmask.train.metrics import chosen
 from unmask.train.metrics import read as read_metrics
 
 
@@ -53,7 +54,22 @@ def render_result(results: Mapping[str, Any]) -> str:
         table = [[split, *names], *cells]
         widths = [max(9, *map(len, column)) + 2 for column in zip(*table, strict=True)][1:]
         lines += [f"{head:<10}" + "".join(map(str.rjust, row, widths)) for head, *row in table]
+        lines += _chosen(results) if split == "dev" else []
     return "\n".join(lines)
+
+
+def _chosen(results: Mapping[str, Any]) -> list[str]:
+    """Of how many evaluations the dev score of each seed is the best, which makes it optimistic; nothing for results
+    that do not know."""
+    return [
+        f"The dev scores of seed {run['seed']} are of {chosen(run['evaluations'], run['step'], _last(results, run))}."
+        for run in results["seeds"]
+        if "evaluations" in run
+    ]
+
+
+def _last(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    return f"{results['metric']} {run['last']:.4f}"
 
 
 def shown(values: Mapping[str, float]) -> str:
@@ -80,6 +96,8 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
     again = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
     if again:
         note += f" Started again, as the first try collapsed: seed {', '.join(again)}."
+    if split == "dev":
+        note = " ".join([note, *_chosen(results)])
     heads = [name.replace("_", " ") for name in names]  # so that long ones take two lines
     return report.Table(f"Scores on the {split} rows", ["", *heads], rows, note=note)
 

@@ -27,14 +27,15 @@ from unmask.models.model import Model
 from unmask.processor import Precision
 from unmask.tasks import Encoded, Task
 from unmask.train import checkpoint, distributed
-from unmask.train.checkpoint import LOCK
+from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.engine import Minimised
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Display, Trainer, Training
 from unmask.transfer import Transfer, prepare, remembering
 from unmask.types import Batch, Example
 
-RUN, RESULTS = "run.json", "results.json"  # of a folder of fine-tuning: what was asked for, what came out
+RESULTS = "results.json"  # of a folder of fine-tuning: what came out
+EPOCHS, LEAST_STEPS = 3.0, 200  # where nothing is said
 TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
 LOWER_IS_BETTER = frozenset({"loss", "rmse"})
 
@@ -49,9 +50,9 @@ class Fit(Config):
     """How a model is fitted to labelled rows. The defaults suit a BERT-base that was pre-trained at length (Devlin et
     al. 2018, appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); one of a few million parameters wants 3e-4 to 1e-3.
 
-    epochs       passes over the training rows
-    least_steps  steps to take at least, in as many more passes: small sets need them (Mosbach et al. 2021; Zhang et al.
-                 2021, section 6)
+    epochs       passes over the training rows; None: 3, and at least 200 steps
+    least_steps  steps to take at least, in as many more passes; None: 200 where `epochs` is None, for small sets need
+                 them (Mosbach et al. 2021; Zhang et al. 2021, section 6), else 1: epochs that are asked for are obeyed
     batch_size   rows of one step, over all micro-batches and processes
     sampling     "balanced" draws every class alike in each epoch, with repetition; "plain" takes every row once
     evaluations  of the dev rows, per epoch; below 1, one in several epochs
@@ -59,8 +60,8 @@ class Fit(Config):
     metric       that decides which weights are kept; None: the task's first
     """
 
-    epochs: float = 3.0
-    least_steps: int = 200
+    epochs: float | None = None
+    least_steps: int | None = None
     batch_size: int = 32
     sampling: Literal["plain", "balanced"] = "plain"
     evaluations: float = 1.0
@@ -71,17 +72,29 @@ class Fit(Config):
     precision: Precision = "auto"
     device: str = "auto"
 
+    @property
+    def passes(self) -> float:
+        """Over the training rows, unless that is fewer than the `least` steps."""
+        return EPOCHS if self.epochs is None else self.epochs
+
+    @property
+    def least(self) -> int:
+        """Steps to take at least."""
+        usual = LEAST_STEPS if self.epochs is None else 1
+        return usual if self.least_steps is None else self.least_steps
+
     def check(self) -> None:
         """Raises UnmaskError for settings that make no run."""
-        if self.epochs <= 0 or self.batch_size < 1 or self.evaluations <= 0:
+        if self.passes <= 0 or self.batch_size < 1 or self.evaluations <= 0:
             raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` found. The model holds the weights of the best evaluation.
+    """What `fit` found. The model holds the weights of the best evaluation, or its last ones where there was none.
 
-    metric, best  what decided, and the metrics of the dev rows where it was best
+    metric, best  what decided, and the metrics of the dev rows where it was best; empty where a signal ended the run
+                  before its first evaluation
     step, total   of that evaluation, and of the whole run as planned
     history       (step, metrics) of every evaluation
     stopped       why the run ended before its last step, else None
@@ -97,6 +110,11 @@ class Fitted:
     @property
     def value(self) -> float:
         return self.best[self.metric]
+
+    @property
+    def evaluations(self) -> list[float]:
+        """The values of the metric that the best one was chosen from, in order."""
+        return [found[self.metric] for step, found in self.history if step]
 
 
 class Examples:
@@ -204,8 +222,8 @@ def fit(
         groups=train.of_rows if train.together or balanced else None,
         shares=class_shares(train.rows) if balanced else None,
     )
-    planned = max(1, round(config.epochs * data.steps_per_epoch))
-    total = max(planned, config.least_steps)
+    planned = max(1, round(config.passes * data.steps_per_epoch))
+    total = max(planned, config.least)
     evaluate_every = data.steps_per_epoch / config.evaluations * total / planned  # no more of them in a longer run
     evaluate_steps = max(1, round(evaluate_every))
     training = Training(
@@ -238,6 +256,8 @@ def fit(
         found = checkpoint.latest(folder / "checkpoints") if resume else None
         if found is not None:
             best.load(found.folder)
+        elif resume and display is not None and (folder / "metrics.jsonl").exists():
+            display.note(f"{folder} has no checkpoint yet: it begins from the start, with the settings of the run.")
         trainer = Trainer(
             model,
             aim,
@@ -256,18 +276,17 @@ def fit(
         trainer.evaluate = None  # a circle, in which the moments would outlive the run, beside those of the next seed
         if resume is None:
             forget(folder)
-    if not best.found:  # interrupted before the first evaluation
-        best.is_exhausted(model, result.step, task.evaluate(model, dev, pad))
-    best.restore(model)
+    if best.found:  # not where a signal came before the first evaluation, and leaves no time for one
+        best.restore(model)
+    model.eval()
     return Fitted(best.metric, best.found, best.step, total, best.history, result.stopped)
 
 
 def settings_of(out: Path) -> dict[str, Any]:
     """The config of the fine-tuning run in a folder that was cut short. Raises UnmaskError where there is none, or it
     ended."""
-    if not (out / RUN).exists():
-        raise UnmaskError(f"{out} holds no fine-tuning run to go on with; leave out --resume to start one.")
-    values = read_json(out / RUN)
+    checkpoint.require_begun(out)
+    values = read_json(out / RUN) if (out / RUN).exists() else {}
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
         raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
@@ -357,4 +376,3 @@ class _Best:
         with torch.no_grad():
             for name, p in model.named_parameters():
                 p.copy_(self.weights[name])
-        model.eval()

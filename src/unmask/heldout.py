@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from unmask.data.tokenizer import Tokenizer
+from unmask.errors import plural
 from unmask.types import Batch
 
 WORDS = ("mlm", "next", "spans")
@@ -18,6 +19,13 @@ WORDS = ("mlm", "next", "spans")
 
 SIDES = ("forward", "backward")
 """Loss terms that guess whole words of the text, which have numbers of their own; an ELMo has both."""
+
+
+CLEARLY = 0.97
+"""Share of the loss of word frequencies below which a model clearly uses the context."""
+
+FEW = 100
+"""Steps, of which a run that is to take some minutes should have at least as many to learn anything."""
 
 
 def guessed(batches: Sequence[Batch]) -> tuple[str, np.ndarray]:
@@ -117,10 +125,20 @@ def plateau(result: Mapping[str, float], baseline: Mapping[str, float]) -> str |
     terms = ("masked-word", "next-token", "hidden-span", "next-word", "previous-word")
     for term, what in zip((*WORDS, *SIDES), terms, strict=True):
         loss, floor = result.get(f"loss/{term}"), baseline.get(f"loss/{term}")
-        if loss is not None and floor is not None and loss >= 0.97 * floor:
+        if loss is not None and floor is not None and loss >= CLEARLY * floor:
             return (
                 f"The held-out {what} loss, {loss:.2f}, is not clearly better than word frequencies alone "
                 f"({floor:.2f}): the model has hardly begun to use the context. Train longer, lower the learning rate, "
                 "or lengthen the warm-up."
             )
     return None
+
+
+def too_few(steps: int, minutes: float | None) -> str | None:
+    """A sentence for a run by minutes in which hardly any step fitted, and what to do; None for any other."""
+    if minutes is None or steps >= FEW:
+        return None
+    return (
+        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
+        f"give it more --minutes, so that there are {FEW} steps at least."
+    )

@@ -12,7 +12,7 @@ import numpy as np
 from unmask import huggingface, lexical, metrics
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.fit import Fit, fit
+from unmask.fit import LEAST_STEPS, Fit, fit
 from unmask.models.bert import Bert
 from unmask.tasks import Tagging
 from unmask.train.optim import Optimizer, Schedule
@@ -35,6 +35,7 @@ def settings(rows: int, lr: float = 1e-3) -> Fit:
     epochs = max(10.0, 100 / steps_per_epoch)
     return Fit(
         epochs=epochs,
+        least_steps=LEAST_STEPS,
         batch_size=BATCH,
         evaluations=1 / (2 * epochs),  # only the last one: there are no labels to spare for choosing among weights
         optimizer=Optimizer(lr=lr),

@@ -120,7 +120,7 @@ class Pretrain:
 
     def run(self) -> Result:
         """Train, then write the finished folder. The folder can be resumed until then, and is sound at any time."""
-        result = self.trainer.train()
+        result = self.trainer.train(begin=lambda: self._write_settings(self.out))
         self.trainer.engine.on_main(lambda: self.save(self.out))
         return result
 
@@ -128,7 +128,10 @@ class Pretrain:
         """How the run ended, in a few lines."""
         done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
-        return "\n".join(lines + heldout.sentences(result.heldout, self.baseline, self._at_start()))
+        lines += heldout.sentences(result.heldout, self.baseline, self._at_start())
+        new = self.origin is None and result.stopped is None
+        few = heldout.too_few(result.total, self.config.training.minutes) if new else None
+        return "\n".join([*lines, few] if few else lines)
 
     def _at_start(self) -> dict[str, Any]:
         """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
@@ -143,6 +146,10 @@ class Pretrain:
         else:
             words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
             huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
+        self._write_settings(folder)
+
+    def _write_settings(self, folder: Path) -> None:
+        """Write what the run is: what `--resume` goes on with, and what its report shows."""
         facts = {
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],
@@ -155,7 +162,7 @@ class Pretrain:
         }
         if self.origin is not None:
             facts["origin"] = dict(self.origin.facts)
-        write_text(folder / "run.json", json.dumps(facts, indent=2) + "\n")
+        write_text(folder / checkpoint.RUN, json.dumps(facts, indent=2) + "\n")
 
     # -- data
 

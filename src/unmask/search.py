@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from unmask.config import Config, read_json
-from unmask.errors import UnmaskError, plural
+from unmask.errors import Stopped, UnmaskError, plural
+from unmask.families import as_begun
 from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
-from unmask.fit import RESULTS
+from unmask.fit import LEAST_STEPS, RESULTS
 from unmask.train import checkpoint, distributed, report
 from unmask.train.trainer import Display
 from unmask.transfer import Transfer
@@ -81,43 +82,68 @@ def search(
 
     The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
     which nothing was chosen by, give an honest one. `out` becomes what `finetune` makes of it, with search.json
-    beside. A search that was cut short goes on from the points that are in search.json, and where a signal ended the
-    seeds of the best of them, runs those anew.
+    beside. A search that was cut short, `begun(out)`, goes on from the points that are in search.json; one that was cut
+    short in the seeds of the best of them runs those anew.
 
-    Raises UnmaskError for what `finetune` does, a folder with another search or one that another process is at, and a
-    search that a signal ended.
+    Raises UnmaskError for what `finetune` does and a folder with another search or one that another process is at, and
+    Stopped where a signal ends it.
     """
     out = Path(out)
     distributed.init(config.fit.device)
+    grid = grid or Grid.of(config.transfer)
+    asked = {"config": config.to_dict(), "grid": grid.to_dict(), "limit": limit}
+    if config.fit.least_steps is None:  # the epochs that are published were not asked for
+        config = config.replace(fit={"least_steps": LEAST_STEPS if grid.epochs == Grid().epochs else 1})
     _begun(out, config)  # before anything takes long
-    points = (grid or Grid.of(config.transfer)).drawn(limit, config.seed)
+    points = grid.drawn(limit, config.seed)
     distributed.barrier()  # every process has looked before the first one writes
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     say = Speaker(display)
     say(_replaced(config))
     prepared = prepare(_at(config, points[0]), say)
-    with checkpoint.alone(out) if distributed.is_main() else nullcontext():
-        return _searched(config, prepared, points, out, display, say)
+    with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
+        return _searched(config, asked, prepared, points, out, display, say)
+
+
+def begun(out: Path) -> tuple[FineTuning, Grid, int | None]:
+    """The settings, the grid and the limit of the search in a folder, as it was asked for. Raises UnmaskError where it
+    has ended, or does not know them."""
+    facts = read_json(out / NAME)
+    if (out / RESULTS).exists() and not _is_cut_short(out):
+        raise UnmaskError(f"The search in {out} has ended; its scores are in {out / RESULTS}.")
+    asked = facts.get("asked")
+    if not isinstance(asked, dict) or asked.keys() != {"config", "grid", "limit"}:
+        raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
+    return FineTuning().replace(**as_begun(asked["config"])), Grid.from_dict(asked["grid"]), asked["limit"]
 
 
 def _searched(
-    config: FineTuning, prepared: Prepared, points: Sequence[Point], out: Path, display: Display | None, say: Speaker
+    config: FineTuning,
+    asked: Mapping[str, Any],
+    prepared: Prepared,
+    points: Sequence[Point],
+    out: Path,
+    display: Display | None,
+    say: Speaker,
 ) -> Result:
-    """The search, by the process that alone is at it."""
+    """The search, by the process that alone is at it.
+
+    asked  what `begun` gives again
+    """
     tried = _begun(out, config)  # again: another one may have gone on with it meanwhile
     _clear(out / "seeds")  # of a run with the best point that was cut short
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
         say("The search goes on from the points that were tried before.")
     if distributed.is_main():
-        _write(out, config, list(known.values()))  # whoever is killed from here on can go on
+        _write(out, asked, config, list(known.values()))  # whoever is killed from here on can go on
     for number, point in enumerate(points, 1):
         if _key(point) not in known:
             say(f"Point {number} of {len(points)}: {shown(point)}.", note=False)
             known[_key(point)] = _try(prepared, point, out, display)
             if distributed.is_main():
-                _write(out, config, list(known.values()))
+                _write(out, asked, config, list(known.values()))
     found = [known[_key(point)] for point in points]
     best = best_of(found)
     for sentence in verdict(found, best, tested="test" in prepared.encoded):
@@ -186,12 +212,14 @@ def _try(prepared: Prepared, point: Point, out: Path, display: Display | None) -
     """The point with its scores; nothing else of it is kept."""
     config = _at(prepared.config, point)
     _clear(out / TRIAL)
-    _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Speaker(display))
+    try:
+        _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Speaker(display))
+    except Stopped:
+        _clear(out / TRIAL)
+        raise
     _clear(out / TRIAL)
-    if row["stopped"] in INTERRUPTIONS:
-        raise UnmaskError(f"Stopped by {row['stopped']}; the same command goes on with the points that are missing.")
     facts = {name: row[name] for name in ("metric", "dev", "step", "total", "restarted")}
-    return {**point, **facts, "value": row["dev"][row["metric"]], "least_steps": config.fit.least_steps}
+    return {**point, **facts, "value": row["dev"][row["metric"]], "least_steps": config.fit.least}
 
 
 def _key(point: Mapping[str, Any]) -> tuple[float, ...]:
@@ -251,5 +279,6 @@ def differing(found: Any, wanted: Mapping[str, Any]) -> str:
     return next((name for name in wanted.keys() | found.keys() if found.get(name) != wanted.get(name)), "")
 
 
-def _write(out: Path, config: FineTuning, points: Sequence[Point]) -> None:
-    write_text(out / NAME, json.dumps({"config": _fixed(config), "points": points}, indent=2) + "\n")
+def _write(out: Path, asked: Mapping[str, Any], config: FineTuning, points: Sequence[Point]) -> None:
+    facts = {"asked": asked, "config": _fixed(config), "points": points}
+    write_text(out / NAME, json.dumps(facts, indent=2) + "\n")

@@ -208,8 +208,17 @@ def a_run(folder, *, ended=True, **config):
     place = folder if ended else folder / "checkpoints" / "step-00000010"
     place.mkdir(parents=True, exist_ok=True)
     (place / "run.json").write_text(json.dumps({"recipe": "tiny", "config": {"model": {"dim": 8}, **config}}))
+    (place / "config.json").write_text("{}")
     (folder / "samples.jsonl").write_text("".join(json.dumps({"step": s, "samples": []}) + "\n" for s in range(20)))
     return folder
+
+
+def test_a_run_with_settings_and_no_model_has_not_ended(tmp_path):
+    run = a_run(tmp_path / "a")
+    assert runs.run(run, now=run.joinpath("metrics.jsonl").stat().st_mtime)["state"] == "finished"
+    (run / "config.json").unlink()
+    assert runs.run(run, now=run.joinpath("metrics.jsonl").stat().st_mtime)["state"] == "running"
+    assert runs.run(run, now=math.inf)["state"] == "stopped"
 
 
 def test_runs_are_found_and_read(tmp_path):

@@ -9,10 +9,10 @@ from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask import curve as page
 from unmask.cli import main
-from unmask.curve import curve, sizes_in, table
+from unmask.curve import begun, curve, sizes_in, table
 from unmask.data.rows import Choices
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.finetune import FineTuning, finetune, prepare
 from unmask.report import write_report
 from unmask.tasks import MultipleChoice
@@ -167,15 +167,21 @@ def test_three_seeds_where_nobody_says_otherwise(place, tmp_path):
     assert len(curve(config(place, epochs=1), tmp_path / "run", [4])) == 3
 
 
-def test_a_curve_that_is_stopped_keeps_what_it_has(place, tmp_path):
+def test_a_curve_that_is_stopped_keeps_what_it_has_and_goes_on(place, tmp_path, capsys):
     display, out = Stopper("seed 1:"), tmp_path / "run"
-    found = curve(config(place, seeds=3), out, [8, 16], display=display)
-    assert [(row["rows"], row["seed"]) for row in found] == [(8, 0)]
-    assert "Stopped by SIGTERM; the curve is of the 1 run so far, and the same command goes on" in "\n".join(
-        display.notes
-    )
+    asked = config(place, seeds=3, epochs=1)
+    with pytest.raises(Stopped, match=r"SIGTERM in seed 1; go on with: unmask finetune --out .*run --resume"):
+        curve(asked, out, [8, 16], display=display)
+    assert [(row["rows"], row["seed"]) for row in json.loads((out / "curve.json").read_text())["runs"]] == [(8, 0)]
+    assert begun(out) == (asked, [8, 16])
+    assert "Stopped by SIGTERM in seed 1: the curve is of the 1 run so far." in display.notes
     assert "Stopped by SIGTERM" in (out / "report.html").read_text()
     assert not (out / "run").exists()
+    with pytest.raises(SystemExit):
+        main(["finetune", "--out", str(out), "--resume", "--curve", "8"])
+    assert "goes on with its own settings; leave out the others" in capsys.readouterr().err
+    main(["finetune", "--out", str(out), "--resume"])
+    assert len(json.loads((out / "curve.json").read_text())["runs"]) == 6
 
 
 def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):

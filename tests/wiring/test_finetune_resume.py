@@ -12,8 +12,9 @@ import pytest
 from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.finetune import FineTuning, begun, finetune
+from unmask.tasks import Task
 from unmask.train.metrics import TIMED
 from unmask.visualize import runs
 
@@ -45,7 +46,7 @@ class Killed(BaseException):
     """A death that no code prepares for: nothing is saved, no result is written."""
 
 
-@pytest.mark.parametrize("dies", [(0, 5), (1, 16)])
+@pytest.mark.parametrize("dies", [(0, 0), (0, 5), (1, 0), (1, 16)])
 def test_a_run_that_dies_at_any_step_ends_as_if_it_had_not(dies, place, whole, tmp_path):
     out, (seed, step) = tmp_path / "run", dies
 
@@ -67,7 +68,8 @@ def test_a_run_that_dies_at_any_step_ends_as_if_it_had_not(dies, place, whole, t
 
 def test_a_run_that_began_when_rows_were_held_out_at_random_keeps_its_dev_rows(place, tmp_path):
     out = tmp_path / "run"
-    finetune(config(place, dev="none"), out, display=Stopper("Seed 0:"))
+    with pytest.raises(Stopped):
+        finetune(config(place, dev="none"), out, display=Stopper("Seed 0:"))
     known = begun(out)
     facts = json.loads((out / "run.json").read_text())
     assert facts["config"]["rows"].pop("stratify")
@@ -78,11 +80,22 @@ def test_a_run_that_began_when_rows_were_held_out_at_random_keeps_its_dev_rows(p
     assert any("held out instead, at random" in note for note in said.notes)
 
 
-def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path):
-    out = tmp_path / "run"
-    result = finetune(config(place), out, display=Stopper("Seed 0:"))
-    assert result.seeds[-1]["stopped"] == "SIGTERM"
-    assert runs.run(out)["state"] == "stopped"
+def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path, monkeypatch):
+    """It evaluates nothing more, for whoever sent the signal does not wait long."""
+    out, display, late = tmp_path / "a run", Stopper("Seed 0:"), []
+    answer_all = Task.answer_all
+
+    def watched(self, *given):
+        late.append(display.done)
+        return answer_all(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "answer_all", watched)
+        with pytest.raises(Stopped, match="Stopped by SIGTERM in seed 0") as stopped:
+            finetune(config(place), out, display=display)
+    assert not any(late)
+    assert str(stopped.value).endswith(f"; go on with: unmask finetune --out '{out}' --resume")
+    assert runs.run(out / "seeds" / "0")["state"] in ("running", "stopped")
     finetune(begun(out), out, resume=True)
     assert runs.run(out)["state"] == "finished"
     assert trace(out)["weights"] == trace(whole)["weights"]
@@ -152,13 +165,14 @@ def test_early_stopping_is_not_forgotten(place, tmp_path):
 def test_what_cannot_go_on_is_one_sentence(place, whole, tmp_path, capsys):
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):
         begun(whole)
-    with pytest.raises(UnmaskError, match="holds no fine-tuning run"):
+    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*; leave out --resume"):
         begun(tmp_path)
     (tmp_path / "run.json").write_text('{"recipe": "bert-mini", "config": {}}')
     with pytest.raises(UnmaskError, match="no fine-tuning; go on with it by the verb"):
         begun(tmp_path)
     out = tmp_path / "cut"
-    finetune(config(place, seeds=1), out, display=Stopper())
+    with pytest.raises(Stopped):
+        finetune(config(place, seeds=1), out, display=Stopper())
     with pytest.raises(SystemExit):
         main(["finetune", "--out", str(out), "--resume", "--lr", "1"])
     assert "goes on with its own settings" in capsys.readouterr().err

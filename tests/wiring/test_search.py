@@ -8,10 +8,10 @@ import pytest
 from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.finetune import FineTuning, prepare
 from unmask.report import write_report
-from unmask.search import Grid, best_of, search, verdict
+from unmask.search import Grid, begun, best_of, search, verdict
 from unmask.transfer import Transfer
 
 # Only the last point learns anything.
@@ -145,7 +145,7 @@ def test_an_interrupted_search_goes_on(place, tmp_path, monkeypatch):
 
 
 def test_a_signal_ends_a_search_without_a_point(place, tmp_path):
-    with pytest.raises(UnmaskError, match="Stopped by SIGTERM; the same command goes on"):
+    with pytest.raises(Stopped, match=r"SIGTERM in seed 0; go on with: unmask finetune --out .*run --resume"):
         search(config(place), tmp_path / "run", grid=GRID, display=Stopper())
     assert json.loads((tmp_path / "run" / "search.json").read_text())["points"] == []  # and the next one goes on
     assert not (tmp_path / "run" / "search").exists()
@@ -153,8 +153,9 @@ def test_a_signal_ends_a_search_without_a_point(place, tmp_path):
 
 def test_a_signal_during_the_seeds_of_the_best_point_loses_no_point(place, tmp_path):
     one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(2.0,))
-    result = search(config(place), tmp_path / "run", grid=one, display=Stopper(during="Seed 1"))
-    assert [seed["stopped"] for seed in result.seeds] == [None, "SIGTERM"]
+    with pytest.raises(Stopped, match="Stopped by SIGTERM in seed 1"):
+        search(config(place), tmp_path / "run", grid=one, display=Stopper(during="Seed 1"))
+    assert begun(tmp_path / "run") == (config(place), one, None)
     display = Spy()
     result = search(config(place), tmp_path / "run", grid=one, display=display)
     assert [seed["stopped"] for seed in result.seeds] == [None, None]
@@ -163,6 +164,48 @@ def test_a_signal_during_the_seeds_of_the_best_point_loses_no_point(place, tmp_p
     assert "Point 1 of 1" not in said
     with pytest.raises(UnmaskError, match="holds something already"):
         search(config(place), tmp_path / "run", grid=one)
+    with pytest.raises(UnmaskError, match="has ended; its scores are in"):
+        begun(tmp_path / "run")
+
+
+def test_a_search_goes_on_with_its_own_settings_and_grid(place, tmp_path, capsys):
+    """By --resume alone; other settings are refused."""
+    out = tmp_path / "run"
+    given = [*arguments(*place, seeds=1), "--search", "1", "--grid.lr", "3e-3", "--grid.epochs", "1"]
+    given += ["--grid.batch-size", "16,32", "--out", str(out)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unmask.search.run_seed", die)
+        with pytest.raises(Killed):
+            main(["finetune", *given])
+    with pytest.raises(SystemExit):
+        main(["finetune", "--out", str(out), "--resume", "--search", "2"])
+    assert "goes on with its own settings; leave out the others" in capsys.readouterr().err
+    main(["finetune", "--out", str(out), "--resume"])
+    facts = json.loads((out / "search.json").read_text())
+    assert [(p["lr"], p["epochs"]) for p in facts["points"]] == [(3e-3, 1.0)]
+    assert json.loads((out / "results.json").read_text())["seeds"][0]["total"] in (2, 4)
+
+
+class Killed(BaseException):
+    """A death that no code prepares for."""
+
+
+def die(*given, **named):
+    raise Killed
+
+
+@pytest.mark.parametrize(("epochs", "least"), [((1.0,), 1), (Grid().epochs, 200)])
+def test_only_the_published_epochs_take_a_least_number_of_steps(epochs, least, place, tmp_path, monkeypatch):
+    found = []
+
+    def see(prepared, *given, **named):
+        found.append(prepared.config.fit.least)
+        raise Killed
+
+    monkeypatch.setattr("unmask.search.run_seed", see)
+    with pytest.raises(Killed):
+        search(config(place, least_steps=None, epochs=None), tmp_path / "run", grid=Grid(lr=(1e-3,), epochs=epochs))
+    assert found == [least]
 
 
 def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from unmask.data.subwords import Subwords
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.evaluation import evaluate_written
 from unmask.families import Rows
 from unmask.finetune import FineTuning, Speaker, begun
@@ -342,10 +342,10 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
     gone = []
 
     class Watched(Trainer):
-        def train(self) -> Result:
+        def train(self, begin: Callable[[], None] | None = None) -> Result:
             gone.append([reference() is None for reference in before])
             before.append(weakref.ref(self.engine.optimizer))
-            return super().train()
+            return super().train(begin)
 
     before: list[weakref.ref[torch.optim.Optimizer]] = []
     monkeypatch.setattr("unmask.translation.run.Trainer", Watched)
@@ -361,7 +361,8 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
 def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: Path) -> None:
     whole = finetune_text(quick(tuned), tmp_path / "whole")
     out = tmp_path / "part"
-    assert finetune_text(quick(tuned), out, Stopper("Seed 1:")) is None
+    with pytest.raises(Stopped, match=r"Stopped by SIGTERM in seed 1; go on with: unmask finetune --out .* --resume"):
+        finetune_text(quick(tuned), out, Stopper("Seed 1:"))
     assert not (out / "results.json").exists()
     assert not (out / "model.safetensors").exists()
     with pytest.raises(UnmaskError, match="--resume"):
@@ -391,7 +392,8 @@ def test_what_is_asked_of_the_optimizer_is_kept(tuned: Path, asked: dict[str, ob
 def test_a_run_from_before_adafactor_goes_on_with_adamw(tuned: Path, tmp_path: Path) -> None:
     whole = finetune_text(quick(tuned, algorithm="adamw"), tmp_path / "whole")
     out = tmp_path / "part"
-    assert finetune_text(quick(tuned, algorithm="adamw"), out, Stopper("Seed 1:")) is None
+    with pytest.raises(Stopped):
+        finetune_text(quick(tuned, algorithm="adamw"), out, Stopper("Seed 1:"))
     path = out / "run.json"
     path.write_text(path.read_text().replace('"algorithm": "adamw"', '"algorithm": "auto"'))
     main(["finetune", "--out", str(out), "--resume"])

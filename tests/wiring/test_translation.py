@@ -245,7 +245,8 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
     second = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
     assert all(kept[name].equal(second[name]) for name in second)
     rows = {row["step"]: row["perplexity"] for row in run._evaluations()}
-    assert f"BLEU 5.0 at step 2, perplexity {rows[2]:.2f}." in said
+    score = "BLEU 5.0, the best of 3 evaluations, at step 2 (the last: BLEU 1.0)"
+    assert f"{score}; perplexity {rows[2]:.2f}." in said
 
 
 @pytest.mark.parametrize(("at", "differ"), [(2, False), (3, True)])
@@ -516,6 +517,8 @@ def test_a_run_that_was_begun_with_columns_that_it_ignored_goes_on(tmp_path: Pat
     chosen = config("seq2seq", tmp_path).replace(texts={"columns": ("y", "x")})
     with pytest.raises(UnmaskError, match="belong to a table"):
         TrainTranslation(chosen, tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
     assert len(TrainTranslation(chosen, tmp_path / "run", resume=True).dev) == 20
 
 

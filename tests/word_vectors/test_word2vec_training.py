@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from unmask.cli import main
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, reading, train, training
 from unmask.word_vectors.sampling import keep_probabilities
 
@@ -268,8 +268,57 @@ def test_a_link_is_refused_before_anything_is_read(tmp_path):
         train(topics(50), SMALL, out=tmp_path / "link", threads=1)
 
 
-def test_to_resume_nothing_is_to_begin(tmp_path):
-    assert train(topics(50), SMALL, out=tmp_path / "run", threads=1, resume=True).facts["share_done"] == 1
+def test_there_must_be_something_to_resume(tmp_path):
+    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*run; leave out --resume"):
+        train(topics(50), SMALL, out=tmp_path / "run", threads=1, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_with_its_own_settings(tmp_path, capsys):
+    """Settings, text and threads are those that were asked for first; the vectors those of a run that never died."""
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(s) for s in topics(50)))
+    asked = SMALL.replace(epochs=3, reading={"tokens": "spaces"})
+    given = {"files": [tmp_path / "text.txt"], "threads": 1}
+    whole = train(None, asked, **given)
+    with pytest.raises(Killed):
+        train(None, asked, out=tmp_path / "run", display=killed_at(1), **given)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+    with pytest.raises(SystemExit):
+        main(["pretrain", "word2vec", "--out", str(tmp_path / "run"), "--resume", "--epochs", "4"])
+    assert "goes on with its own settings" in capsys.readouterr().err
+    main(["pretrain", "word2vec", "--out", str(tmp_path / "run"), "--resume"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "has no checkpoint yet: the run begins from the start, with its settings" in said
+    assert "goes on with 1 thread; --threads sets another number" in said
+    assert (read(tmp_path / "run").matrix == whole.vectors.matrix).all()
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (run["config"]["epochs"], run["threads"], run["files"]) == (3, 1, [str(tmp_path / "text.txt")])
+
+
+def test_text_from_no_file_is_given_again(tmp_path):
+    with pytest.raises(Killed):
+        train(topics(50), SMALL, out=tmp_path / "run", threads=1, display=killed_at(1))
+    with pytest.raises(UnmaskError, match="which came from no file: give it again"):
+        train(out=tmp_path / "run", resume=True)
+    again = train(topics(50), out=tmp_path / "run", resume=True)
+    assert (again.vectors.matrix == train(topics(50), SMALL, threads=1).vectors.matrix).all()
+
+
+def test_what_was_killed_before_its_first_checkpoint_may_also_begin_anew(tmp_path):
+    with pytest.raises(Killed):
+        train(topics(50), SMALL, out=tmp_path / "run", threads=1, display=killed_at(1))
+    assert train(topics(50), SMALL.replace(dim=8), out=tmp_path / "run", threads=1).vectors.dim == 8
+
+
+def test_a_run_goes_on_with_its_own_threads(tmp_path, often):
+    whole = train(topics(100), often, threads=1)
+    with pytest.raises(Killed):
+        train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
+    display = Display()
+    found = train(out=tmp_path / "run", display=display, resume=True)
+    assert found.facts["threads"] == 1
+    assert "The run goes on with 1 thread; --threads sets another number." in display.notes
+    assert (found.vectors.matrix == whole.vectors.matrix).all()
 
 
 @pytest.mark.parametrize("name", ["state.safetensors", "ids.int32", "ends.int64", "words.json"])
@@ -331,9 +380,12 @@ def test_nothing_is_left_of_a_run_that_failed(tmp_path):
 
     with pytest.raises(OSError, match="gone"):
         train(broken(), SMALL, out=tmp_path / "run")
-    with pytest.raises(UnmaskError, match="Stopped by SIGTERM while the text was read"):
-        train(stopped(), SMALL, out=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Stopped, match="Stopped by SIGTERM while the text was read; nothing was saved"):
+        train(stopped(), SMALL)
+    with pytest.raises(Stopped, match="go on with: unmask pretrain --out"):
+        train(stopped(), SMALL, out=tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["run", "run.json"]
 
 
 def test_rates_that_break_everything_are_named():

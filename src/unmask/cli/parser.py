@@ -248,7 +248,7 @@ def counted(number: int, count: int, what: str) -> int:
 def carried_out(run: Any, options: argparse.Namespace, verb: str, write_page: Callable[[Path], object]) -> bool:
     """Do a run that has `plan`, `run` and `summary`, or with --dry-run say what it would take; whether it came to its
     end, on the process that writes."""
-    from unmask.train import distributed
+    from unmask.train import checkpoint, distributed
     from unmask.train.display import render_plan
 
     if options.dry_run:
@@ -262,7 +262,7 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str, write_page: Ca
     write_page(Path(options.out))
     print(run.summary(result))
     if result.stopped is not None:
-        print(f"Go on with: unmask {verb} --out {options.out} --resume")
+        print(f"Go on with: {checkpoint.command(verb, options.out)}")
     return result.stopped is None
 
 

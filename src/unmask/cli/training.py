@@ -141,6 +141,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
     from unmask.report import run_facts
+    from unmask.train import checkpoint
     from unmask.train.optim import check_rate
 
     if options.resume and options.recipe and not options.start:
@@ -152,9 +153,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.data:
         raise UnmaskError("--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
-    if options.resume and options.out and not (facts or options.recipe or start):
-        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a recipe and --corpus.")
     check_run(options.out, facts, recipes.names())
+    if options.resume and options.out:
+        checkpoint.refuse_taken(Path(options.out), resume=True)
     options.recipe, config = recipes.choose(options.recipe, start, facts)
     options.corpus = options.corpus or facts.get("corpora", [])
     # One of the two says how long: the one given here replaces the recipe's.
@@ -190,7 +191,19 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.finetune import FineTuning, begun, finetune
+    from unmask.errors import Stopped
+    from unmask.train import distributed
+
+    try:
+        _finetuned(options, overrides)
+    except Stopped as stopped:  # the status says so, as after every run that a signal ended
+        if distributed.is_main():
+            print(stopped)
+
+
+def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.curve import curve, sizes_in
+    from unmask.finetune import FineTuning, finetune
     from unmask.huggingface import holds_writer
     from unmask.search import Grid, search
     from unmask.train.display import Terminal
@@ -198,20 +211,24 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     searches = options.search is not False  # None: without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
     config = FineTuning().override(overrides, **OTHERS)
-    if options.resume and options.out and not searches and options.curve is None:  # those go on by themselves
-        config = begun(options.out)
-        if config.override(overrides, **OTHERS) != config:
-            raise UnmaskError(f"The run in {options.out} goes on with its own settings; leave out the others.")
+    grid = Grid.of(config.transfer).override(
+        points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
+    )
+    limit = options.search if searches else None
+    sizes = None if options.curve is None else sizes_in(options.curve)
+    if options.resume and options.out:
+        config, grid, limit, sizes = _begun(options, overrides, points)
+        searches = grid is not None
     else:
         for part in (config.options, config.transfer, config.distillation):
             part.check()
     if options.fields:
         print_fields(config)
-        if searches:
-            print_fields(Grid.of(config.transfer), GRID)
+        if grid is not None and searches:
+            print_fields(grid, GRID)
         return
     writes = config.model is not None and holds_writer(config.model)
-    if writes and (options.advise or searches or options.curve is not None):
+    if writes and (options.advise or searches or sizes is not None):
         raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
     if options.advise:
         from unmask.survey import survey
@@ -220,21 +237,43 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
-    if options.curve is not None:
-        from unmask.curve import curve, sizes_in
-
-        curve(config, Path(options.out), sizes_in(options.curve), display=Terminal())
+    if sizes is not None:
+        curve(config, Path(options.out), sizes, display=Terminal())
     elif searches:
-        grid = Grid.of(config.transfer).override(
-            points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
-        )
-        search(config, Path(options.out), grid=grid, limit=options.search, display=Terminal())
+        search(config, Path(options.out), grid=grid, limit=limit, display=Terminal())
     elif writes:
         from unmask.translation.text_finetuning import finetune_text
 
         finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
         finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
+
+
+def _begun(
+    options: argparse.Namespace, overrides: dict[str, str], points: dict[str, str]
+) -> tuple[Any, Any, int | None, Any]:
+    """What the run in --out was asked for: its config; the grid and the limit of a search; the sizes of a curve. Raises
+    UnmaskError where there is nothing to resume, and where something else is asked for now."""
+    from unmask import curve, finetune, search
+    from unmask.train import checkpoint
+
+    out, grid, limit, sizes = Path(options.out), None, None, None
+    checkpoint.require_begun(out, (checkpoint.RUN, search.NAME, curve.NAME))
+    if (out / search.NAME).is_file():
+        config, grid, limit = search.begun(out)
+    elif (out / curve.NAME).is_file():
+        config, sizes = curve.begun(out)
+    else:
+        config = finetune.begun(out)
+    others = {name.replace("-", "_"): name.removeprefix(GRID) for name in points}
+    if (
+        config.override(overrides, **OTHERS) != config
+        or (options.search is not False and (grid is None or grid.override(points, **others) != grid))
+        or options.search not in (False, None, limit)
+        or (options.curve is not None and curve.sizes_in(options.curve) != sizes)
+    ):
+        raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
+    return config, grid, limit, sizes
 
 
 def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -106,9 +106,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.system and not options.start:
         options.out = options.out or f"runs/{options.system}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
-    if options.resume and options.out and not facts:
-        raise UnmaskError(f"{options.out} holds no run to go on with; start it with a system and --pairs.")
     check_run(options.out, facts, {*systems.names(), TUNED})
+    if options.resume and options.out:
+        checkpoint.refuse_taken(Path(options.out), resume=True)
     start = facts["config"].get("start") if facts else options.start
     if options.system and facts.get("recipe") and options.system != facts["recipe"]:  # one of one's own making has none
         raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{options.system}': leave the system out.")
@@ -141,7 +141,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
-    if carried_out(run, options, "train", write_translation):
+    learned = carried_out(run, options, "train", write_translation)
+    if learned and config.texts.embedded:  # the tour; for other pairs, `translate --align` shows it
         _show_alignment(run)
 
 

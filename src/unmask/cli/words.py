@@ -20,7 +20,7 @@ RECIPES = {
 def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask pretrain word2vec`."""
     from unmask.train.display import Terminal
-    from unmask.word_vectors import Word2Vec, checkpoint, reading, train
+    from unmask.word_vectors import Word2Vec, checkpoint, train
 
     for name in ("start", "dry_run", "corpus"):
         if getattr(options, name):
@@ -28,8 +28,8 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     options.out = options.out or f"runs/{options.recipe}"
     threads = overrides.pop("threads", None)
     config = Word2Vec(network="cbow" if options.recipe == "word2vec-cbow" else "skip-gram")
-    if goes_on := options.resume and checkpoint.there(Path(options.out)):
-        own = checkpoint.begun(Path(options.out))
+    if options.resume and (Path(options.out) / checkpoint.RUN).is_file():
+        own = checkpoint.begun(Path(options.out)).config
         config = own if options.recipe in (None, own.recipe) else config
     config = config.override(overrides)
     if options.fields:
@@ -38,9 +38,8 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if threads is not None and not threads.isdecimal():
         raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
-    sentences = reading.read(options.data, config.reading) if options.data and not goes_on else None
     count = None if threads is None else int(threads)
-    train(sentences, config, out=options.out, threads=count, display=Terminal(), resume=options.resume)
+    train(None, config, files=options.data, out=options.out, threads=count, display=Terminal(), resume=options.resume)
     print(f"Ask it: unmask words nearest --model {options.out} WORD")
 
 

@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,12 +20,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask.config import read_json
-from unmask.errors import UnmaskError
+from unmask.errors import Stopped, UnmaskError
 from unmask.files import MANIFEST, check, describe, locked
+from unmask.train import distributed
 
 STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
-BEGUN = frozenset({"checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
+RUN = "run.json"
+"""The settings of a run, written before its first step: what `--resume` goes on with."""
+BEGUN = frozenset({RUN, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
 """What a run may leave in its folder that ends before its first checkpoint, besides hidden files."""
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
@@ -133,7 +137,7 @@ def steps(folder: Path) -> list[int]:
 
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
     """Raises UnmaskError where the folder of a run holds one already that is not to be resumed, or anything else that
-    the run would write over or among."""
+    the run would write over or among, and where there is nothing to resume."""
     if steps(out / "checkpoints"):
         if not resume:
             raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
@@ -141,6 +145,40 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
     there = {path.name for path in out.iterdir() if path.name[0] != "."} if out.is_dir() else {out.name}
     if out.exists() and there - BEGUN:
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    if resume:
+        require_begun(out)
+
+
+def require_begun(out: Path, settings: Collection[str] = (RUN,)) -> None:
+    """The rule of `--resume`, for runs of every kind. A run goes on from its last checkpoint, and where none was
+    written yet, it begins from the start with the settings that its folder has kept.
+
+    settings  names of the files that keep them, one of which must be there
+
+    Raises UnmaskError where the folder has neither, unless this command is started again by itself when it dies: then
+    the first start finds nothing.
+    """
+    if not is_begun(out, settings) and not distributed.restarts():
+        raise UnmaskError(f"There is nothing to resume in {out}; leave out --resume to begin there.")
+
+
+def is_begun(out: Path, settings: Collection[str] = (RUN,)) -> bool:
+    """Whether a folder has what a run goes on with: a checkpoint, or at least its settings."""
+    return bool(steps(out / "checkpoints")) or any((out / name).is_file() for name in settings)
+
+
+def command(verb: str, out: Path | str) -> str:
+    """The command that goes on with the run in a folder, as a shell takes it."""
+    return f"unmask {verb} --out {shlex.quote(str(out))} --resume"
+
+
+@contextmanager
+def going_on(verb: str, out: Path) -> Iterator[None]:
+    """What is stopped within it says by which command it goes on."""
+    try:
+        yield
+    except Stopped as stopped:
+        raise Stopped(f"{stopped}; go on with: {command(verb, out)}") from None
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:

@@ -65,6 +65,11 @@ def finish() -> None:
         dist.destroy_process_group()
 
 
+def restarts() -> bool:
+    """Whether torchrun starts this command again when it dies (`--max-restarts`): the same one, each time."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
 def rank() -> int:
     """Number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0

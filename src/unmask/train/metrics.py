@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unmask.errors import UnmaskError, needs
+from unmask.errors import UnmaskError, needs, plural
 from unmask.files import write_text, writing
 from unmask.train import distributed
 
@@ -198,6 +198,17 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
         if split is None or row.get("split") == split:
             rows.append(row)
     return rows
+
+
+def chosen(evaluations: int, step: int, last: str) -> str:
+    """What is to be said beside a score whose weights were chosen by it: among how many, when, and what came last.
+
+    >>> chosen(12, 60, "0.5200"), chosen(1, 60, "0.5200")
+    ('the best of 12 evaluations, at step 60 (the last: 0.5200)', 'the only evaluation, at step 60')
+    """
+    if evaluations == 1:
+        return f"the only evaluation, at step {step:,}"
+    return f"the best of {plural(evaluations, 'evaluation')}, at step {step:,} (the last: {last})"
 
 
 def require_run(folder: Path) -> None:

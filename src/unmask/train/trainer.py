@@ -157,8 +157,11 @@ class Trainer:
         self.stopped: str | None = None
         self._saved = -1
 
-    def train(self) -> Result:
-        """Run to the last step, or until a signal or `stop`. Every way out leaves a sound checkpoint."""
+    def train(self, begin: Callable[[], None] | None = None) -> Result:
+        """Run to the last step, or until a signal or `stop`. Every way out leaves a sound checkpoint.
+
+        begin  writes the settings of a run that begins, before anything takes long; called where files are written
+        """
         self.clock = Clock()
         torch.manual_seed(self.config.seed + distributed.rank())  # dropout
         with ExitStack() as stack:
@@ -166,11 +169,11 @@ class Trainer:
                 stack.enter_context(checkpoint.Lock(self.out))
             interrupt = stack.enter_context(Interrupt())
             stack.callback(self.display.close)
-            self._begin(stack)
+            self._begin(stack, begin)
             self.display.start(self.step, self.total)
             self._loop(interrupt)
-            if distributed.is_main():
-                self._prune()
+            if distributed.is_main():  # those that could not be removed when their time had come, as on a full disk
+                checkpoint.prune(self.out / "checkpoints", self.config.keep)
         return Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
 
     def stop(self, reason: str) -> None:
@@ -189,9 +192,11 @@ class Trainer:
 
     # Before the first step
 
-    def _begin(self, stack: ExitStack) -> None:
+    def _begin(self, stack: ExitStack, begin: Callable[[], None] | None) -> None:
         """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
         config, found = self.config, self._found()
+        if found is None and begin is not None and distributed.is_main():
+            begin()
         if self.engine.settled.note:
             self.display.note(self.engine.settled.note)
         if found is not None and config.steps is not None and config.steps < found.step:
@@ -234,11 +239,11 @@ class Trainer:
             return None
         found = checkpoint.latest(folder, self.display.note)
         if found is None:
-            self.display.note(f"There is no checkpoint in {self.out} yet; starting from the beginning.")
+            self.display.note(f"{self.out} has no checkpoint yet: the run begins from the start, with its settings.")
         distributed.barrier()
         if found is not None and distributed.is_main():
             checkpoint.set_aside(folder, after=found.step)
-            self._prune()
+            checkpoint.prune(folder, self.config.keep)
         return found
 
     def _changes(self, before: dict[str, Any]) -> set[str]:
@@ -394,7 +399,3 @@ class Trainer:
         write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
         self.engine.on_main(write)
         self._saved = self.step
-
-    def _prune(self) -> None:
-        """Remove checkpoints that could not be removed when their time had come, as on a full disk."""
-        checkpoint.prune(self.out / "checkpoints", self.config.keep)

@@ -13,6 +13,7 @@ from unmask.serve.alignment import Alignment
 from unmask.serve.translator import Translator
 from unmask.train import report
 from unmask.train.metrics import read as read_metrics
+from unmask.translation.ending import hardly_learned
 
 CURVES = (
     ("Loss per token (nats)", "next/nll"),
@@ -36,7 +37,11 @@ def write_translation(folder: Path) -> Path:
 def translation_sections(folder: Path, run: dict[str, Any]) -> list[report.Section]:
     """The parts of the page."""
     train, heldout = read_metrics(folder / "metrics.jsonl", "train"), read_metrics(folder / "metrics.jsonl", "heldout")
-    sections: list[report.Section] = [report.Text(run.get("notes", []), title="Data")] if run.get("notes") else []
+    sections: list[report.Section] = []
+    if stuck := _hardly_learned(heldout, run):
+        sections.append(report.Text([stuck], kind="warning"))
+    if run.get("notes"):
+        sections.append(report.Text(run["notes"], title="Data"))
     for title, key in CURVES:
         lines = [_series("training", train, key), _series("dev", heldout, key)]
         lines = [line for line in lines if line.points]
@@ -49,6 +54,15 @@ def translation_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     if run:
         sections.append(report.Facts("Configuration", flatten(run["config"]), folded=True))
     return sections
+
+
+def _hardly_learned(heldout: list[dict[str, Any]], run: dict[str, Any]) -> str | None:
+    """What the run itself says at its end, if it has learned next to nothing."""
+    if "metric" not in run:
+        return None
+    floor = None if run["config"].get("start") else run.get("baseline", {}).get("next/nll")
+    minutes = run["config"].get("training", {}).get("minutes")
+    return hardly_learned(heldout, run["metric"], floor, "--steps" if minutes is None else "--minutes")
 
 
 def _series(name: str, rows: list[dict[str, Any]], key: str) -> report.Series:

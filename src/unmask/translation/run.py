@@ -34,12 +34,11 @@ from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Display, Result, Trainer, Training
-from unmask.translation import origin
-from unmask.translation.texts import Texts, cut_short, unchanged, unwritable
+from unmask.translation import ending, origin
+from unmask.translation.texts import Texts, by_length, cut_short, unchanged, unwritable
 from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
-AT_ONCE = 8_192  # tokens of a batch that is only evaluated
 BEST = "best"
 LIMITS = Limits(max_length=256)
 
@@ -143,12 +142,13 @@ class TrainTranslation:
             rank=distributed.rank(),
             ranks=distributed.ranks(),
         )
+        self.baseline = {"next/nll": ending.unigram_loss(kept[1], self.dev_targets, end, self.tokenizer.size)}
         collate = partial(collate_pairs, pad=pad, start=start, end=end)
         self.heldout = [
             collate(
                 [self.dev_sources[i][: longest - 1] for i in rows], [self.dev_targets[i][: longest - 1] for i in rows]
             )
-            for rows in _by_length(self.dev_sources, self.dev_targets, longest)
+            for rows in by_length(self.dev_sources, self.dev_targets, longest)
         ]
         self.best = -math.inf
         self.trainer = Trainer(
@@ -163,7 +163,9 @@ class TrainTranslation:
             resume=resume,
         )
         if resume:
-            self.best = max((row.get(self.metric, -math.inf) for row in self._evaluations()), default=-math.inf)
+            last = max(checkpoint.steps(self.out / "checkpoints"), default=0)  # rows beyond it are measured again
+            rows = [row for row in self._evaluations() if self.metric in row and row["step"] <= last]
+            self.best = max((row[self.metric] for row in rows), default=-math.inf)
         for note in self.notes:
             self.trainer.display.note(note)
 
@@ -178,7 +180,7 @@ class TrainTranslation:
 
     def run(self) -> Result:
         """Train, then write the finished folder: the weights that translated the dev pairs best."""
-        result = self.trainer.train()
+        result = self.trainer.train(begin=lambda: self._write_settings(self.out))
         self.trainer.engine.on_main(lambda: self._finish(chosen=result.stopped is None))
         return result
 
@@ -191,24 +193,27 @@ class TrainTranslation:
         """How the run ended, in a few lines."""
         done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
-        rows = [row for row in self._evaluations() if self.metric in row]
-        if rows:
-            best = max(rows, key=lambda row: (row[self.metric], row["step"]))  # of equal ones the later, as it is kept
-            value = _shown(self.metric, best[self.metric])
-            scored = min(len(self.dev), self.config.texts.scored)
-            lines.append(
-                f"Dev pairs ({scored:,} of {len(self.dev):,}, greedy): {value} at step {best['step']:,}, "
-                f"perplexity {best['perplexity']:.2f}."
-            )
+        rows = self._evaluations()
+        if best := ending.kept(rows, self.metric):
+            scored = f"{min(len(self.dev), self.config.texts.scored):,} of {len(self.dev):,}, greedy"
+            lines.append(f"Dev pairs ({scored}): {ending.score(rows, self.metric)}.")
             if result.stopped and best["step"] != result.step:
                 held = f"{self.out} holds the weights of step {result.step:,}"
                 lines.append(f"{held}, and {self.out / BEST} the best ones.")
-        return "\n".join([*lines, *self.notes[-1:]] if self._averaged else lines)
+        if self._averaged:
+            lines.append(self.notes[-1])
+        floor = None if self.config.start else self.baseline["next/nll"]
+        ended = [] if result.stopped else ending.warnings(rows, self.metric, self.config.training.minutes, floor)
+        return "\n".join(lines + ended)
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         settings = {"search": self.config.search.to_dict()}
         huggingface.save_writer(folder, self.model, self.tokenizer, settings=settings)
+        self._write_settings(folder)
+
+    def _write_settings(self, folder: Path) -> None:
+        """Write what the run is: what `--resume` goes on with, and what its report shows."""
         scored = SCORES if self.metric == "bleu" else {}
         facts = {
             "recipe": self.recipe,
@@ -217,9 +222,10 @@ class TrainTranslation:
             "notes": self.notes,
             "fingerprints": self.fingerprints,
             "metric": self.metric,
+            "baseline": self.baseline,
             "signatures": {name: score(["a"], ["a"], force=True).signature for name, score in scored.items()},
         }
-        write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        write_text(folder / checkpoint.RUN, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
     # -- data
 
@@ -355,7 +361,7 @@ class TrainTranslation:
         mean = huggingface.load_writer(folders[-1], weights=huggingface.average(folders)).model.to(self.model.device)
         value = self._scores(self.translations(mean, self.config.texts.scored))[self.metric]
         better = value >= self.best
-        found, best = _shown(self.metric, value), _shown(self.metric, self.best)
+        found, best = ending.shown(self.metric, value), ending.shown(self.metric, self.best)
         self.notes.append(
             f"The mean of the last {len(folders)} checkpoints has {found} on the dev pairs, the best one {best}: "
             f"the {'mean' if better else 'best one'} is kept."
@@ -380,21 +386,3 @@ def _longest(config: Translation) -> int:
 def _tokens_read(model: EncoderDecoder) -> int:
     """Tokens of a source that are read at most, its end aside."""
     return min(model.positions or LONGEST, LONGEST) - 1
-
-
-def _by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
-    """Numbers of the dev pairs in batches of about equal lengths, of `longest` tokens at most."""
-    sizes = [min(longest, 1 + max(len(source), len(target))) for source, target in zip(sources, targets, strict=True)]
-    rows: list[int] = []
-    for i in sorted(range(len(sizes)), key=lambda i: (sizes[i], len(targets[i]))):
-        if rows and (len(rows) + 1) * sizes[i] > AT_ONCE:
-            yield rows
-            rows = []
-        rows.append(i)
-    if rows:
-        yield rows
-
-
-def _shown(metric: str, value: float) -> str:
-    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}"}
-    return named.get(metric, f"{metric} {value:.3f}")

@@ -19,7 +19,7 @@ from unmask.data.bitext import Bitext
 from unmask.data.dataset import Dataset
 from unmask.data.rows import listed
 from unmask.data.subwords import Subwords
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.files import sweep, write_text
 from unmask.finetune import LONGEST, FineTuning, Result, Speaker, write_config
 from unmask.finetune_report import render_result, shown, summary, write_report
@@ -32,7 +32,7 @@ from unmask.tasks.written import Written
 from unmask.train import checkpoint, distributed
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Display, Training
-from unmask.translation import origin
+from unmask.translation import ending, origin
 from unmask.translation.run import Learning, TrainTranslation, Translation
 from unmask.translation.texts import Texts, unwritable
 
@@ -59,11 +59,12 @@ class FinetuneText(TrainTranslation):
     def metric(self) -> str:
         return self.prepared.metric
 
-    @property
-    def best_step(self) -> int:
-        """The step whose weights are kept."""
+    def chosen(self) -> dict[str, Any]:
+        """The step whose weights are kept, of how many evaluations that was best, and what the last one gave."""
         rows = [row for row in self._evaluations() if self.metric in row]
-        return int(max(rows, key=lambda row: (row[self.metric], row["step"]))["step"])
+        best = ending.kept(rows, self.metric)
+        assert best is not None
+        return {"step": int(best["step"]), "evaluations": len(rows), "last": rows[-1][self.metric]}
 
     def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
         return self.prepared.train.pairs, self.prepared.task.pairs(self.prepared.sets["dev"])
@@ -191,15 +192,15 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwor
 
 def finetune_text(
     config: FineTuning, out: Path | str, display: Display | None = None, *, resume: bool = False
-) -> Result | None:
+) -> Result:
     """Fine-tune the T5 of a folder on labelled rows, once for each seed, and keep the model that is best on the dev
     rows.
 
     `out` becomes a folder that `transformers` opens, with the files of `finetune` beside the model; its scores are of
-    what each seed's folder writes. A signal ends the run without results, None, and `resume` goes on with it.
+    what each seed's folder writes. `resume` goes on with a run that was cut short.
 
     Raises UnmaskError for a folder that is in use already, a task that a T5 does not answer, and options that only
-    encoders have. Nothing is written before the rows and the model are found good.
+    encoders have; Stopped where a signal ends the run. Nothing is written before the rows and the model are found good.
     """
     out = Path(out)
     distributed.init(config.fit.device)
@@ -208,13 +209,11 @@ def finetune_text(
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
     prepared = prepare(config, say, resume=resume)
-    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+    with checkpoint.going_on("finetune", out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
             write_config(out, prepared.config)
         scored = _run_seeds(prepared, out, display, say, resume)
-        if scored is None:
-            return None
         best = max(scored, key=lambda one: one.row["dev"][prepared.metric])
         rows = [one.row for one in scored]
         result = Result(
@@ -252,31 +251,25 @@ class _Scored(NamedTuple):
     classes: dict[str, dict[str, float]]
 
 
-def _run_seeds(
-    prepared: Prepared, out: Path, display: Display | None, say: Speaker, resume: bool
-) -> list[_Scored] | None:
-    """Train once for each seed; None where a signal ended one."""
+def _run_seeds(prepared: Prepared, out: Path, display: Display | None, say: Speaker, resume: bool) -> list[_Scored]:
+    """Train once for each seed. Raises Stopped where a signal ends one."""
     config, found = prepared.config, []
     assert config.seeds is not None
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        scored = _run_seed(prepared, seed, out, display, say, resume)
-        if scored is None:
-            return None
-        found.append(scored)
+        found.append(_run_seed(prepared, seed, out, display, resume))
     return found
 
 
-def _run_seed(
-    prepared: Prepared, seed: int, out: Path, display: Display | None, say: Speaker, resume: bool
-) -> _Scored | None:
-    run = FinetuneText(_translation(prepared, seed), prepared, _folder(out, seed), resume=resume, display=display)
+def _run_seed(prepared: Prepared, seed: int, out: Path, display: Display | None, resume: bool) -> _Scored:
+    folder = _folder(out, seed)
+    resume = resume and checkpoint.is_begun(folder)
+    run = FinetuneText(_translation(prepared, seed), prepared, folder, resume=resume, display=display)
     ended = run.run()
     del run.trainer  # the two hold each other: model and moments would outlive the run, beside those of the next seed
     if ended.stopped is not None:
-        say(f"Stopped by {ended.stopped}; go on with: unmask finetune --out {out} --resume", note=False)
-        return None
+        raise Stopped(f"Stopped by {ended.stopped} in seed {seed}")
     distributed.barrier()  # the folder is there
     return _scored(prepared, run, seed, ended.total)
 
@@ -287,7 +280,7 @@ def _scored(prepared: Prepared, run: FinetuneText, seed: int, total: int) -> _Sc
     task, translator = prepared.task, Translator(run.out, device=run.model.device, precision="fp32")
     rows = {part: list(prepared.sets[part]) for part in prepared.baseline}
     answers = {part: translator(task.pairs(prepared.sets[part]).sources) for part in rows}
-    row = {"seed": seed, "metric": run.metric, "step": run.best_step, "total": total, "stopped": None}
+    row = {"seed": seed, "metric": run.metric, **run.chosen(), "total": total, "stopped": None}
     row |= {part: task.scores(answers[part], rows[part]) for part in rows}
     return _Scored(row, task.report(answers["dev"], rows["dev"]))
 
@@ -321,7 +314,7 @@ def _translation(prepared: Prepared, seed: int) -> Translation:
     assert config.model is not None
     fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
     sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
-    steps = max(math.ceil(fit.epochs * len(sizes) / fit.batch_size), fit.least_steps)
+    steps = max(math.ceil(fit.passes * len(sizes) / fit.batch_size), fit.least)
     per_epoch = max(1, round(len(sizes) / fit.batch_size))
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
     most, factor = prepared.task.longest(sizes, tokenizer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ DATES, DATE_VECTORS = "dates", "date-vectors"
 EMBEDDED: dict[str, Callable[..., Bitext]] = {DATES: dates.pairs, DATE_VECTORS: dates.vectors}
 """Name of the pairs that need no files -> what makes them: dates to their ISO form, and dates from vectors."""
 
+AT_ONCE = 8_192  # tokens of a batch that is only evaluated
 NO_TABLE = "Columns and formats belong to a table: leave them out for two aligned files, and for dates."
 
 
@@ -142,3 +143,16 @@ def cut_short(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], *, r
     of_sources = f"Dev sources with more than {read:,} tokens, whose ends are not read: {beyond:,}."
     of_pairs = f"Dev pairs with more than {most:,} tokens on a side, cut there for the loss: {long:,}."
     return [note for count, note in ((beyond, of_sources), (long, of_pairs)) if count]
+
+
+def by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
+    """Numbers of the dev pairs in batches of about equal lengths, of `longest` tokens at most."""
+    sizes = [min(longest, 1 + max(len(source), len(target))) for source, target in zip(sources, targets, strict=True)]
+    rows: list[int] = []
+    for i in sorted(range(len(sizes)), key=lambda i: (sizes[i], len(targets[i]))):
+        if rows and (len(rows) + 1) * sizes[i] > AT_ONCE:
+            yield rows
+            rows = []
+        rows.append(i)
+    if rows:
+        yield rows

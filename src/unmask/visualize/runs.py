@@ -95,7 +95,8 @@ def _state(folder: Path, step: int, now: float) -> str:
     """How it stands with a run that was measured up to a step: its folder is written when it comes to its end, and also
     when a signal stops it, after which it may go on."""
     results, facts = folder / "results.json", folder / "run.json"
-    written = results if results.exists() else facts if facts.exists() else None
+    ended = facts.exists() and (folder / "config.json").exists()  # settings alone are there from the start
+    written = results if results.exists() else facts if ended else None
     if written is not None and not _has_more_to_do(folder, step):
         return "finished"
     lines = [*folder.glob("seeds/*/metrics.jsonl")] or [folder / "metrics.jsonl"]

@@ -1,4 +1,5 @@
-"""The checkpoint of a run of word2vec: the text as numbers and both layers, from which a run that was killed goes on.
+"""The checkpoint of a run of word2vec: the text as numbers and both layers, from which a run that was killed goes on;
+its settings, which are there before.
 
 Shapes: V words, R rows of the output layer, D numbers of a vector.
 """
@@ -8,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,13 +59,38 @@ def ended(out: Path) -> bool:
     return isinstance(facts, dict) and facts.get("share_done") == 1
 
 
-def begun(out: Path) -> Word2Vec:
-    """The settings of the run in a folder."""
-    return Word2Vec.from_dict(read_json(out / RUN).get("config", {}))
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked for, as run.json keeps it from before the text is read.
+
+    threads  None: of a run that did not write it down
+    files    of the text; empty: the installed documentation; None: the text came from elsewhere
+    """
+
+    config: Word2Vec
+    threads: int | None
+    files: tuple[str, ...] | None
+
+    def write(self, out: Path, facts: Mapping[str, Any] | None = None) -> None:
+        """Write run.json, in the end with the `facts` of what came out."""
+        found = {"recipe": self.config.recipe, "config": self.config.to_dict(), "threads": self.threads}
+        found |= {} if self.files is None else {"files": list(self.files)}
+        found |= {} if facts is None else {"facts": dict(facts)}
+        write_text(out / RUN, json.dumps(found, indent=2) + "\n")
 
 
-def save(out: Path, room: Path, config: Word2Vec, corpus: Corpus, state: State) -> None:
-    """Write the state; the first time with the text, whose files move there, and the settings: whole or not at all.
+def begun(out: Path) -> Asked:
+    """What the run in a folder was asked for. Raises UnmaskError where its run.json is not one of word2vec."""
+    found = read_json(out / RUN)
+    threads, files = found.get("threads"), found.get("files")
+    if not isinstance(threads, int | None) or not isinstance(files, list | None):
+        raise UnmaskError(f"{out / RUN} is damaged; remove {out} and start again.")
+    config = Word2Vec.from_dict(found.get("config", {}))
+    return Asked(config, threads, None if files is None else tuple(map(str, files)))
+
+
+def save(out: Path, room: Path, corpus: Corpus, state: State) -> None:
+    """Write the state; the first time with the text, whose files move there: whole or not at all.
 
     room  a folder on the same disk, for what is not whole yet
     """
@@ -71,15 +99,12 @@ def save(out: Path, room: Path, config: Word2Vec, corpus: Corpus, state: State) 
         return
     begin = room / "begun"
     with writing(begin):
-        begin.mkdir()
-        os.replace(corpus.folder, begin / FOLDER)
+        os.replace(corpus.folder, begin)
     facts = {"words": corpus.words, "read": corpus.read, "count": len(corpus.ids), "sentences": len(corpus.ends)}
-    write_text(begin / FOLDER / WORDS, json.dumps(facts) + "\n")
-    write_text(begin / RUN, json.dumps({"recipe": config.recipe, "config": config.to_dict()}, indent=2) + "\n")
-    _write(begin / FOLDER, state)
+    write_text(begin / WORDS, json.dumps(facts) + "\n")
+    _write(begin, state)
     with writing(out):
-        begin.chmod(0o755)
-        os.replace(begin, out)
+        os.replace(begin, out / FOLDER)
 
 
 def load(out: Path) -> tuple[Corpus, State]:

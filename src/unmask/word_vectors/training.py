@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import shutil
@@ -12,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from unmask.data.building import partial_of, remove_stale
-from unmask.errors import UnmaskError
-from unmask.files import check_replaceable, write_text, writing
+from unmask.errors import Stopped, UnmaskError, plural
+from unmask.files import check_replaceable, writing
 from unmask.train.interrupt import Interrupt
 from unmask.word_vectors import checkpoint, reading, sampling
-from unmask.word_vectors.checkpoint import State
+from unmask.word_vectors.checkpoint import Asked, State
 from unmask.word_vectors.compiled import compiled
 from unmask.word_vectors.corpus import Corpus, join_phrases, number
 from unmask.word_vectors.kernel import Job
@@ -53,6 +53,7 @@ def train(
     sentences: Iterable[Sequence[str | int]] | None = None,
     config: Word2Vec | None = None,
     *,
+    files: Sequence[str | Path] = (),
     out: str | Path | None = None,
     threads: int | None = None,
     display: Any = None,
@@ -61,37 +62,46 @@ def train(
     """Learn word vectors.
 
     sentences  lists of words or ids, read once and kept as numbers in a temporary file (4 bytes a word), beside `out`
-               where that is given; `reading.read(files)` gives those of files. None: the installed documentation
-    out        folder for the vectors and `run.json`, written whole or not at all
+               where that is given
+    files      what to read in their place, as `reading.read` does. Neither: the installed documentation
+    out        folder for the vectors and `run.json`, which has the settings from before the text is read
     threads    None: one for each core. With one, the same seed gives the same vectors; more of them write to the same
                vectors without waiting for one another (Recht et al. 2011), so that runs differ a little
     display    anything with start, show, note and close, such as `train.display.Terminal`
-    resume     go on with the run in `out`, which has kept its text, from its last checkpoint; where there is none,
-               begin. With one thread the vectors are those of a run that was never cut short
+    resume     go on with the run in `out`, with its settings and its threads unless others are given, from its last
+               checkpoint, which has kept the text; where there is none yet, begin again from the start, with the text
+               that it was to read. With one thread the vectors are those of a run that was never cut short
 
     After SIGTERM or Ctrl-C the vectors learned so far are kept, and `facts["stopped"]` names the signal. Raises
-    UnmaskError for settings, text or a folder that will not do, and where numba is not installed.
+    UnmaskError for settings, text or a folder that will not do, where there is nothing to resume, and where numba is
+    not installed; Stopped where a signal comes before there is anything to keep but the settings.
     """
     target = None if out is None else Path(out)
-    begun = target if resume and target is not None and checkpoint.there(target) else None
-    config = config or Word2Vec() if begun is None else _same(config, begun)
+    begun = None
+    if target is not None:
+        begun = _begun(target, config) if resume else _refuse_taken(target)
+    config = config or Word2Vec() if begun is None else begun.config
     config.check()
-    threads = _cores() if threads is None else threads
+    if threads is None:
+        threads = _cores() if begun is None else begun.threads or _cores()
+        if begun is not None and display is not None:
+            display.note(f"The run goes on with {plural(threads, 'thread')}; --threads sets another number.")
     if threads < 1:
         raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
     run = compiled(config.network)
-    if target is not None and begun is None:
-        _refuse_taken(target, resume)
-    source = reading.documentation(config.reading) if sentences is None else sentences
-    with Interrupt() as interrupt, _workplace(target) as room:
-        if begun is None:
-            corpus, state = _prepared(_watched(source, interrupt), config.words, room, display), None
+    sentences, names = _text(sentences, files, config, begun, target)
+    asked = Asked(config, threads, names)
+    with Interrupt() as interrupt, _workplace(target) as room, _settings(asked, target):
+        if target is not None and checkpoint.there(target):
+            corpus, state = checkpoint.load(target)
         else:
-            corpus, state = checkpoint.load(begun)
-        save = None if target is None else partial(checkpoint.save, target, room, config, corpus)
+            if begun is not None and display is not None:
+                display.note(f"{target} has no checkpoint yet: the run begins from the start, with its settings.")
+            corpus, state = _prepared(_watched(sentences, interrupt, target), config.words, room, display), None
+        save = None if target is None else partial(checkpoint.save, target, room, corpus)
         trained = _learn(corpus, config, run, threads, interrupt, display, state, save)
         if target is not None:
-            _save(trained, config, room, target)
+            _save(trained, asked, target)
     if display is not None:
         _conclude(trained, target, display)
     return trained
@@ -241,31 +251,87 @@ class _Progress:
         }
 
 
-def _watched(sentences: Iterable[Sequence[str | int]], interrupt: Interrupt) -> Iterator[Sequence[str | int]]:
+def _watched(
+    sentences: Iterable[Sequence[str | int]], interrupt: Interrupt, target: Path | None
+) -> Iterator[Sequence[str | int]]:
     """The sentences, until someone wants to stop."""
     for sentence in sentences:
         if interrupt.name is not None:
-            raise UnmaskError(f"Stopped by {interrupt.name} while the text was read; nothing was saved.")
+            way = "nothing was saved." if target is None else f"go on with: {_command(target)}"
+            raise Stopped(f"Stopped by {interrupt.name} while the text was read; {way}")
         yield sentence
 
 
-def _same(config: Word2Vec | None, out: Path) -> Word2Vec:
-    """The settings of the run that goes on, which those that are given must be."""
-    own = checkpoint.begun(out)
-    if config is not None and config != own:
+def _command(target: Path) -> str:
+    from unmask.train.checkpoint import command  # which loads torch, and is seldom asked
+
+    return command("pretrain", target)
+
+
+def _begun(out: Path, config: Word2Vec | None) -> Asked:
+    """What the run that goes on was asked for, which the settings that are given must be. Raises UnmaskError where
+    there is none, or it has ended."""
+    from unmask.train.checkpoint import require_begun
+
+    require_begun(out)
+    if checkpoint.ended(out):
+        checkpoint.remove(out)
+        raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
+    begun = checkpoint.begun(out)
+    if config is not None and config != begun.config:
         raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
-    return own
+    return begun
 
 
-def _refuse_taken(out: Path, resume: bool) -> None:
-    """Raises UnmaskError where the folder is there already, and not empty."""
+def _text(
+    sentences: Iterable[Sequence[str | int]] | None,
+    files: Sequence[str | Path],
+    config: Word2Vec,
+    begun: Asked | None,
+    target: Path | None,
+) -> tuple[Iterable[Sequence[str | int]], tuple[str, ...] | None]:
+    """What to read, where nothing was read yet, and the names of its files. Raises UnmaskError for a run that goes on,
+    and does not know where its text came from."""
+    if sentences is not None:
+        return sentences, None if begun is None else begun.files
+    if begun is not None and not files:
+        if begun.files is None and target is not None and not checkpoint.there(target):
+            raise UnmaskError(f"The run in {target} had not read its text yet, which came from no file: give it again.")
+        names = begun.files
+    else:
+        names = tuple(map(str, files))
+    return reading.read(names, config.reading) if names else reading.documentation(config.reading), names
+
+
+@contextmanager
+def _settings(asked: Asked, target: Path | None) -> Iterator[None]:
+    """What is asked for, in the folder of the run; it goes again where an error ends the run before its first
+    checkpoint."""
+    if target is None:
+        yield
+        return
+    new = not target.exists()
+    if not checkpoint.there(target):
+        asked.write(target)
+    try:
+        yield
+    except Stopped:
+        raise
+    except Exception:
+        if not checkpoint.there(target):
+            (target / checkpoint.RUN).unlink(missing_ok=True)
+            if new:
+                with suppress(OSError):
+                    target.rmdir()
+        raise
+
+
+def _refuse_taken(out: Path) -> None:
+    """Raises UnmaskError where the folder is there already, and holds more than the settings of a run that was killed
+    before its first checkpoint."""
     if checkpoint.there(out):
         raise UnmaskError(f"{out} holds a run that did not end; go on with it by --resume, or remove it.")
-    if resume and (out / checkpoint.RUN).is_file():
-        if checkpoint.ended(out):
-            checkpoint.remove(out)
-        raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - {checkpoint.RUN}):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
     check_replaceable(out)
     with writing(out):
@@ -294,19 +360,11 @@ class _workplace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _save(trained: Trained, config: Word2Vec, room: Path, target: Path) -> None:
-    """The vectors and `run.json`: beside the checkpoint, which goes when the run has come to its end, or whole or not
-    at all where there is none."""
-    begun = checkpoint.there(target)
-    place = target if begun else room / "result"
-    trained.vectors.save(place)
-    facts = {"recipe": config.recipe, "config": config.to_dict(), "facts": trained.facts}
-    write_text(place / checkpoint.RUN, json.dumps(facts, indent=2) + "\n")
-    if not begun:
-        with writing(target):
-            place.chmod(0o755)
-            os.replace(place, target)
-    elif trained.facts["stopped"] is None:
+def _save(trained: Trained, asked: Asked, target: Path) -> None:
+    """The vectors, then `run.json`, which says that the run has ended; then the checkpoint goes."""
+    trained.vectors.save(target)
+    asked.write(target, trained.facts)
+    if trained.facts["stopped"] is None:
         checkpoint.remove(target)
 
 
@@ -319,7 +377,7 @@ def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
     place = "" if target is None else f" -> {target}"
     display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")
     if facts["stopped"] and target is not None:
-        display.note(f"Go on with: unmask pretrain --out {target} --resume")
+        display.note(f"Go on with: {_command(target)}")
 
 
 def _cores() -> int:
