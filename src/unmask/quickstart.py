@@ -28,6 +28,7 @@ from unmask.train.display import Terminal, progress
 MINUTES = 6.0  # of everything, from the start of the command to the end of the report
 RECIPE = "bert-tiny"
 VOCABULARY = 4_096
+MORE = "More minutes of pre-training change that: docs/benchmarks.md has runs of several lengths."
 PROMPTS: dict[str, tuple[str, ...]] = {
     "Return a [MASK] of strings.": ("list", "tuple", "set", "sequence", "dictionary"),
     "If the file does not exist, an [MASK] is raised.": ("exception", "error"),
@@ -172,9 +173,8 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
     heldout, baseline = facts["heldout"], facts["baseline"]
     paragraphs = [
         "This model was pre-trained on nothing but the documentation that is installed with Python and the packages "
-        "that unmask needs. " + " ".join(facts["plan"]["notes"]),
-        f"Of the hidden words of documents that it never saw it "
-        f"guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
+        "that unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
+        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
         f"alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
@@ -200,9 +200,11 @@ def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
     if not clear:
         first = f"Pre-training has not paid yet: beside the random start it gives {least:+.2f} to {most:+.2f} F1."
     if not ahead:
-        return f"{first} The regression on lexical features is still ahead of both: what is missing is text and time."
+        return f"{first} The regression on lexical features is still ahead of both. {MORE}"
     counts = ", ".join(f"{n:,}" for n in ahead)
-    return f"{first} The model is ahead of the regression on lexical features at {counts} labelled sentences."
+    second = f"The model is ahead of the regression on lexical features at {counts} labelled sentences."
+    behind = ", ".join(f"{n:,}" for n in table if n not in ahead)
+    return f"{first} {second}" + (f" The regression is ahead at {behind}. {MORE}" if behind else "")
 
 
 def _label_table(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Table:

@@ -36,6 +36,11 @@ Phases = Sequence[tuple[float, Iterator]]
 """The parts of a run whose steps take different times: the share of the steps, and micro-batches, of each."""
 
 
+def phases_of(data: Any) -> Phases:
+    """The phases of a run on this data: what `data.phases()` says, or one, where all steps are alike."""
+    return data.phases() if hasattr(data, "phases") else [(1.0, data.batches(None))]
+
+
 def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | None) -> Pace:
     """Time a few steps of each phase, the median of ten after a warm-up, and take the mean of the phases.
 

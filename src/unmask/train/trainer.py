@@ -18,7 +18,7 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import sweep
 from unmask.threads import short_turns
 from unmask.train import checkpoint, distributed
-from unmask.train.calibrate import Pace, Phases, calibrate, describe, fitting_steps, in_steps
+from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
 from unmask.train.engine import Engine, Minimised
 from unmask.train.interrupt import Interrupt
 from unmask.train.metrics import Clock, Meter, Writer
@@ -78,10 +78,7 @@ class Result:
 
 
 class Data(Protocol):
-    """What training needs of its data: the micro-batches of this rank for each step, from any position on.
-
-    Data whose steps change on the way also has `phases`: the parts of the run, for `calibrate`.
-    """
+    """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
 
@@ -253,8 +250,7 @@ class Trainer:
     def _pace(self) -> Pace:
         """Time and memory of a step."""
         budget = None if self.config.minutes is None else 60 * self.config.minutes
-        phases: Phases = self.data.phases() if hasattr(self.data, "phases") else [(1.0, self.data.batches(None))]
-        return calibrate(self.engine, phases, self._totals, budget)
+        return calibrate(self.engine, phases_of(self.data), self._totals, budget)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
         """Number of steps of the whole run, the same on every rank; times in seconds."""
