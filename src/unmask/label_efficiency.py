@@ -27,7 +27,7 @@ LABELS = (OUTSIDE, CODE)
 COUNTS = (32, 100, 300, 1_000)
 SEEDS = 3
 BATCH = 16
-EPOCHS, LEAST_STEPS = 5, 80
+EPOCHS, LEAST_STEPS = 4, 80
 LENGTH = 128
 SAMPLE = 300  # sentences that the time of a comparison is measured on
 PRETRAINED, RANDOM, LEXICAL = "pre-trained", "random start", "lexical regression"
@@ -48,7 +48,7 @@ class Pace:
 
 
 def steps(rows: int) -> int:
-    """Steps of fine-tuning on so many labelled sentences: 5 epochs, and at least 80."""
+    """Steps of fine-tuning on so many labelled sentences: 4 epochs, and at least 80."""
     return max(LEAST_STEPS, EPOCHS * -(-rows // BATCH))
 
 

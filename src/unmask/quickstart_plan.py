@@ -18,7 +18,7 @@ COMPARISONS = (
 )
 """(seeds, label counts, test sentences) that the comparison may have, the fullest first."""
 
-SHARE = 0.4  # of the time that is left, at most, for the comparison
+SHARE = 0.5  # of the time that is left, at most, for the comparison
 RESERVE = 0.06  # of all the time, for what is not measured: opening files, guesses, the page, a slower minute
 OPENING = 10  # steps that a fine-tuning takes as long as, besides its own: the model is opened, its weights are kept
 LEAST_SHARE = 0.25  # of all the time that pre-training needs at least, or the minutes are too few
