@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.heldout import plateau
-from unmask.pretrain import Pretrain
+from unmask.models import Bert
+from unmask.pretrain import Pretrain, warm_start
 from unmask.train.display import Terminal
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
@@ -171,6 +173,45 @@ def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
         Pretrain(config(**changes), [folder], tmp_path / f"part-{stop}", resume=True).run()
         one, two = (huggingface.load(f).model for f in (tmp_path / "whole", tmp_path / f"part-{stop}"))
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True)), stop
+
+
+def test_the_time_of_a_run_is_measured_on_rows_of_every_length(folder, tmp_path, monkeypatch):
+    run = Pretrain(config(first=8, first_share=0.75, sentences="none"), [folder], tmp_path / "run")
+    shares, steps = zip(*run.phases(), strict=True)
+    assert shares == (0.75, 0.25)
+    assert [next(found)[0][0].tokens.shape for found in steps] == [(32, 8), (8, 32)]
+    now, takes = [0.0], {8: 2.0, 32: 20.0}  # seconds
+    monkeypatch.setattr("unmask.train.calibrate.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def step(batches, *_):
+        now[0] += takes[batches[0].tokens.shape[1]]
+
+    run.trainer.engine.step = step
+    assert run.plan()["seconds_per_step"] == pytest.approx(0.75 * 2 + 0.25 * 20)
+    alike = Pretrain(config(first=32, first_share=0.75), [folder], tmp_path / "run")
+    assert sum(share for share, _ in alike.phases()) == 1
+
+
+def test_token_vectors_may_start_from_what_stands_beside_the_tokens(folder, tmp_path):
+    cold, warm = (Pretrain(config(warm_start=how), [folder], tmp_path / how) for how in ("none", "ppmi"))
+    one, two = (dict(run.model.named_parameters()) for run in (cold, warm))
+    assert [name for name in one if not torch.equal(one[name], two[name])] == ["embedding.token.weight"]
+    before, after = one["embedding.token.weight"].detach(), two["embedding.token.weight"].detach()
+    specials = sorted(warm.tokenizer.specials)
+    assert torch.equal(before[specials], after[specials])
+    assert float(after.std()) == pytest.approx(float(before.std()), rel=0.05)
+
+    def nearest(word):
+        vector = after[warm.tokenizer.ids([word])[0][0]]
+        return warm.tokenizer.pieces(torch.cosine_similarity(after, vector[None]).topk(6).indices.tolist())
+
+    assert set(nearest("sees")) >= {"sees", "likes", "hears", "finds", "wants"}
+    warm.run()
+    with pytest.raises(UnmaskError, match="leave out --warm-start"):
+        Pretrain(config(start=str(tmp_path / "ppmi"), warm_start="ppmi"), [folder], tmp_path / "more")
+    assert config(warm_start="ppmi").starting_from(tmp_path / "ppmi").warm_start == "none"
+    with pytest.raises(UnmaskError, match="has no one table of token vectors: leave out --warm-start"):
+        warm_start(SimpleNamespace(config=Bert()), [])
 
 
 def test_micro_batches_do_not_change_the_run(folder, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -37,13 +36,12 @@ def row(number: int) -> Row:
 
 @pytest.fixture
 def small(monkeypatch):
-    """A corpus of a few sentences and one seed in place of the real ones."""
+    """A corpus of a few sentences in place of the real one."""
     texts = [
         TextDocument(" ".join(" ".join(sentence(n * 7 + i).words) for i in range(9)), f"pack:{n}") for n in range(90)
     ]
     monkeypatch.setattr(embedded, "documents", lambda exclude=None: iter(texts))
     monkeypatch.setattr(embedded, "code_mentions", lambda: iter(sentence(n) for n in range(80)))
-    monkeypatch.setattr(label_efficiency, "compare", partial(label_efficiency.compare, seeds=1))
     monkeypatch.setattr(quickstart, "PROMPTS", {"If axis is [MASK], the result is returned.": ("given",)})
 
 
@@ -54,15 +52,17 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
         (32, way) for way in (PRETRAINED, RANDOM, LEXICAL)
     }
     assert 0 < facts["test_sentences"] < 80
-    for part in ("A BERT from nothing", "Word-level F1", "Masked words: loss", "What it guesses", "rows of 32 tokens"):
+    for part in ("A BERT from nothing", "Word-level F1", "Masked words: loss", "What it guesses", "warm_start"):
         assert part in page
     printed = capsys.readouterr().out
     assert "unmask finetune --model" in printed
-    assert "for 0.03 minutes, in" in printed
+    assert "0.03 minutes are too few on this machine" in printed
+    assert facts["plan"]["seeds"] == 1
+    assert set(facts["plan"]["notes"]) <= set(printed.splitlines())
+    assert all(note in page for note in facts["plan"]["notes"])
     (tmp_path / "tour" / "quickstart.json").write_text(json.dumps({**facts, "minutes": 1.0}))
     page = quickstart.write_quickstart(tmp_path / "tour").read_text()
-    assert page.count("1 minute ") + page.count("1 minute,") == 2
-    assert "1 minutes" not in page
+    assert "In 1 minute<" in page
     before = (tmp_path / "tour" / "quickstart.json").read_bytes()
     with pytest.raises(SystemExit) as stop:
         main(["quickstart", "--out", str(tmp_path / "tour")])
@@ -96,6 +96,9 @@ def test_the_verdict_says_what_came_out():
     lost = quickstart.verdict(scores(pre=(0.5, 0.05), random=(0.49, 0.02), plain=(0.6, 0.01)))
     assert "has not paid yet: beside the random start it gives +0.01 to +0.01 F1" in lost
     assert "still ahead of both" in lost
+    both = {**scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.6, 0.01)), 300: {}}
+    both[300] = scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.8, 0.01))[100]
+    assert "at 100 labelled sentences. The regression is ahead at 300. More minutes" in quickstart.verdict(both)
     behind = quickstart.verdict(scores(pre=(0.45, 0.01), random=(0.49, 0.01), plain=(0.4, 0.01)))
     assert "gives -0.04 to -0.04 F1. The model is ahead of the regression" in behind
 

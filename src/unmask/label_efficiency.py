@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +14,47 @@ import numpy as np
 
 from unmask import huggingface, lexical, metrics
 from unmask.data.rows import Row
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import LEAST_STEPS, Fit, fit
+from unmask.fit import Examples, Fit, fit
 from unmask.models.bert import Bert
-from unmask.tasks import Tagging
+from unmask.tasks import Encoded, Tagging
 from unmask.train.optim import Optimizer, Schedule
+from unmask.train.trainer import Trainer, Training
 
 OUTSIDE, CODE = "O", "CODE"
 LABELS = (OUTSIDE, CODE)
 COUNTS = (32, 100, 300, 1_000)
 SEEDS = 3
 BATCH = 16
+EPOCHS, LEAST_STEPS = 4, 80
 LENGTH = 128
+SAMPLE = 300  # sentences that the time of a comparison is measured on
 PRETRAINED, RANDOM, LEXICAL = "pre-trained", "random start", "lexical regression"
 
 
-def settings(rows: int, lr: float = 1e-3) -> Fit:
-    """The same for both starts: as many steps as the fewest rows need and the most can bear, the last weights kept.
+@dataclass(frozen=True)
+class Pace:
+    """What the parts of a comparison take, in seconds.
 
-    Small models want a rate of 1e-3; 10 epochs of the larger sets, at least 100 steps of the smaller ones.
+    step     of fine-tuning
+    answer   to a test sentence, by a fine-tuned model
+    lexical  of the reference: fitted once, and asked about all test sentences
     """
-    steps_per_epoch = -(-rows // BATCH)
-    epochs = max(10.0, 100 / steps_per_epoch)
+
+    step: float
+    answer: float
+    lexical: float
+
+
+def steps(rows: int) -> int:
+    """Steps of fine-tuning on so many labelled sentences: 4 epochs, and at least 80."""
+    return max(LEAST_STEPS, EPOCHS * -(-rows // BATCH))
+
+
+def settings(rows: int, lr: float = 1e-3) -> Fit:
+    """The same for both starts, with the last weights kept. Small models want a rate of 1e-3."""
+    epochs = steps(rows) / -(-rows // BATCH)
     return Fit(
         epochs=epochs,
         least_steps=LEAST_STEPS,
@@ -41,6 +63,23 @@ def settings(rows: int, lr: float = 1e-3) -> Fit:
         optimizer=Optimizer(lr=lr),
         schedule=Schedule(warmup=0.1),
     )
+
+
+def pace(config: Bert, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
+    """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
+    task = Tagging(LABELS)
+    model = config.build(task.heads, seed=0)
+    data = Examples(task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples, BATCH, pad=tokenizer.pad, seed=0)
+    with tempfile.TemporaryDirectory(prefix="unmask-") as folder:
+        step = Trainer(model, task, data, Training(steps=1), folder).plan()["seconds_per_step"]
+    sample = test[:SAMPLE]
+    begun = time.perf_counter()
+    task.answer_all(model, task.encode(sample, tokenizer, LENGTH), tokenizer.pad)
+    answer = (time.perf_counter() - begun) / max(1, len(sample))
+    lexical.tag(pool[:8], test[:8])  # what is imported on the way counts once
+    begun = time.perf_counter()
+    lexical.tag(pool[:SAMPLE], test)
+    return Pace(step, answer, time.perf_counter() - begun)
 
 
 def compare(
@@ -61,12 +100,14 @@ def compare(
     Returns {"labels", "seed", "way", "f1", "precision", "recall"} for each run.
     """
     found: list[dict[str, Any]] = []
+    tokenizer = huggingface.load(folder).require_tokenizer(folder)
+    questions = Tagging(LABELS).encode(test, tokenizer, LENGTH)
     for count in (c for c in counts if c <= len(pool)):
         for seed in range(seeds):
             chosen = [pool[i] for i in np.random.default_rng([seed, count]).permutation(len(pool))[:count]]
             ways: dict[str, list[list[str]]] = {
-                PRETRAINED: _finetuned(folder, chosen, test, fresh=False, seed=seed, lr=lr),
-                RANDOM: _finetuned(folder, chosen, test, fresh=True, seed=seed, lr=lr),
+                PRETRAINED: _finetuned(folder, chosen, questions, fresh=False, seed=seed, lr=lr),
+                RANDOM: _finetuned(folder, chosen, questions, fresh=True, seed=seed, lr=lr),
                 LEXICAL: lexical.tag(chosen, test, seed),
             }
             for way, tags in ways.items():
@@ -90,28 +131,20 @@ def summary(found: Sequence[Mapping[str, Any]], metric: str = "f1") -> dict[int,
 
 
 def _finetuned(
-    folder: Path, train: Sequence[Row], test: Sequence[Row], *, fresh: bool, seed: int, lr: float
+    folder: Path, train: Sequence[Row], test: Encoded, *, fresh: bool, seed: int, lr: float
 ) -> list[list[str]]:
     """Tags of the words of `test`, by a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
     task = Tagging(LABELS)
     loaded = huggingface.load(folder, heads=task.heads, seed=seed)
-    assert loaded.tokenizer is not None
-    model, tokenizer = loaded.model, loaded.tokenizer
+    model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
     if fresh:
         assert isinstance(model.config, Bert)
         model = model.config.build(task.heads, seed=seed)
         model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks begin with the same new head
     encoded = task.encode(train, tokenizer, LENGTH)
     # The rows in the place of the dev rows are training rows: nothing is chosen by them.
-    fitted = fit(
-        model,
-        task,
-        encoded,
-        task.encode(train[:8], tokenizer, LENGTH),
-        settings(len(train), lr),
-        pad=tokenizer.pad,
-        seed=seed,
-    )
+    asked = task.encode(train[:8], tokenizer, LENGTH)
+    fitted = fit(model, task, encoded, asked, settings(len(train), lr), pad=tokenizer.pad, seed=seed)
     if fitted.stopped:
         raise UnmaskError(f"Stopped by {fitted.stopped}; the pre-trained model is in {folder}.")
-    return task.decode(task.answer_all(model, task.encode(test, tokenizer, LENGTH), tokenizer.pad))
+    return task.decode(task.answer_all(model, test, tokenizer.pad))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import nn
 
 from unmask import heldout, huggingface, samples
 from unmask.adapt import Origin, check_corpora, resumed_words
-from unmask.data import segments, spelling
-from unmask.data.corpus import Corpus
+from unmask.data import cooccurrence, segments, spelling
+from unmask.data.corpus import Corpus, Split
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
 from unmask.data.subwords import Subwords
@@ -22,6 +23,7 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.models.sequence import EncoderDecoder
+from unmask.nn import Token
 from unmask.objectives import SpanCorruption, TwoWayLM
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.teaching import begin, taught
@@ -109,6 +111,8 @@ class Pretrain:
         config, heads, seed = self.config.model, self.objective.heads, self.config.training.seed
         if self.origin is None:
             model = config.build(heads, seed=seed)
+            if self.config.warm_start != "none":
+                warm_start(model, [corpus.split("train") for corpus in self.corpora])
             return model, begin(model, self.objective, self.config.teaching)
         model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
         begin(model, self.objective, self.config.teaching)  # inherits nothing, and so has nothing to say
@@ -178,14 +182,25 @@ class Pretrain:
             if place is not None and length != self._length_at(step):
                 place = {"epoch": place["epoch"] + 1, "block": 0, "row": 0}
             length = self._length_at(step)
-            times = self.tokens // length
-            for batch, after in self._stream(length, times).batches(place):
+            for micro, after in self._steps(length, place):
                 step, place = step + 1, after
-                size = self.micro_batch * times
-                micro = [batch.rows(i, i + size) for i in range(0, batch.tokens.shape[0], size)]
                 yield micro, {**after, "step": step, "length": length}
                 if self._length_at(step) != length:
                     break
+
+    def phases(self) -> list[tuple[float, Iterator[tuple[list[Batch], dict[str, Any]]]]]:
+        """The share of the steps that rows of each length have, and such steps."""
+        rows = self.config.rows
+        first = min(rows.first_share, 1.0) if rows.first else 0.0
+        shares = ((first, rows.first or self.tokens), (1 - first, self.tokens))
+        return [(share, self._steps(length, None)) for share, length in shares if share > 0]
+
+    def _steps(self, length: int, place: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+        """The micro-batches of this process for each step of rows of this length, with the place in the stream."""
+        times = self.tokens // length
+        size = self.micro_batch * times
+        for batch, after in self._stream(length, times).batches(place):
+            yield [batch.rows(i, i + size) for i in range(0, batch.tokens.shape[0], size)], after
 
     def _length_at(self, step: int) -> int:
         """Tokens of a row in the step after `step` steps."""
@@ -303,6 +318,21 @@ class Pretrain:
         if isinstance(self.learned, SpanCorruption):
             counts = self.learned.expected(counts, self.tokens)
         return np.log(counts / counts.sum())
+
+
+def warm_start(model: Model | EncoderDecoder, splits: Sequence[Split]) -> None:
+    """Let the vectors of the tokens that occur in `splits` start from what stands beside them there, scaled to the
+    deviation of the table that they replace. Raises UnmaskError for a model that has no such table."""
+    embedding = getattr(model, "embedding", None)
+    token = getattr(embedding, "token", None)
+    if not isinstance(token, Token):
+        raise UnmaskError(f"A {type(model.config).__name__} has no one table of token vectors: leave out --warm-start.")
+    vectors, occurs = cooccurrence.token_vectors(splits, *token.weight.shape)
+    deviation = vectors[occurs].std() if occurs.any() else 0.0
+    if deviation > 0:
+        with torch.no_grad():
+            scaled = torch.from_numpy(vectors[occurs]) * (token.weight.std() / float(deviation))
+            token.weight[torch.from_numpy(np.flatnonzero(occurs)), : vectors.shape[1]] = scaled
 
 
 def _micro_batch(rows: Rows) -> int:

@@ -214,8 +214,10 @@ class Rows(Config):
 class Pretraining(Config):
     """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
 
-    start  a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to that);
-           None for fresh weights
+    start       a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to
+                that); None for fresh weights
+    warm_start  what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
+                corpus (`data/cooccurrence.py`), or "none", random vectors
     """
 
     model: ModelConfig = field(default_factory=Bert)
@@ -224,11 +226,12 @@ class Pretraining(Config):
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
     start: str | None = None
+    warm_start: Literal["none", "ppmi"] = "none"
 
     def starting_from(self, folder: Path | str) -> Self:
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
         model = opened(folder).model
-        config = with_values(self, model=model.config, start=str(folder))
+        config = with_values(self, model=model.config, start=str(folder), warm_start="none")
         usual, *others = model.config.learns
         if "hidden" not in model.config.learns and (config.objectives.written == "none" or not others):
             config = config.replace(objectives={"written": usual, "sentences": "none"})
@@ -255,6 +258,11 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         origin.check(corpora)
         config = with_values(config, model=origin.settle(config.model))
     _check_learned(config)
+    if config.warm_start != "none" and (config.start is not None or config.teaching.inherit):
+        raise UnmaskError(
+            "A model that goes on from a folder, or inherits from a teacher, has its token vectors already: leave out "
+            "--warm-start."
+        )
     if config.objectives.sentences == "auto":
         config = config.replace(objectives={"sentences": "none" if origin is None else origin.sentences})
     if origin is None:

@@ -21,7 +21,7 @@ def add_quickstart(verbs: Any) -> None:
     sub = add_verb(
         verbs, "quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it."
     )
-    sub.add_argument("--minutes", type=float, default=None, help="time for pre-training")
+    sub.add_argument("--minutes", type=float, default=None, help="time for all of it (default: 6)")
     sub.add_argument("--out", default="runs/quickstart", metavar="FOLDER", help="folder for the results")
 
 

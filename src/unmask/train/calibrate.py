@@ -32,32 +32,44 @@ class Pace:
     memory: int
 
 
-def calibrate(engine: Engine, batches: Iterator, totals: Callable, budget: float | None) -> Pace:
-    """Time a few steps: the median of ten after a warm-up.
+Phases = Sequence[tuple[float, Iterator]]
+"""The parts of a run whose steps take different times: the share of the steps, and micro-batches, of each."""
 
-    batches  the run's own micro-batches
-    totals   micro-batches -> (targets of each loss term, real tokens, ...)
-    budget   seconds of the whole run, of which the measurement takes a small share
+
+def phases_of(data: Any) -> Phases:
+    """The phases of a run on this data: what `data.phases()` says, or one, where all steps are alike."""
+    return data.phases() if hasattr(data, "phases") else [(1.0, data.batches(None))]
+
+
+def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | None) -> Pace:
+    """Time a few steps of each phase, the median of ten after a warm-up, and take the mean of the phases.
+
+    phases  the run's own micro-batches
+    totals  micro-batches -> (targets of each loss term, real tokens, ...)
+    budget  seconds of the whole run, of which the measurement takes a small share
 
     Model, optimizer and random state are afterwards exactly as they were before.
     """
     tensors = {name: x.clone() for name, x in engine.tensors().items()}
     random, carried = checkpoint.random_state(engine.device), engine.carried()
     before = _memory(engine.device, reset=True)
-    times, tokens = _timed_steps(engine, batches, totals, budget)
+    limit = float("inf") if budget is None else LARGEST_SHARE * budget / len(phases)
+    seconds, tokens = 0.0, 0.0
+    for share, batches in phases:
+        times, real = _timed_steps(engine, batches, totals, limit)
+        seconds, tokens = seconds + share * statistics.median(times), tokens + share * real
+        if hasattr(batches, "close"):
+            batches.close()
     memory = max(0, _memory(engine.device) - before)
     engine.load(tensors)
     engine.carry(carried)
     checkpoint.restore_random_state(random, engine.device)
-    if hasattr(batches, "close"):
-        batches.close()
     saving = checkpoint_bytes(engine) / DISK_BYTES_PER_SECOND
-    return Pace(statistics.median(times), saving, tokens, memory)
+    return Pace(seconds, saving, round(tokens), memory)
 
 
-def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, budget: float | None) -> tuple[list[float], int]:
-    """Seconds of each step after the warm-up, and the real tokens of the last one."""
-    limit = float("inf") if budget is None else LARGEST_SHARE * budget
+def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, limit: float) -> tuple[list[float], int]:
+    """Seconds of each step after the warm-up, none begun after `limit` seconds, and the real tokens of the last one."""
     began = time.perf_counter()
     times: list[float] = []
     tokens = 0

@@ -19,7 +19,7 @@ from unmask.files import sweep
 from unmask.processor import Precision
 from unmask.threads import short_turns
 from unmask.train import checkpoint, distributed
-from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps
+from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
 from unmask.train.engine import Engine, Minimised
 from unmask.train.interrupt import Interrupt
 from unmask.train.metrics import Clock, Meter, Writer
@@ -257,7 +257,7 @@ class Trainer:
     def _pace(self) -> Pace:
         """Time and memory of a step."""
         budget = None if self.config.minutes is None else 60 * self.config.minutes
-        return calibrate(self.engine, self.data.batches(None), self._totals, budget)
+        return calibrate(self.engine, phases_of(self.data), self._totals, budget)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
         """Number of steps of the whole run, the same on every rank; times in seconds."""
