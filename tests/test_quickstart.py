@@ -96,6 +96,9 @@ def test_the_verdict_says_what_came_out():
     lost = quickstart.verdict(scores(pre=(0.5, 0.05), random=(0.49, 0.02), plain=(0.6, 0.01)))
     assert "has not paid yet: beside the random start it gives +0.01 to +0.01 F1" in lost
     assert "still ahead of both" in lost
+    once = quickstart.verdict(scores(pre=(0.7, 0.0), random=(0.5, 0.0), plain=(0.6, 0.0)))
+    assert "gives +0.20 to +0.20 F1; of one seed, nothing tells how much of that is chance." in once
+    assert "standard deviations" not in once
     both = {**scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.6, 0.01)), 300: {}}
     both[300] = scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.8, 0.01))[100]
     assert "at 100 labelled sentences. The regression is ahead at 300. More minutes" in quickstart.verdict(both)

@@ -174,8 +174,8 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
     paragraphs = [
         "This model was pre-trained on nothing but the documentation that is installed with Python and the packages "
         "that unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
-        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
-        f"alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
+        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity "
+        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
         f"from the text; every sentence has at least one code word that looks like a plain word. The test: "
@@ -199,6 +199,11 @@ def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
     )
     if not clear:
         first = f"Pre-training has not paid yet: beside the random start it gives {least:+.2f} to {most:+.2f} F1."
+    if not any(spread for means in table.values() for _, spread in means.values()):
+        first = (
+            f"Beside the random start, pre-training gives {least:+.2f} to {most:+.2f} F1; of one seed, nothing tells "
+            "how much of that is chance."
+        )
     if not ahead:
         return f"{first} The regression on lexical features is still ahead of both. {MORE}"
     counts = ", ".join(f"{n:,}" for n in ahead)
