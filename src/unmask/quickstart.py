@@ -175,7 +175,8 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
         "This model was pre-trained on nothing but the documentation that is installed with Python and the packages "
         "that unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
         f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity "
-        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
+        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give {baseline['mlm/correct']:.1%} "
+        f"({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
         f"from the text; every sentence has at least one code word that looks like a plain word. The test: "
