@@ -78,7 +78,8 @@ class Plan:
 
 
 def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -> Plan:
-    """The fullest comparison that takes no more than its share of the time left; pre-training has all the rest.
+    """The fullest comparison that takes no more than its share of the time left, and leaves enough of it for
+    pre-training, which has all the rest.
 
     spent             seconds that are gone
     pace              of the parts of the comparison
@@ -94,7 +95,7 @@ def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -
         counts = tuple(count for count in counts if count <= labelled)
         sentences = min(sentences, tested)
         cost = comparison_seconds(pace, seeds, counts, sentences)
-        if cost <= SHARE * left:
+        if cost <= SHARE * left and left - cost >= least:
             break
     return Plan(minutes, spent, max(left - cost, least), cost, reserve, seeds, counts, sentences)
 
