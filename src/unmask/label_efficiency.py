@@ -18,6 +18,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Examples, Fit, fit
 from unmask.models.bert import Bert
+from unmask.models.model import ModelConfig
 from unmask.tasks import Encoded, Tagging
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
@@ -65,7 +66,7 @@ def settings(rows: int, lr: float = 1e-3) -> Fit:
     )
 
 
-def pace(config: Bert, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
+def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
     """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
     task = Tagging(LABELS)
     model = config.build(task.heads, seed=0)

@@ -148,25 +148,12 @@ def write_quickstart(folder: Path) -> Path:
     facts = read_json(folder / "quickstart.json")
     table = label_efficiency.summary(facts["labelled"])
     ways = list(next(iter(table.values())))
-    sections: list[report.Section] = [
-        _opening(facts, table),
-        _label_table(table, ways),
-        report.Chart(
-            "Which words are code? F1 by number of labelled sentences",
-            [
-                report.Series(
-                    way, [(n, means[way][0]) for n, means in table.items()], [m[way][1] for m in table.values()]
-                )
-                for way in ways
-            ],
-            x="labelled sentences",
-            y="word-level F1",
-            log_x=True,
-            note="Mean of the seeds; the bars are one standard deviation.",
-        ),
-    ]
+    sections: list[report.Section] = [_opening(facts, table), _label_table(table, ways)]
+    if len(table) > 1:
+        sections.append(_label_chart(table, ways))
     sections += pretraining_sections(folder / "model", run_facts(folder / "model"))
-    return report.write(folder, "A BERT from nothing", sections, subtitle=f"In {plural(facts['minutes'], 'minute')}")
+    subtitle = f"{plural(facts['minutes'], 'minute')} asked for, {facts['seconds'] / 60:.1f} taken"
+    return report.write(folder, "A BERT from nothing", sections, subtitle=subtitle)
 
 
 def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> report.Text:
@@ -174,8 +161,9 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
     paragraphs = [
         "This model was pre-trained on nothing but the documentation that is installed with Python and the packages "
         "that unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
-        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity {math.exp(heldout['loss/mlm']):.0f}); word frequencies "
-        f"alone give {baseline['mlm/correct']:.1%} ({math.exp(baseline['loss/mlm']):.0f}).",
+        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity "
+        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give {baseline['mlm/correct']:.1%} "
+        f"({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
         f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
         f"from the text; every sentence has at least one code word that looks like a plain word. The test: "
@@ -199,6 +187,11 @@ def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
     )
     if not clear:
         first = f"Pre-training has not paid yet: beside the random start it gives {least:+.2f} to {most:+.2f} F1."
+    if not _has_spread(table):
+        first = (
+            f"Beside the random start, pre-training gives {least:+.2f} to {most:+.2f} F1; of one seed, nothing tells "
+            "how much of that is chance."
+        )
     if not ahead:
         return f"{first} The regression on lexical features is still ahead of both. {MORE}"
     counts = ", ".join(f"{n:,}" for n in ahead)
@@ -207,9 +200,30 @@ def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
     return f"{first} {second}" + (f" The regression is ahead at {behind}. {MORE}" if behind else "")
 
 
+def _has_spread(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> bool:
+    """Whether there were several seeds, which tell how much is chance."""
+    return any(spread for means in table.values() for _, spread in means.values())
+
+
 def _label_table(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Table:
-    rows = [[n, *(f"{means[way][0]:.3f} ± {means[way][1]:.3f}" for way in ways)] for n, means in table.items()]
+    shown = "{:.3f} ± {:.3f}" if _has_spread(table) else "{:.3f}"
+    rows = [[n, *(shown.format(*means[way]) for way in ways)] for n, means in table.items()]
     return report.Table("Word-level F1 on documents never seen", ["labelled sentences", *ways], rows)
+
+
+def _label_chart(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Chart:
+    lines = []
+    for way in ways:
+        points = [(n, means[way][0]) for n, means in table.items()]
+        lines.append(report.Series(way, points, [means[way][1] for means in table.values()]))
+    return report.Chart(
+        "Which words are code? F1 by number of labelled sentences",
+        lines,
+        x="labelled sentences",
+        y="word-level F1",
+        log_x=True,
+        note="Mean of the seeds; the bars are one standard deviation." if _has_spread(table) else "One seed.",
+    )
 
 
 def _threads() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unmask.errors import plural
 from unmask.label_efficiency import COUNTS, Pace, steps
 
-COMPARISONS = (
+COMPARISONS: tuple[tuple[int, tuple[int, ...], int], ...] = (
     (3, COUNTS, 1_000),
     (2, COUNTS, 1_000),
     (2, COUNTS[:3], 1_000),
@@ -21,7 +21,7 @@ COMPARISONS = (
 SHARE = 0.5  # of the time that is left, at most, for the comparison
 RESERVE = 0.06  # of all the time, for what is not measured: opening files, guesses, the page, a slower minute
 OPENING = 10  # steps that a fine-tuning takes as long as, besides its own: the model is opened, its weights are kept
-LEAST_SHARE = 0.25  # of all the time that pre-training needs at least, or the minutes are too few
+LEAST_SHARE, LEAST = 0.25, 45.0  # of all the time, and seconds: with less of both, pre-training shows nothing
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Plan:
 
 
 def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -> Plan:
-    """The fullest comparison that takes no more than its share of the time left; pre-training has all the rest.
+    """The fullest comparison that takes no more than its share of the time left, and leaves enough of it for
+    pre-training, which has all the rest.
 
     spent             seconds that are gone
     pace              of the parts of the comparison
@@ -86,14 +87,15 @@ def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -
 
     Where not even the smallest comparison leaves enough for pre-training, the plan takes longer than the minutes.
     """
-    whole, least = 60 * minutes, LEAST_SHARE * 60 * minutes
+    whole = 60 * minutes
+    least = min(LEAST_SHARE * whole, LEAST)
     reserve = RESERVE * whole
     left = whole - spent - reserve
     for seeds, counts, sentences in COMPARISONS:
         counts = tuple(count for count in counts if count <= labelled)
         sentences = min(sentences, tested)
         cost = comparison_seconds(pace, seeds, counts, sentences)
-        if cost <= SHARE * left:
+        if cost <= SHARE * left and left - cost >= least:
             break
     return Plan(minutes, spent, max(left - cost, least), cost, reserve, seeds, counts, sentences)
 

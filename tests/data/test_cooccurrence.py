@@ -1,4 +1,4 @@
-"""Token vectors from what stands beside tokens: the counts and the information by their formulas, and what comes out."""
+"""Token vectors from what stands beside tokens: counts and information by their formulas, and what comes out."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.label_efficiency import COUNTS, Pace
-from unmask.quickstart_plan import COMPARISONS, LEAST_SHARE, comparison_seconds, plan
+from unmask.quickstart_plan import COMPARISONS, LEAST, LEAST_SHARE, comparison_seconds, plan
 
 seconds = st.floats(1e-4, 10)
 paces = st.builds(Pace, step=seconds, answer=seconds, lexical=seconds)
@@ -18,7 +18,7 @@ def test_the_plan_keeps_to_its_minutes_or_says_that_they_are_too_few(minutes, sp
     found = plan(minutes, spent, pace, labelled, tested)
     assert found.fits == (found.seconds <= 60 * minutes * (1 + 1e-9))
     assert found.fits != any("too few" in note for note in found.notes)
-    assert found.pretraining >= LEAST_SHARE * 60 * minutes
+    assert found.pretraining >= min(LEAST_SHARE * 60 * minutes, LEAST)
     assert found.comparison == comparison_seconds(pace, found.seeds, found.counts, found.sentences)
     assert set(found.counts) <= {count for count in COUNTS if count <= labelled}
     assert 1 <= found.sentences <= tested
