@@ -119,8 +119,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
-    learned = carried_out(run, options, "train", write_translation)
-    if learned and config.texts.embedded:  # the tour; for other pairs, `translate --align` shows it
+    ended = carried_out(run, options, "train", write_translation)
+    if ended and config.texts.embedded and not run.warnings():  # of other pairs, `translate --align` shows it
         _show_alignment(run)
 
 

@@ -202,9 +202,12 @@ class TrainTranslation:
                 lines.append(f"{held}, and {self.out / BEST} the best ones.")
         if self._averaged:
             lines.append(self.notes[-1])
+        return "\n".join(lines if result.stopped else lines + self.warnings())
+
+    def warnings(self) -> list[str]:
+        """Sentences for a run that came to its end and has hardly learned."""
         floor = None if self.config.start else self.baseline["next/nll"]
-        ended = [] if result.stopped else ending.warnings(rows, self.metric, self.config.training.minutes, floor)
-        return "\n".join(lines + ended)
+        return ending.warnings(self._evaluations(), self.metric, self.config.training.minutes, floor)
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
