@@ -20,6 +20,9 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
+RESUME = "go on with the run in --out, with its settings: from its last checkpoint, else from the start"
+
+
 class Help(argparse.HelpFormatter):
     """Says the default of every option that has one."""
 

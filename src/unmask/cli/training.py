@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
-from unmask.cli.parser import add_verb, carried_out, check_run, print_fields
+from unmask.cli.parser import RESUME, add_verb, carried_out, check_run, print_fields
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -48,7 +48,7 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
-    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
     add_verb(verbs, "recipes", _recipes, "List the pre-training runs that have a name.")
@@ -60,10 +60,11 @@ def add_verbs(verbs: Any) -> None:
         "Fine-tune a model on labelled rows: unmask finetune --model FOLDER --train FILE --out FOLDER.",
         fields=True,
         often="--task NAME (classification where nothing is said), --dev FILE, --test FILE, --text and --label (names "
-        "of columns), --lr, --epochs, --batch-size, --seeds, --strategy",
+        "of columns), --lr, --epochs (3, and at least 200 steps where nothing is said; --least-steps N sets others), "
+        "--batch-size, --seeds, --strategy",
     )
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run")
-    sub.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut short")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     ways = sub.add_mutually_exclusive_group()
     ways.add_argument(
         "--search",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, carried_out, check_run, given_lines, print_fields
+from unmask.cli.parser import RESUME, add_verb, answering_options, carried_out, check_run, given_lines, print_fields
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # the run of --from, where no system is named
@@ -36,7 +36,7 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named (needed with --from)"
     )
-    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
     add_verb(verbs, "systems", _systems, "List the translation systems that have a name.")
