@@ -101,6 +101,26 @@ def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path, monkeypatch)
     assert trace(out)["weights"] == trace(whole)["weights"]
 
 
+def test_a_signal_ends_an_evaluation_that_is_made_when_the_run_goes_on(place, whole, tmp_path, monkeypatch):
+    """Here of the second epoch: it is the fourth one, with that before the first step and two in each epoch."""
+    answer_all, calls, after = Task.answer_all, [], []
+
+    def signalled(self, *given):
+        calls.append(1)
+        if len(calls) == 5:
+            signal.raise_signal(signal.SIGTERM)
+            after.append(1)
+        return answer_all(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "answer_all", signalled)
+        with pytest.raises(Stopped, match="Stopped by SIGTERM in seed 0"):
+            finetune(config(place), tmp_path / "run")
+    assert (len(calls), after) == (5, [])
+    finetune(begun(tmp_path / "run"), tmp_path / "run", resume=True)
+    assert trace(tmp_path / "run") == trace(whole)
+
+
 def test_a_run_that_dies_while_it_tidies_has_ended(place, whole, tmp_path, monkeypatch):
     def die(folder):
         raise Killed

@@ -32,8 +32,10 @@ from unmask.objectives import NextToken, ScheduledSampling
 from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
+from unmask.train.display import Display
+from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.train.trainer import Result, Trainer, Training
 from unmask.translation import ending, origin
 from unmask.translation.texts import Texts, by_length, cut_short, unchanged, unwritable
 from unmask.types import Batch
@@ -301,10 +303,11 @@ class TrainTranslation:
     def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
         """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations."""
         assert isinstance(model, EncoderDecoder)
-        found = self._losses(model)
-        if step == 0:  # it would write until it is stopped
-            return found
-        translations = self.translations(model, self.config.texts.scored)
+        with cuttable():
+            found = self._losses(model)
+            if step == 0:  # it would write until it is stopped
+                return found
+            translations = self.translations(model, self.config.texts.scored)
         found |= self._scores(translations)
         if distributed.is_main():
             self._note(step, translations)
