@@ -14,7 +14,9 @@ from finetune_toy import Spy, Stopper, arguments, fields
 from unmask.cli import main
 from unmask.errors import Stopped, UnmaskError
 from unmask.finetune import FineTuning, begun, finetune
+from unmask.finetune_report import render_result
 from unmask.tasks import Task
+from unmask.train import metrics
 from unmask.train.metrics import TIMED
 from unmask.visualize import runs
 
@@ -40,6 +42,20 @@ def whole(place, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "run"
     finetune(config(place), out)
     return out
+
+
+def test_a_dev_score_says_of_how_many_evaluations_it_is_the_best(whole):
+    results = json.loads((whole / "results.json").read_text())
+    for run in results["seeds"]:
+        rows = metrics.read(whole / "seeds" / str(run["seed"]) / "metrics.jsonl", "heldout")
+        values = [row["accuracy"] for row in rows if row["step"]]
+        assert (run["evaluations"], run["last"]) == (len(values), values[-1]) == (8, values[-1])
+        last = f"at step {run['step']} (the last: accuracy {values[-1]:.4f})"
+        said = f"The dev scores of seed {run['seed']} are of the best of 8 evaluations, {last}."
+        assert said in render_result(results)
+        assert said in (whole / "report.html").read_text()
+        del run["evaluations"]
+    assert "the best of" not in render_result(results)  # of a folder from before this was counted
 
 
 class Killed(BaseException):
