@@ -64,11 +64,13 @@ def pretrain(settings: Settings) -> Result:
     from unmask import recipes
     from unmask.pretrain import Pretrain
     from unmask.report import write_pretraining
+    from unmask.train import checkpoint
     from unmask.train.metrics import read
 
     config = recipes.find(settings["recipe"]).override({"steps": None, "minutes": None}).override(settings["fields"])
     folder = Path(settings["folder"])
-    run = Pretrain(config, [settings["corpus"]], folder, recipe=settings["recipe"], resume=settings["resume"])
+    resume = settings["resume"] and checkpoint.is_begun(folder)
+    run = Pretrain(config, [settings["corpus"]], folder, recipe=settings["recipe"], resume=resume)
     result = run.run()
     if result.stopped is not None:
         raise RuntimeError(f"stopped by {result.stopped}; --resume goes on")
@@ -174,8 +176,6 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
     )
     config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
     result = (finetune_text if huggingface.holds_writer(folder) else finetune)(config, out)
-    if result is None:
-        raise RuntimeError("stopped by a signal; --resume goes on")
     scores = [row["dev"][METRICS[name]] for row in result.seeds]
     mean, deviation = common.mean_and_deviation(scores)
     return {

@@ -65,11 +65,13 @@ RUNS = {
 
 def train(settings: Settings) -> Result:
     """Pairs to a finished folder with `TrainTranslation`, as `unmask train` does it."""
+    from unmask.train import checkpoint
     from unmask.train.metrics import read
     from unmask.translation import TrainTranslation, systems
 
     config = systems.find(settings["system"]).override(settings["fields"])
-    run = TrainTranslation(config, settings["folder"], recipe=settings["system"], resume=settings["resume"])
+    resume = settings["resume"] and checkpoint.is_begun(Path(settings["folder"]))
+    run = TrainTranslation(config, settings["folder"], recipe=settings["system"], resume=resume)
     result = run.run()
     if result.stopped is not None:
         raise RuntimeError(f"stopped by {result.stopped}; --resume goes on")

@@ -83,7 +83,12 @@ def prepare(folder: Path, seed: int = 0, *, brief: bool = False) -> dict[str, Jo
     train += ["--vocabulary.kind", "word", "--steps", steps, "--log_every", "1", "--evaluate_every", "5"]
     train += ["--save_every", saves, "--device", "cpu", "--texts.tokens", "256", "--scored", "8"]
     jobs = (
-        Job("pretrain", lambda out: [*pretrain, *paced, "--resume", "--out", str(out)], None, "checkpoints/.tmp-*"),
+        Job(
+            "pretrain",
+            lambda out: [*pretrain, *paced, "--out", str(out)],
+            lambda out: ["pretrain", "--resume", "--out", str(out)],
+            "checkpoints/.tmp-*",
+        ),
         Job(
             "finetune",
             lambda out: [*tune, "--out", str(out)],

@@ -1,7 +1,8 @@
 """SIGKILL at any moment: runs of every kind are killed, started again, and compared with those that were left alone.
 
 Every trial is one folder: start, kill at a drawn moment, start again, until a start comes to its end. Half of the kills
-are aimed: they wait until a file is being written, and strike some milliseconds later. What must hold:
+are aimed: they wait until a file is being written, and strike some milliseconds later. Of the runs that have settings,
+every other one is killed first before its first checkpoint, soon after its settings are there. What must hold:
 
 - the last start ends well, by the same command or the one that goes on, without any repair by hand
 - losses, metrics, weights, tokens: every file is bit for bit that of the run that was left alone
@@ -70,7 +71,7 @@ class Trials:
         self.job = jobs[name.partition("-")[0]]
         self.variant = name.partition("-")[2]
         self.rng = np.random.default_rng([seed, *name.encode()])
-        self.kills = self.aimed = self.trials = 0
+        self.kills = self.aimed = self.early = self.trials = 0
         self.failures: list[str] = []
         self.expected: dict[str, Any] = {}
         self.length = 0.0
@@ -89,9 +90,12 @@ class Trials:
         return self._result(began)
 
     def _result(self, began: float) -> dict[str, Any]:
-        facts = {"job": self.name, "kills": self.kills, "aimed": self.aimed, "trials": self.trials}
+        facts = {"job": self.name, "kills": self.kills, "aimed": self.aimed, "early": self.early, "trials": self.trials}
         facts |= {"minutes": round((time.monotonic() - began) / 60, 2), "failures": self.failures}
-        print(f"{self.name:18} {self.kills:4} kills ({self.aimed} aimed) in {self.trials} trials: ", end="")
+        print(
+            f"{self.name:18} {self.kills:4} kills ({self.aimed} aimed, {self.early} early) in {self.trials} trials: ",
+            end="",
+        )
         print("; ".join(self.failures) or "all as if nothing had happened", flush=True)
         return facts
 
@@ -134,7 +138,13 @@ class Trials:
     def _killed(self, group: Sequence[Process], out: Path) -> bool:
         """Kill the processes at a drawn moment; False where they came to their end before."""
         aimed = bool(self.rng.random() < 0.5)
-        if aimed:
+        early = self.job.again is not None and not _begun(out) and self.trials % 2 == 1
+        if early:
+            while not _begun(out) and not group[0].ended():
+                time.sleep(0.001)
+            time.sleep(float(self.rng.exponential(0.02)))
+            early = not [*out.rglob("step-*")]
+        elif aimed:
             self._await_writing(group, out, int(self.rng.integers(1, 5)))
             time.sleep(float(self.rng.exponential(0.004)))
         else:
@@ -150,7 +160,8 @@ class Trials:
             if process.orphans():
                 self.failures.append(f"processes of {self.name} outlived the one that was killed")
         self.kills += 1
-        self.aimed += aimed
+        self.early += early
+        self.aimed += aimed and not early
         return True
 
     def _await_writing(self, group: Sequence[Process], out: Path, times: int) -> None:
@@ -187,7 +198,7 @@ class Elastic(Trials):
     def _trial(self, kills: int) -> None:
         out = self.folder / f"{self.name}-{self.trials}"
         self.trials += 1
-        torchrun = Torchrun(self.job.begin(out), out.with_suffix(".log"))
+        torchrun = Torchrun([*self.job.begin(out), "--resume"], out.with_suffix(".log"))
         for _ in range(MOST_KILLS):
             if self.kills == kills or not self._struck(torchrun, out):
                 break

@@ -139,6 +139,7 @@ def resumed(job: Job, out: Path, log: Path) -> int:
 def flipped(job: Job, folder: Path, count: int, rng: np.random.Generator) -> dict[str, Any]:
     """Flip a byte of the newest checkpoint, go on from the one before, and compare the end."""
     began, failures = time.monotonic(), []
+    assert job.again is not None
     whole = folder / f"{job.name}-sound"
     expected = trace(whole)
     newest = sorted(whole.glob("checkpoints/step-*"))[-1].name
@@ -155,7 +156,7 @@ def flipped(job: Job, folder: Path, count: int, rng: np.random.Generator) -> dic
         content[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(content)
         where = f"byte {place} of {path.name}"
-        status = Process(job.begin(out), log).wait()
+        status = Process(job.again(out), log).wait()
         said = log.read_text() if log.exists() else ""
         if status != 0:
             failures.append(f"{where}: {said[-300:]}")

@@ -535,7 +535,6 @@ def test_after_a_signal_nothing_is_evaluated():
         tiny(task), task, encoded(64), encoded(8, 1), settings(epochs=40, evaluations=0.1), pad=0, display=Signal()
     )
     assert fitted.stopped == "SIGTERM"
-    assert 10 <= fitted.step < 80
     assert (fitted.best, [step for step, _ in fitted.history]) == ({}, [0])  # the one before the first step
 
 

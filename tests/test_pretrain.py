@@ -18,7 +18,7 @@ from unmask import huggingface, recipes, report, samples
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.heldout import plateau
+from unmask.heldout import plateau, too_few
 from unmask.models import Bert
 from unmask.pretrain import Pretrain, warm_start
 from unmask.train.display import Terminal
@@ -345,6 +345,14 @@ def test_a_run_with_nothing_held_out_says_so_once(tmp_path, capsys):
         assert read_metrics(run.out / "metrics.jsonl", "heldout") == []
         assert len(run.summary(result).splitlines()) == 1
         assert report.write_report(run.out).is_file()
+
+
+def test_a_run_whose_minutes_are_too_short_says_so(folder, tmp_path):
+    run = Pretrain(config(minutes=0.001).override({"steps": None}), [folder], tmp_path / "run")
+    said = run.summary(run.run())
+    assert "fitted into 0.001 minutes, too few for a model to learn much: give it more --minutes" in said
+    assert too_few(99, None) is None
+    assert too_few(100, 1.0) is None
 
 
 def test_every_recipe_is_found_and_its_nearest_is_named():

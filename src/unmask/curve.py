@@ -21,7 +21,7 @@ from unmask.finetune_report import summary
 from unmask.search import differing
 from unmask.tasks import Encoded
 from unmask.train import checkpoint, distributed, report
-from unmask.train.trainer import Display
+from unmask.train.display import Display
 
 NAME = "curve.json"
 RUN = "run"  # folder of the run that is under way

@@ -44,7 +44,7 @@ from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.tagging import check_segments
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
-from unmask.train.trainer import Display, Silent
+from unmask.train.display import Display, Silent
 from unmask.transfer import Transfer, merged, strategy
 
 __all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Options", "Result", "Rows"]

@@ -28,9 +28,11 @@ from unmask.processor import Precision
 from unmask.tasks import Encoded, Task
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
+from unmask.train.display import Display
 from unmask.train.engine import Minimised
+from unmask.train.interrupt import cuttable
 from unmask.train.optim import Optimizer, Schedule
-from unmask.train.trainer import Display, Trainer, Training
+from unmask.train.trainer import Trainer, Training
 from unmask.transfer import Transfer, prepare, remembering
 from unmask.types import Batch, Example
 
@@ -242,7 +244,8 @@ def fit(
     spent = f"no gain in {plural(config.patience or 0, 'evaluation')}"
 
     def evaluate_dev(model: Any, step: int) -> dict[str, float]:
-        found = task.evaluate(model, dev, pad)
+        with cuttable():
+            found = task.evaluate(model, dev, pad)
         if best.is_exhausted(model, step, found):
             trainer.stop(spent)
         return found

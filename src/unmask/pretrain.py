@@ -28,8 +28,10 @@ from unmask.objectives import SpanCorruption, TwoWayLM
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.teaching import begin, taught
 from unmask.train import checkpoint, distributed
+from unmask.train.display import Display
+from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Display, Result, Trainer
+from unmask.train.trainer import Result, Trainer
 from unmask.types import Batch
 
 __all__ = ["Objectives", "Pretrain", "Pretraining", "Rows"]
@@ -269,14 +271,15 @@ class Pretrain:
         model = cast(Model, model)  # an encoder–decoder is scored alike
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for batch in self.heldout:
-            for name, loss in self.objective.loss(model, batch.to(model.device)).items():
-                counts[name] = counts.get(name, 0) + loss.count
-                for key, value in {
-                    f"loss/{name}": loss.sum,
-                    **{f"{name}/{m}": v for m, v in loss.metrics.items()},
-                }.items():
-                    sums[key] = sums.get(key, 0.0) + float(value)
+        with cuttable():
+            for batch in self.heldout:
+                for name, loss in self.objective.loss(model, batch.to(model.device)).items():
+                    counts[name] = counts.get(name, 0) + loss.count
+                    for key, value in {
+                        f"loss/{name}": loss.sum,
+                        **{f"{name}/{m}": v for m, v in loss.metrics.items()},
+                    }.items():
+                        sums[key] = sums.get(key, 0.0) + float(value)
         if self.prompts and distributed.is_main():
             guess = samples.written if isinstance(model, EncoderDecoder) else samples.guesses
             samples.note(self.out, step, self.prompts, guess(model, self.tokenizer, self.prompts))

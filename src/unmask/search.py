@@ -20,7 +20,7 @@ from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
 from unmask.fit import LEAST_STEPS, RESULTS
 from unmask.train import checkpoint, distributed, report
-from unmask.train.trainer import Display
+from unmask.train.display import Display
 from unmask.transfer import Transfer
 
 NAME = "search.json"

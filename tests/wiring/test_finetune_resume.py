@@ -14,7 +14,9 @@ from finetune_toy import Spy, Stopper, arguments, fields
 from unmask.cli import main
 from unmask.errors import Stopped, UnmaskError
 from unmask.finetune import FineTuning, begun, finetune
+from unmask.finetune_report import render_result
 from unmask.tasks import Task
+from unmask.train import metrics
 from unmask.train.metrics import TIMED
 from unmask.visualize import runs
 
@@ -40,6 +42,20 @@ def whole(place, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "run"
     finetune(config(place), out)
     return out
+
+
+def test_a_dev_score_says_of_how_many_evaluations_it_is_the_best(whole):
+    results = json.loads((whole / "results.json").read_text())
+    for run in results["seeds"]:
+        rows = metrics.read(whole / "seeds" / str(run["seed"]) / "metrics.jsonl", "heldout")
+        values = [row["accuracy"] for row in rows if row["step"]]
+        assert (run["evaluations"], run["last"]) == (len(values), values[-1]) == (8, values[-1])
+        last = f"at step {run['step']} (the last: accuracy {values[-1]:.4f})"
+        said = f"The dev scores of seed {run['seed']} are of the best of 8 evaluations, {last}."
+        assert said in render_result(results)
+        assert said in (whole / "report.html").read_text()
+        del run["evaluations"]
+    assert "the best of" not in render_result(results)  # of a folder from before this was counted
 
 
 class Killed(BaseException):
@@ -99,6 +115,26 @@ def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path, monkeypatch)
     finetune(begun(out), out, resume=True)
     assert runs.run(out)["state"] == "finished"
     assert trace(out)["weights"] == trace(whole)["weights"]
+
+
+def test_a_signal_ends_an_evaluation_that_is_made_when_the_run_goes_on(place, whole, tmp_path, monkeypatch):
+    """Here of the second epoch: it is the fourth one, with that before the first step and two in each epoch."""
+    answer_all, calls, after = Task.answer_all, [], []
+
+    def signalled(self, *given):
+        calls.append(1)
+        if len(calls) == 5:
+            signal.raise_signal(signal.SIGTERM)
+            after.append(1)
+        return answer_all(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "answer_all", signalled)
+        with pytest.raises(Stopped, match="Stopped by SIGTERM in seed 0"):
+            finetune(config(place), tmp_path / "run")
+    assert (len(calls), after) == (5, [])
+    finetune(begun(tmp_path / "run"), tmp_path / "run", resume=True)
+    assert trace(tmp_path / "run") == trace(whole)
 
 
 def test_a_run_that_dies_while_it_tidies_has_ended(place, whole, tmp_path, monkeypatch):

@@ -17,9 +17,10 @@ from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.huggingface import load_writer
+from unmask.report import write_report
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
-from unmask.translation import TrainTranslation, Translation, evaluate_pairs, systems
+from unmask.translation import TrainTranslation, Translation, ending, evaluate_pairs, systems
 from unmask.visualize import runs
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
@@ -262,6 +263,58 @@ def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, d
     said = run.summary(run.run()).splitlines()[2:]
     out = tmp_path / "run"
     assert said == ([f"{out} holds the weights of step 3, and {out / 'best'} the best ones."] if differ else [])
+
+
+def test_a_run_that_has_hardly_learned_says_so(tmp_path: Path) -> None:
+    run = TrainTranslation(config("transformer-tiny", tmp_path), tmp_path / "run")
+    said = run.summary(run.run()).splitlines()[-1]
+    sides = run.tokenizer.encode_all([target for _, target in pairs(300)]), run.dev_targets
+    train, dev = (np.concatenate([[*ids, run.tokenizer.end] for ids in side]) for side in sides)
+    shares = (np.bincount(train, minlength=run.tokenizer.size) + 1) / (len(train) + run.tokenizer.size)
+    floor = float(-np.log(shares[dev]).mean())
+    loss = max(run._evaluations()[1:], key=lambda row: (row["bleu"], row["step"]))["next/nll"]
+    assert loss > floor
+    beside = f"{loss:.2f}, is not clearly better than word frequencies alone ({floor:.2f})"
+    assert said == (
+        f"The model has hardly learned after 4 steps: its loss on the dev pairs, {beside}. "
+        "Train longer: give it more --steps."
+    )
+    assert said in write_report(tmp_path / "run").read_text()
+
+
+def test_a_run_whose_minutes_are_too_short_says_so(tmp_path: Path) -> None:
+    short = config("transformer-tiny", tmp_path).replace(training={"steps": None, "minutes": 0.002})
+    run = TrainTranslation(short, tmp_path / "run")
+    few, learned = run.summary(run.run()).splitlines()[-2:]
+    assert few.startswith("Only ")
+    assert "fitted into 0.002 minutes, too few for a model to learn much: give it more --minutes" in few
+    assert learned.endswith("Train longer: give it more --minutes.")
+
+
+def row(step: int, **scores: float) -> dict[str, float]:
+    return {"step": step, "next/nll": 1.0, "perplexity": 2.7, **scores}
+
+
+@pytest.mark.parametrize(
+    ("metric", "score", "said"),
+    [
+        ("exact", 0.2, "it has 20.0% exact on the dev pairs"),
+        ("exact", 0.9, None),
+        ("bleu", 1.5, "it has BLEU 1.5 on the dev pairs"),
+        ("bleu", 20.0, None),
+    ],
+)
+def test_a_score_that_is_of_no_use_is_named(metric: str, score: float, said: str | None) -> None:
+    found = ending.hardly_learned([row(100, **{metric: score})], metric, 3.0, "--minutes")
+    assert said is None if found is None else f"after 100 steps: {said}. Train longer: give it more --minutes" in found
+    assert (found is None) == (said is None)
+
+
+def test_a_model_that_goes_on_is_measured_by_its_score_alone() -> None:
+    rows = [row(10, bleu=30.0)]
+    assert ending.warnings(rows, "bleu", 1.0, None) == []
+    assert len(ending.warnings(rows, "bleu", 1.0, 1.0)) == 2
+    assert ending.warnings([], "bleu", 1.0, 1.0) == []
 
 
 def test_the_mean_of_checkpoints_is_kept_where_it_is_better(tmp_path: Path) -> None:

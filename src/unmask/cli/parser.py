@@ -24,6 +24,9 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
+RESUME = "go on with the run in --out, with its settings: from its last checkpoint, else from the start"
+
+
 class Field(argparse.Action):
     """A field of a config that help lists: it is passed on as the others are, to be checked by the config."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
-from unmask.cli.parser import ENCODING, add_field, add_verb, carried_out, check_run, needed, print_fields
+from unmask.cli.parser import ENCODING, RESUME, add_field, add_verb, carried_out, check_run, needed, print_fields
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -53,7 +53,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--precision", "NAME", "of products: fp32 or bf16")
     add_field(sub, "--seed", "N", "of weights, order and what is hidden")
-    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
     add_verb(verbs, "recipes", _recipes, "List the pre-training runs that have a name.")
@@ -69,11 +69,12 @@ def add_verbs(verbs: Any) -> None:
     _row_fields(sub)
     needed(sub.add_argument("--out", metavar="FOLDER", help="folder of the run"))
     add_field(sub, "--lr", "X", "learning rate at its highest")
-    add_field(sub, "--epochs", "N", "how often the training rows are seen")
+    add_field(sub, "--epochs", "N", "how often the training rows are seen (3, in at least 200 steps)")
+    add_field(sub, "--least-steps", "N", "steps to take at least, in as many more epochs")
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--seeds", "N", "how many runs, of which the best is kept (3 below 10,000 training rows)")
     add_field(sub, "--strategy", "NAME", "how much of the model is trained: full, frozen, top, gradual, lora, …")
-    sub.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut short")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     ways = sub.add_mutually_exclusive_group()
     ways.add_argument(
         "--search",

@@ -11,6 +11,7 @@ from typing import Any
 
 from unmask.cli.parser import (
     ENCODING,
+    RESUME,
     add_field,
     add_verb,
     answering_options,
@@ -54,7 +55,7 @@ def add_training(verbs: Any) -> None:
     add_field(sub, "--vocabulary.size", "N", "pieces to learn")
     add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, where they have not the usual names")
     add_field(sub, "--encoding", "NAME", ENCODING)
-    sub.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
     add_verb(verbs, "systems", _systems, "List the translation systems that have a name.")
@@ -141,8 +142,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
-    learned = carried_out(run, options, "train", write_translation)
-    if learned and config.texts.embedded:  # the tour; for other pairs, `translate --align` shows it
+    ended = carried_out(run, options, "train", write_translation)
+    if ended and config.texts.embedded and not run.warnings():  # of other pairs, `translate --align` shows it
         _show_alignment(run)
 
 

@@ -6,12 +6,30 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from unmask.errors import plural
 from unmask.terminal import harmless
 
 SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
+
+
+class Display(Protocol):
+    """Who is told about the run."""
+
+    def start(self, step: int, total: int) -> None: ...
+    def show(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Silent:
+    """The display that shows nothing."""
+
+    def start(self, step: int, total: int) -> None: ...
+    def show(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
 
 
 class Terminal:

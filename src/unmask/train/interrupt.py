@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
+
+
+class Cut(BaseException):
+    """Ends an evaluation for a signal (`cuttable`)."""
 
 
 class Interrupt:
@@ -17,9 +23,11 @@ class Interrupt:
     """
 
     heard: ClassVar[int] = 0
+    cuttable: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.name: str | None = None
+        self.cuts = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -35,8 +43,21 @@ class Interrupt:
         self.name = signal.Signals(number).name
         Interrupt.heard = number
         self._restore()
+        if self.cuts and Interrupt.cuttable:
+            raise Cut
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._previous = {}
+
+
+@contextmanager
+def cuttable() -> Iterator[None]:
+    """Within it, a signal may raise `Cut`, where the `Interrupt` that hears it `cuts`: for what takes long, leaves no
+    trace before it has ended, and can be made again."""
+    Interrupt.cuttable = True
+    try:
+        yield
+    finally:
+        Interrupt.cuttable = False

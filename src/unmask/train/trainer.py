@@ -20,8 +20,9 @@ from unmask.processor import Precision
 from unmask.threads import short_turns
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
+from unmask.train.display import Display, Silent
 from unmask.train.engine import Engine, Minimised
-from unmask.train.interrupt import Interrupt
+from unmask.train.interrupt import Cut, Interrupt
 from unmask.train.metrics import Clock, Meter, Writer
 from unmask.train.optim import Optimizer, Schedule, Tuning
 from unmask.types import Batch
@@ -82,24 +83,6 @@ class Data(Protocol):
     """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
-
-
-class Display(Protocol):
-    """Who is told about the run."""
-
-    def start(self, step: int, total: int) -> None: ...
-    def show(self, row: dict[str, Any]) -> None: ...
-    def note(self, text: str) -> None: ...
-    def close(self) -> None: ...
-
-
-class Silent:
-    """The display that shows nothing."""
-
-    def start(self, step: int, total: int) -> None: ...
-    def show(self, row: dict[str, Any]) -> None: ...
-    def note(self, text: str) -> None: ...
-    def close(self) -> None: ...
 
 
 class Trainer:
@@ -306,7 +289,7 @@ class Trainer:
                 self._log()
             with self.clock.paused():
                 if (due := self.evaluate is not None and (last or self.step % evaluate_every == 0)) and not interrupted:
-                    self._note_evaluation()
+                    interrupted = not self._evaluated(interrupt)
                 if last or interrupted or self.stopped is not None or self.step % save_every == 0:
                     self._save(owed=due and interrupted)
 
@@ -356,16 +339,30 @@ class Trainer:
     def _log(self) -> None:
         self._write("train", {**self.meter.read(), "lr": self._lr(self.step - 1), **self.clock.rates()})
 
+    def _evaluated(self, interrupt: Interrupt) -> bool:
+        """Evaluate; False where a signal ended that, so that it is owed: whoever sent it does not wait long."""
+        interrupt.cuts = distributed.ranks() == 1  # several would wait for one another
+        try:
+            self._note_evaluation()
+        except Cut:
+            self.stopped = interrupt.name
+            return False
+        finally:
+            interrupt.cuts = False
+        return True
+
     def _note_evaluation(self) -> None:
         """The caller's numbers; neither the model's mode nor the random state is changed by it."""
         assert self.evaluate is not None
         random, training = checkpoint.random_state(self.device), self.model.training
         self.model.eval()
         evaluate = partial(self.evaluate, self.model, self.step)
-        with torch.no_grad(), self.engine.autocast():
-            self.heldout = dict(self.engine.in_full(evaluate))
-        self.model.train(training)
-        checkpoint.restore_random_state(random, self.device)
+        try:
+            with torch.no_grad(), self.engine.autocast():
+                self.heldout = dict(self.engine.in_full(evaluate))
+        finally:
+            self.model.train(training)
+            checkpoint.restore_random_state(random, self.device)
         if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
             self.stopped = "another process"
         self._write("heldout", self.heldout)

@@ -32,8 +32,10 @@ from unmask.objectives import NextToken, ScheduledSampling
 from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
+from unmask.train.display import Display
+from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Display, Result, Trainer, Training
+from unmask.train.trainer import Result, Trainer, Training
 from unmask.translation import ending, origin
 from unmask.translation.texts import Texts, by_length, cut_short, unchanged, unwritable
 from unmask.types import Batch
@@ -202,9 +204,12 @@ class TrainTranslation:
                 lines.append(f"{held}, and {self.out / BEST} the best ones.")
         if self._averaged:
             lines.append(self.notes[-1])
+        return "\n".join(lines if result.stopped else lines + self.warnings())
+
+    def warnings(self) -> list[str]:
+        """Sentences for a run that came to its end and has hardly learned."""
         floor = None if self.config.start else self.baseline["next/nll"]
-        ended = [] if result.stopped else ending.warnings(rows, self.metric, self.config.training.minutes, floor)
-        return "\n".join(lines + ended)
+        return ending.warnings(self._evaluations(), self.metric, self.config.training.minutes, floor)
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
@@ -298,10 +303,11 @@ class TrainTranslation:
     def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
         """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations."""
         assert isinstance(model, EncoderDecoder)
-        found = self._losses(model)
-        if step == 0:  # it would write until it is stopped
-            return found
-        translations = self.translations(model, self.config.texts.scored)
+        with cuttable():
+            found = self._losses(model)
+            if step == 0:  # it would write until it is stopped
+                return found
+            translations = self.translations(model, self.config.texts.scored)
         found |= self._scores(translations)
         if distributed.is_main():
             self._note(step, translations)

@@ -30,8 +30,9 @@ from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import REMEMBERED, check_family, check_sentinels, check_written, written_task
 from unmask.tasks.written import Written
 from unmask.train import checkpoint, distributed
+from unmask.train.display import Display
 from unmask.train.optim import ADAFACTOR, Optimizer
-from unmask.train.trainer import Display, Training
+from unmask.train.trainer import Training
 from unmask.translation import ending, origin
 from unmask.translation.run import Learning, TrainTranslation, Translation
 from unmask.translation.texts import Texts, unwritable

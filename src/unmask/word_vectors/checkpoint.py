@@ -73,7 +73,7 @@ class Asked:
 
     def write(self, out: Path, facts: Mapping[str, Any] | None = None) -> None:
         """Write run.json, in the end with the `facts` of what came out."""
-        found = {"recipe": self.config.recipe, "config": self.config.to_dict(), "threads": self.threads}
+        found: dict[str, Any] = {"recipe": self.config.recipe, "config": self.config.to_dict(), "threads": self.threads}
         found |= {} if self.files is None else {"files": list(self.files)}
         found |= {} if facts is None else {"facts": dict(facts)}
         write_text(out / RUN, json.dumps(found, indent=2) + "\n")

@@ -78,8 +78,10 @@ def train(
     """
     target = None if out is None else Path(out)
     begun = None
-    if target is not None:
-        begun = _begun(target, config) if resume else _refuse_taken(target)
+    if target is not None and resume:
+        begun = _begun(target, config)
+    elif target is not None:
+        _refuse_taken(target)
     config = config or Word2Vec() if begun is None else begun.config
     config.check()
     if threads is None:
