@@ -197,9 +197,10 @@ def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, 
     assert build(documents(count), tmp_path / "n", tokenizer=tokenizer, heldout=0).split("heldout").documents == 0
 
 
-@pytest.mark.parametrize(("share", "held"), [(1e-9, 1), (0.02, 1), (0.2, 8), (1 - 1e-9, 39), (0, 0)])
+@pytest.mark.parametrize(("share", "held"), [(1e-9, 1), (0.02, 1), (0.2, 8), (0.75, 30), (0, 0)])
 def test_of_one_document_the_last_sentences_are_held_out(tmp_path: Path, share: float, held: int) -> None:
-    some = [f"This is sentence number {i} of {['one', 'two', 'three'][i % 3]}." for i in range(40)]
+    kinds = ["big", "small", "old", "new", "red"]
+    some = [f"This is a {kinds[i % 5]} sentence of {['one', 'two', 'three'][i % 3]}." for i in range(40)]
     corpus = build([TextDocument(" ".join(some), "a:1")], tmp_path / "c", vocabulary_size=150, heldout=share)
     assert (corpus.split("train").sentences, corpus.split("heldout").sentences) == (40 - held, held)
     assert (corpus.split("train").documents, corpus.split("heldout").documents) == (1, int(held > 0))
