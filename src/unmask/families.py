@@ -197,6 +197,9 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
     names = {"text": rows.text, "pair": rows.pair, "label": rows.label}
     found = dataset.read(path, **names, format=format, several=rows.several, skip=rows.skip, encoding=encoding)
     kind = "tagging" if found.tagged else "multilabel" if found.several else "classification"
+    if family == "multilabel" and kind == "classification" and (marked := dataset.separator_in(found)):
+        mark, cell = marked
+        raise UnmaskError(f"Cells of {path} such as '{cell}' seem to have several labels: say --several '{mark}'.")
     if kind != (family if family != "regression" else "classification"):
         raise UnmaskError(_OTHER_KIND[kind].format(path=path, family=family))
     return found
