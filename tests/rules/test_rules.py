@@ -47,6 +47,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "types": {"errors", "processor"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
+    "hub": {"errors"},
     "threads": set(),
     "processor": set(),
     "cost": set(),
