@@ -560,3 +560,12 @@ def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
     (folder / "line.txt").write_text("One sentence alone.\n")
     main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
     assert "  Nothing is held out" in capsys.readouterr().out
+
+
+def test_every_verb_that_reads_text_files_takes_their_encoding():
+    found = [name for name, verb in verbs(parser()) if "--encoding" in verb._option_string_actions]
+    takes = {name.removeprefix("unmask ") for name in found}
+    assert takes == {
+        *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        *("evaluate", "predict", "translate", "generate", "units", "embed", "export", "words evaluate", "words walk"),
+    }
