@@ -508,7 +508,7 @@ def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, na
     ],
 )
 def test_what_follows_a_corpus_is_told_by_its_tokens(kind, recipe, folder, capsys):
-    (folder / "text.txt").write_text("One document, one text.\n\nAnother document, another text.\n")
+    (folder / "text.txt").write_text("One document, one text.\n\nAnother document, another text.\n\nA third.\n")
     made = ["corpus", "build", "--data", "text.txt"]
     main([*made, "--out", "first", "--kind", kind, "--vocabulary-size", "300"])
     main([*made, "--out", "second", "--tokenizer", "first"])
@@ -550,3 +550,28 @@ def test_a_picture_names_the_extra_that_draws_it(monkeypatch, capsys):
         main(["show", "positions", "--out", "x.png"])
     said = "unmask: Pictures need matplotlib: run pip install 'unmask[pictures]', or write FILE.html.\n"
     assert capsys.readouterr().err == said
+
+
+def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
+    """Its end is held out, and the next sentence, for which there must be two documents, is left out."""
+    (folder / "book.txt").write_text("".join(f"This is line {i} of a book.\n" for i in range(60)))
+    main(["corpus", "build", "--data", "book.txt", "--per", "file", "--out", "c", "--vocabulary-size", "60"])
+    said = capsys.readouterr().out
+    assert "  held out of the only document: its end, 1 sentence\n" in said
+    assert "  All text is one document: where its lines are documents, say --per line.\n" in said
+    assert "Next: unmask pretrain bert-mini --sentences none --corpus c" in said
+    smallest = ["--model.layers", "1", "--model.dim", "8", "--model.hidden", "8", "--model.heads", "2", "--batch", "2"]
+    main(["pretrain", "bert-tiny", "--sentences", "none", "--corpus", "c", "--out", "r", "--steps", "1", *smallest])
+    assert "Held-out masked words" in capsys.readouterr().out
+    (folder / "line.txt").write_text("One sentence alone.\n")
+    main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
+    assert "  Nothing is held out" in capsys.readouterr().out
+
+
+def test_every_verb_that_reads_text_files_takes_their_encoding():
+    found = [name for name, verb in verbs(parser()) if "--encoding" in verb._option_string_actions]
+    takes = {name.removeprefix("unmask ") for name in found}
+    assert takes == {
+        *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        *("evaluate", "predict", "translate", "generate", "units", "embed", "export", "words evaluate", "words walk"),
+    }

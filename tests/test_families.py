@@ -676,3 +676,14 @@ def test_rows_of_another_encoding_are_refused_and_read_where_it_is_named(family,
     assert "Café" in found[0].text + (found[0].pair or "")
     path.write_text(content, encoding="utf-8")
     assert [row.text for row in read(path, family, rows)] == [row.text for row in found]
+
+
+def test_what_stands_between_labels_is_told(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\na ball,red|round\na rose,red\na wheel,round\n")
+    with pytest.raises(UnmaskError, match=r"such as 'red\|round' seem to have several labels: say --several '\|'\."):
+        read(path, "multilabel")
+    assert read(path, "multilabel", Rows(several="|"))[0].labels == ("red", "round")
+    path.write_text("text,label\na ball,red\na rose,blue\n")
+    with pytest.raises(UnmaskError, match="say with --several what stands between labels"):
+        read(path, "multilabel")

@@ -194,9 +194,12 @@ def read(path: Path, family: str, rows: Rows | None = None, *, scoring: bool = F
     if family == "tagging" and format is None:
         guessed = guess_format(path, otherwise="conll", encoding=encoding)
         format = "conll" if guessed in ("tsv", "csv", "conll") else None  # a sentence does not fit on a line of a table
-    names = {"text": rows.text, "pair": rows.pair, "label": rows.label}
-    found = dataset.read(path, **names, format=format, several=rows.several, skip=rows.skip, encoding=encoding)
+    how: dict[str, Any] = {"text": rows.text, "pair": rows.pair, "label": rows.label}
+    found = dataset.read(path, **how, format=format, several=rows.several, skip=rows.skip, encoding=encoding)
     kind = "tagging" if found.tagged else "multilabel" if found.several else "classification"
+    if family == "multilabel" and kind == "classification" and (marked := dataset.separator_in(found)):
+        mark, cell = marked
+        raise UnmaskError(f"Cells of {path} such as '{cell}' seem to have several labels: say --several '{mark}'.")
     if kind != (family if family != "regression" else "classification"):
         raise UnmaskError(_OTHER_KIND[kind].format(path=path, family=family))
     return found

@@ -387,3 +387,31 @@ def test_published_files(name, count, out):
     assert [note.partition(" (")[0] for note in found.notes] == (
         [f"Rows left out with fewer than 2 choices: {out}"] if out else []
     )
+
+
+ARC_ROWS = """\
+Which gas do plants take in?,oxygen,carbon dioxide,helium,neon,B
+"Rocks are told apart by how they form, or",,,,,3
+Which is a liquid?,ice,water,steam,,B
+"How many legs, all in all, has a spider?",four,six,eight,ten,C
+A tablet that settles the stomach holds,,,,,1
+Which is a star?,Mars,the Moon,the Sun,Venus,C
+"""
+
+
+def test_rows_of_arc_without_any_choice_are_left_out_and_named(tmp_path):
+    """A copy of ARC that lost the choices of the rows whose keys are numbers; others have three choices, or four."""
+    path = tmp_path / "easy.csv"
+    path.write_text(ARC_ROWS)
+    found = choices.read(path)
+    assert [len(row.choices) for row in found] == [4, 3, 4, 4]
+    assert [row.choices[int(row.label)] for row in found] == ["carbon dioxide", "water", "eight", "the Sun"]
+    assert found.notes == (f"Rows left out with no choice at all: 2 ({path}:2, {path}:5).",)
+    with pytest.raises(choices.DamagedRow, match=r"easy.csv:2 has no choices"):  # an answer is wanted for each
+        choices.read(path, labelled=False)
+    path.write_text(ARC_ROWS + ",,,,,A\n" * 5)
+    with pytest.raises(UnmaskError, match="more damaged rows than sound ones"):
+        choices.read(path)
+    path.write_text(ARC_ROWS.replace("Mars,", ","))
+    with pytest.raises(choices.DamagedRow, match=r"easy.csv:6 has an empty choice, number 1 of 4; .* .--skip yes"):
+        choices.read(path)

@@ -187,7 +187,7 @@ def test_the_same_document_is_held_out_in_every_corpus(tmp_path: Path, tokenizer
     assert some < all_
 
 
-@pytest.mark.parametrize(("count", "expected"), [(1, 0), (2, 1), (7, 1), (8, 2), (20, 2)])
+@pytest.mark.parametrize(("count", "expected"), [(2, 1), (7, 1), (8, 2), (20, 2)])
 def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, count: int, expected: int) -> None:
     corpus = build(documents(count), tmp_path / "c", tokenizer=tokenizer, heldout=1e-9)
     train = count - expected
@@ -197,7 +197,26 @@ def test_small_corpora_hold_something_out(tmp_path: Path, tokenizer: Tokenizer, 
     assert build(documents(count), tmp_path / "n", tokenizer=tokenizer, heldout=0).split("heldout").documents == 0
 
 
-@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize(("share", "held"), [(1e-9, 1), (0.02, 1), (0.2, 8), (0.75, 30), (0, 0)])
+def test_of_one_document_the_last_sentences_are_held_out(tmp_path: Path, share: float, held: int) -> None:
+    kinds = ["big", "small", "old", "new", "red"]
+    some = [f"This is a {kinds[i % 5]} sentence of {['one', 'two', 'three'][i % 3]}." for i in range(40)]
+    corpus = build([TextDocument(" ".join(some), "a:1")], tmp_path / "c", vocabulary_size=150, heldout=share)
+    assert (corpus.split("train").sentences, corpus.split("heldout").sentences) == (40 - held, held)
+    assert (corpus.split("train").documents, corpus.split("heldout").documents) == (1, int(held > 0))
+    assert corpus.manifest["divided"] == held
+    assert ("held out of the only document: its end" in corpus.summary()) is (held > 0)
+    for split, wanted in (("train", some[: 40 - held]), ("heldout", some[40 - held :])):
+        found = [corpus.tokenizer.decode(s) for document in corpus.split(split) for s in document.sentences]
+        assert [text.replace(" ", "") for text in found] == [text.lower().replace(" ", "") for text in wanted]
+
+
+def test_one_sentence_is_not_divided(tmp_path: Path) -> None:
+    corpus = build([TextDocument("One sentence alone and alone.", "a:1")] * 2, tmp_path / "c", vocabulary_size=40)
+    assert (corpus.split("train").documents, corpus.split("heldout").documents) == (1, 0)
+
+
+@pytest.mark.parametrize("count", [2, 9])
 def test_something_is_left_to_train_on(tmp_path: Path, tokenizer: Tokenizer, count: int) -> None:
     """Chance may hold out every document of a small corpus, and no later document changes that."""
     share = 1 - 1e-9
@@ -207,7 +226,9 @@ def test_something_is_left_to_train_on(tmp_path: Path, tokenizer: Tokenizer, cou
     assert text.endswith(f"number {count - 1}.")
 
 
-@given(st.integers(0, 14), st.sampled_from([0.0, 0.02, 0.2, 0.5, 0.9]), st.integers(0, 9))
+@given(
+    st.integers(0, 14).filter(lambda count: count != 1), st.sampled_from([0.0, 0.02, 0.2, 0.5, 0.9]), st.integers(0, 9)
+)
 def test_documents_are_dealt_by_their_hashes_alone(count: int, share: float, seed: int) -> None:
     """Held-out ones are those of small hashes, in the order of reading, but for the last one of all where none is left
     to train on, and those of the smallest where they are too few."""

@@ -13,6 +13,7 @@ import pytest
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
+from unmask.data import byte_pairs, spelling, whole_words
 from unmask.data.tokenizer import Tokenizer, shorten
 from unmask.data.vocabulary import PASSAGE, sample
 from unmask.errors import UnmaskError
@@ -404,3 +405,16 @@ def test_save_reports_a_folder_that_cannot_be_written(uncased: Tokenizer, tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(UnmaskError, match="could not be written"):
         uncased.save(tmp_path / "file" / "folder")
+
+
+@pytest.mark.parametrize("train", [Tokenizer.train, byte_pairs.train, whole_words.train, spelling.train])
+def test_no_piece_is_learned_of_a_word_without_end(train):
+    """An encoded file in the text is no word; one of 100 characters may be."""
+    blob, longest = "ab" * 50_000, "q" * 100
+    texts = [f"some words of a text {blob} and more text", f"some text {'wxy' * 40} and words", f"{longest} text"] * 2
+    tokenizer = train(texts, 400)
+    pieces = [piece.removeprefix("Ġ") for piece in tokenizer.pieces(range(tokenizer.size))]
+    assert max(map(len, pieces)) <= 100
+    assert not any("abab" in piece or "wxyw" in piece for piece in pieces)
+    if train not in (spelling.train, byte_pairs.train):
+        assert any("qqqq" in piece for piece in pieces)

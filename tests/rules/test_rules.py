@@ -48,6 +48,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "places": {"errors"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
+    "hub": {"errors"},
     "threads": set(),
     "processor": set(),
     "terminal": set(),

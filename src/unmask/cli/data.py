@@ -95,7 +95,10 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
-    run = _next_run(options, _build(options))
+    built = _build(options)
+    run = _next_run(options, built)
+    if run == "bert-mini" and built.split("train").documents < 2:
+        run += " --sentences none"  # the next sentence is told from that of another document
     print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 
 
@@ -135,6 +138,10 @@ def _build(options: argparse.Namespace) -> Corpus:
     if built.manifest["unknown_rate"] > UNKNOWN:
         instead = "another --tokenizer, or none" if options.tokenizer else "a larger --vocabulary-size"
         print(f"  A model learns nothing of unknown tokens, and these are many: build the corpus with {instead}.")
+    if built.manifest["divided"]:
+        print("  All text is one document: where its lines are documents, say --per line.")
+    elif options.heldout and not built.split("heldout").documents:
+        print("  Nothing is held out, so that nothing will say how a model does on text that is new to it: add text.")
     print_losses(statistics)
     if advice := statistics.advice():
         print(f"  {advice}")

@@ -95,10 +95,11 @@ def _alive(process: int) -> bool:
 
 @dataclass
 class Tally:
-    """What happened to the documents that were read."""
+    """What happened to the documents that were read; divided: sentences that the only one gave to be held out."""
 
     duplicates: int = 0
     empty: int = 0
+    divided: int = 0
 
 
 def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
@@ -106,8 +107,9 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
 
     A document is held out where the hash of its text falls below the share `heldout`: the same text goes to the
     same split in every corpus. Where chance holds out fewer than two of at least eight documents (one of at least
-    two), those with the smallest hashes are; where it holds out all, the last one is trained on. Copies that differ
-    in case or whitespace alone count as duplicates. Memory: about 100 bytes a document, for its hash in a set.
+    two), those with the smallest hashes are; where it holds out all, the last one is trained on. Of a single document
+    the last sentences are held out, that share of them and one at least. Copies that differ in case or whitespace
+    alone count as duplicates. Memory: about 100 bytes a document, for its hash in a set.
     """
     seen: set[bytes] = set()
     waiting: list[tuple[bytes, TextDocument]] = []  # the two smallest hashes of the training part so far
@@ -132,11 +134,24 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
             insort(waiting, (digest, document), key=itemgetter(0))
             if len(waiting) > 2:
                 yield waiting.pop()[1], TRAIN
+    if len(seen) == 1 and heldout > 0:
+        yield from _divided(waiting[0][1] if waiting else kept[0], heldout, tally)
+        return
     wanted = 0 if heldout <= 0 else 2 if len(seen) >= 8 else 1 if len(seen) >= 2 else 0
     for i, (_, document) in enumerate(waiting):
         yield document, HELDOUT if i < wanted - found else TRAIN
     for document in kept:
         yield document, TRAIN
+
+
+def _divided(document: TextDocument, heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
+    """The only document in two, or whole where it is one sentence."""
+    found = sentences(document.text)
+    tally.divided = min(max(1, round(len(found) * heldout)), len(found) - 1)
+    end = len(found) - tally.divided
+    for part, split in ((found[:end], TRAIN), (found[end:], HELDOUT)):
+        if part:  # blank lines: its sentences stay what they are
+            yield TextDocument("\n\n".join(part), document.source), split
 
 
 def _digest(text: str) -> bytes | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import sample
+from unmask.data.vocabulary import sample, without_long_words
 from unmask.errors import UnmaskError
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 LEAST = len(SPECIALS) + 256
+_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+"""How `ByteLevel` cuts a text (Radford et al. 2019)."""
 
 
 def train(
@@ -30,7 +32,8 @@ def train(
     cased          keep capitals, else lower them; what is decoded is the text itself only where both are kept
     strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
 
-    A piece begins with the space before its word. A text is framed as RoBERTa frames it: <s> a </s>, and a pair
+    A piece begins with the space before its word; words of more than 100 characters, such as encoded files, do not
+    count. A text is framed as RoBERTa frames it: <s> a </s>, and a pair
     <s> a </s> </s> b </s>. Raises UnmaskError where the size cannot hold the bytes, and for a text without words.
     """
     if size < LEAST:
@@ -39,7 +42,6 @@ def train(
     steps = _normalisers(cased, strip_accents)
     if steps:
         raw.normalizer = normalizers.Sequence(steps)
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
     passages = sample(texts, byte_budget)
     if not any(passage.strip() for passage in passages):
@@ -51,7 +53,10 @@ def train(
         special_tokens=list(SPECIALS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
+    words, letters = pre_tokenizers.Split(Regex(_WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
+    raw.pre_tokenizer = pre_tokenizers.Sequence([words, without_long_words(), letters])
     raw.train_from_iterator(passages, trainer)
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same, but for long words
     start, end = ((name, SPECIALS.index(name)) for name in ("<s>", "</s>"))
     raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
     return Tokenizer(raw)

@@ -47,7 +47,8 @@ def read(
     header: question, choices, key) and as JSON lines (question.stem, question.choices, answerKey); DREAM ([turns,
     questions, id]); RACE (article, questions, options, answers); what the `datasets` library writes of these; rows of
     one's own with text or context, maybe question, a list or numbered columns of choices, and label. In numbered
-    columns, empty fields behind the last choice are no choices, so that rows may differ in their number.
+    columns, empty fields behind the last choice are no choices, so that rows may differ in their number. Labelled rows
+    whose fields are all empty, as some copies of ARC have them, are left out and counted in `notes`, `skip` or not.
 
     Labels are the text of the right choice in all of a file, or its letter or number. Numbers count from 0; but from 1
     where none is 0 and letters stand beside them or one is the number of choices. `Row.label` counts from 0.
@@ -72,7 +73,12 @@ def read(
     damage = _Damage(skip)
     for number in ragged:
         damage.passes(f"{path}:{number}", ("more or fewer fields than the first line", ""))
-    sound = [raw for raw in (_raw(*entry, layout) for entry in entries) if damage.passes(raw.place, _fault(raw))]
+    raws = [_raw(*entry, layout) for entry in entries]
+    bare = [raw.place for raw in raws if labelled and len(layout.choices) > 1 and not raw.choices]
+    without = set(bare)
+    for place in bare:
+        damage.left_out("no choice at all", place)
+    sound = [raw for raw in raws if raw.place not in without and damage.passes(raw.place, _fault(raw))]
     scheme = _scheme(sound, layout.first if first is None else first) if labelled else None
     found = [row for raw in sound if (row := _row(raw, scheme, damage)) is not None]
     if len(found) < damage.count:
@@ -96,8 +102,12 @@ class _Damage:
         kind, detail = fault
         if not self.skip:
             raise DamagedRow(f"{place} has {detail}; mend the row, or leave such rows out (--skip yes).")
-        self.places.setdefault(kind, []).append(place)
+        self.left_out(kind, place)
         return False
+
+    def left_out(self, kind: str, place: str) -> None:
+        """Note a row that is left out, `skip` or not."""
+        self.places.setdefault(kind, []).append(place)
 
     @property
     def count(self) -> int:

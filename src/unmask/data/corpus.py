@@ -107,6 +107,8 @@ class Corpus:
             lines.append(f"  {name:8} {', '.join(plural(count, noun) for noun, count in counts.items())}")
         dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
         lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
+        if facts.get("divided"):
+            lines.append(f"  held out of the only document: its end, {plural(facts['divided'], 'sentence')}")
         lines.append(
             f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
         )
@@ -197,8 +199,8 @@ def build(
     out            the folder; it appears when all is written, and must not hold anything yet
     tokenizer      use this one instead of learning one of `vocabulary_size` pieces
     learn          how one is learned: word pieces, or `characters.train`
-    heldout        share of whole documents, chosen by the hash of their text, that goes to the split "heldout";
-                   the vocabulary is not learned from them
+    heldout        share of whole documents, chosen by the hash of their text, that goes to the split "heldout" (of a
+                   single document, its last sentences); the vocabulary is not learned from them
     workers        processes that encode; 1 encodes in a background thread, with the tokenizer's own threads
     shard_tokens   about this many tokens a file
     progress       called with (what is done, number done, number in all or None)

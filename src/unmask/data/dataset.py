@@ -254,6 +254,12 @@ def _sound_rows(
     return tuple(rows), notes
 
 
+def separator_in(rows: Iterable[Row]) -> tuple[str, str] | None:
+    """What seems to stand between several labels of a cell, and such a cell; None where cells seem to have one each."""
+    labels = {row.label for row in rows}
+    return next(((mark, cell) for mark in SEPARATORS if (cell := _joined(labels, mark)[0])), None)
+
+
 def _doubts(rows: Sequence[Row], reading: columns.Reading, several: str | None) -> Iterator[str]:
     """Sentences on several labels that look as if something was mistaken."""
     found = {label for row in rows for label in row.labels}

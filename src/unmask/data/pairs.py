@@ -81,9 +81,8 @@ def read(
         raise UnmaskError(f"{path} has no rows.")
     columns = _columns(path, list(first[1]), given)
     if "label" in columns:
-        text, pair, label = columns["text"], columns["pair"], columns["label"]
-        how = {"format": format, "skip": skip, "encoding": encoding}
-        return _labelled(dataset.read(path, text=text, pair=pair, label=label, **how), names)
+        how: dict[str, Any] = {role: columns[role] for role in ("text", "pair", "label")}
+        return _labelled(dataset.read(path, **how, format=format, skip=skip, encoding=encoding), names)
     ragged: list[int] | None = [] if skip else None
     table = read_table(path, format, header=header, encoding=encoding, ragged=ragged)
     return _unlabelled(path, table, columns, ragged)

@@ -12,7 +12,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from unmask.config import bounded, read_json
-from unmask.data.vocabulary import PREFIX
+from unmask.data.vocabulary import LONGEST_WORD, PREFIX
 from unmask.errors import UnmaskError
 
 # Role -> names under which published vocabularies hold it, tried where no configuration says.
@@ -24,7 +24,6 @@ ROLES = {
     "mask": ("[MASK]", "<mask>"),
 }
 
-LONGEST_WORD = 100  # characters of a word that WordPiece takes; a longer one is unknown
 END_OF_TEXT = "<|endoftext|>"
 """The one special token of GPT-2, which begins, ends and fills."""
 SPACED = ("GPT2Tokenizer", "RobertaTokenizer")

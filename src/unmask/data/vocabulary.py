@@ -6,12 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from unmask.errors import UnmaskError
 
 PREFIX = "##"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LONGEST_WORD = 100  # characters of a word that WordPiece takes; a longer one is unknown, and no piece is learned of it
 PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
 _LARGEST = 1 << 64
 
@@ -27,7 +28,8 @@ def learn(
     """Piece -> id of a WordPiece vocabulary of at most `size` pieces, special tokens first.
 
     Merges follow the count of the pair, as in `tokenizers`; pieces that are seen once are not kept, so a small
-    text gives a smaller vocabulary. The alphabet holds the commonest characters and at most half of the pieces.
+    text gives a smaller vocabulary. The alphabet holds the commonest characters and at most half of the pieces. Words
+    of more than LONGEST_WORD characters, such as encoded files, do not count.
 
     Raises UnmaskError where the size is too small or the text holds no words.
     """
@@ -35,7 +37,8 @@ def learn(
         raise UnmaskError(f"A vocabulary of {size} is too small: ask for at least {len(SPECIALS) + 4} pieces.")
     passages = sample(texts, byte_budget)
     worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
-    worker.normalizer, worker.pre_tokenizer = normalizer, pre_tokenizer
+    worker.normalizer = normalizer
+    worker.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, without_long_words()])
     letters = _alphabet(worker, passages, _letters(size))
     if not letters:
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
@@ -53,6 +56,12 @@ def learn(
     )
     worker.train_from_iterator(passages, trainer)
     return worker.get_vocab(with_added_tokens=False)
+
+
+def without_long_words() -> pre_tokenizers.PreTokenizer:
+    """A step behind one that cuts text into words, maybe with the space before them: it takes the long ones out."""
+    pattern = rf"^(?: [\s\S]{{{LONGEST_WORD + 1},}}|[^ ][\s\S]{{{LONGEST_WORD},}})$"
+    return pre_tokenizers.Split(Regex(pattern), "removed")
 
 
 def sample(texts: Iterable[str], byte_budget: int) -> list[str]:

@@ -9,7 +9,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 from unmask.data import tokenizer_files as files
 from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import SPECIALS, sample
+from unmask.data.vocabulary import LONGEST_WORD, SPECIALS, sample
 from unmask.errors import UnmaskError
 
 
@@ -36,16 +36,17 @@ def train(
         raise UnmaskError(f"A vocabulary of {size} holds no word: ask for at least {len(SPECIALS) + 1}.")
     normalizer = files.bert_normalizer(cased=cased, strip_accents=strip_accents)
     counts = count(texts, normalizer, byte_budget)
-    known = [word for word in counts if len(word) <= files.LONGEST_WORD]
-    if not known:
+    if not counts:
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
-    commonest = sorted(known, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
+    commonest = sorted(counts, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
     return Tokenizer(files.wordpiece({piece: i for i, piece in enumerate([*SPECIALS, *commonest])}, normalizer))
 
 
 def count(texts: Iterable[str], normalizer: normalizers.Normalizer, byte_budget: int) -> Counter[str]:
-    """How often each word stands in the texts, or in a sample of them of about `byte_budget` bytes."""
+    """How often each word stands in the texts, or in a sample of them of about `byte_budget` bytes; without those of
+    more than LONGEST_WORD characters."""
     cut, counts = pre_tokenizers.BertPreTokenizer(), Counter[str]()
     for passage in sample(texts, byte_budget):
-        counts.update(word for word, _ in cut.pre_tokenize_str(normalizer.normalize_str(passage)))
+        found = cut.pre_tokenize_str(normalizer.normalize_str(passage))
+        counts.update(word for word, _ in found if len(word) <= LONGEST_WORD)
     return counts

@@ -69,8 +69,9 @@ class Texts(Config):
 
     def pairs(self, names: Sequence[str]) -> Bitext:
         """Those of `train` or `dev`, of which one may be a table and the other not."""
-        table = {"columns": self.columns, "format": self.format} if _is_table(names) else {}
-        return read_pairs(names, **table, encoding=self.encoding)
+        if _is_table(names):
+            return read_pairs(names, self.columns, self.format, self.encoding)
+        return read_pairs(names, encoding=self.encoding)
 
 
 def read_pairs(
