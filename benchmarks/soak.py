@@ -80,6 +80,8 @@ class Load:
             self.seconds.append(time.perf_counter() - due)
 
     async def _exchange(self, request: bytes) -> str:
+        while self.idle and self.idle[-1][0].at_eof():  # the service closes connections that rest for long
+            self.idle.pop()[1].close()
         reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection(self.host, self.port)
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
