@@ -49,6 +49,7 @@ reliability: .venv/tested  ## faults injected for real: kills, refused writes, h
 	$(BIN)/python reliability/hostile.py
 	$(BIN)/python reliability/fuzz.py --minutes 2
 	$(BIN)/python reliability/long.py
+	$(BIN)/python reliability/service.py
 
 audit:  ## known holes in what is pinned; says in a sentence where nobody can be asked
 	@if $(MAKE) --silent .venv/tools/ready; then .venv/tools/bin/python tools/audit.py; \

@@ -54,9 +54,9 @@ def harmless_streams() -> Iterator[None]:
     text as it is."""
     before = sys.stdout, sys.stderr
     if sys.stdout is not None and sys.stdout.isatty():
-        sys.stdout = Harmless(sys.stdout)  # type: ignore[assignment]
+        sys.stdout = Harmless(sys.stdout)
     if sys.stderr is not None:
-        sys.stderr = Harmless(sys.stderr)  # type: ignore[assignment]
+        sys.stderr = Harmless(sys.stderr)
     try:
         yield
     finally:

@@ -23,6 +23,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
         pytest.param(["kill.py", "--kills", "3", "--jobs", "pretrain-elastic"], marks=pytest.mark.slow),
         pytest.param(["storage.py", "--sample", "4", "--bytes", "9"], marks=pytest.mark.slow),
         pytest.param(["hostile.py"], marks=pytest.mark.slow),
+        pytest.param(["service.py", "--seconds", "3"], marks=pytest.mark.slow),
     ],
     ids=lambda command: " ".join(command),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +14,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
+
+sys.path.append(str(Path(__file__).parent))  # for serve_toy
 
 TEXT = "the function returns a list of strings and the film was good with people who talk"
 

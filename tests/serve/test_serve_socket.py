@@ -9,71 +9,24 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("httpx2")
 pytest.importorskip("uvicorn")
 import httpx2 as httpx
+from serve_toy import HEAD, ask, serving, wait_for
 from starlette.testclient import TestClient
 
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.serve import Predictor
-from unmask.serve.http import Pool, Settings
+from unmask.serve.http import Pool
 from unmask.serve.http.app import build
-from unmask.serve.http.server import Server, address, bind
-
-HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-
-
-def wait_for(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def serving(folder, **settings):
-    """A service in a thread; its model answers only while `free` is set, and `given` has what it was asked."""
-    pool = Pool([folder])
-    predictor = pool.get().predictor
-    real, free, given = predictor.answer, threading.Event(), []
-    free.set()
-
-    def answer(rows):
-        given.append([row.text for row in rows])
-        assert free.wait(20)
-        return real(rows)
-
-    predictor.answer = answer
-    app = build(pool, Settings(**settings))
-    bound = bind("127.0.0.1", 0)
-    server = Server(app)
-    thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
-    thread.start()
-    wait_for(lambda: server.started)
-    try:
-        with httpx.Client(base_url=address(bound), timeout=20) as client:
-            yield SimpleNamespace(
-                http=client, free=free, given=given, service=app.state.service, place=bound.getsockname()
-            )
-    finally:
-        free.set()
-        app.state.service.end()
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-def ask(served, texts):
-    return served.http.post("/predict", json={"texts": texts})
+from unmask.serve.http.server import address, bind
 
 
 def near(answer):

@@ -15,20 +15,22 @@ NAME: Schema = {"type": "string", "description": "the model that answered"}
 LISTS: Schema = {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}
 
 MEANINGS = {
-    400: "no valid JSON, no UTF-8, nested too deep, or a Host header that is not ours",
+    400: "no valid HTTP, JSON or UTF-8, nested too deep, a header twice, or a Host header that is not ours",
     401: "no key, or not one of the service",
     404: "no such model or path",
     405: "another method is wanted",
-    408: "the body did not arrive in time",
-    413: "more bytes, texts or tokens than a request may have",
+    408: "the request did not arrive in time",
+    413: "more bytes, values, texts, characters or tokens than a request may have, or bytes than an answer may have",
     415: "not application/json in UTF-8",
     422: "JSON, but not what may be asked of this model; the sentence says why",
     429: "too much waits; Retry-After says when to ask again",
+    431: "too many headers",
     500: "a defect of the service, which it has logged",
-    503: "the service ends, the model cannot be read, or the answer took too long",
+    503: "the service ends, the model cannot be read, the answer took too long, or too many connections are busy",
 }
-ASKING = (400, 401, 404, 405, 408, 413, 415, 422, 429, 500, 503)
-READING = (401, 405, 429, 503)
+WATCHING = (400, 405, 408, 431, 503)
+READING = tuple(sorted({*WATCHING, 401, 429}))
+ASKING = tuple(sorted({*READING, 404, 413, 415, 422, 500}))
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,11 @@ OPERATIONS = (
         forms.form(["models"], models={"type": "array", "items": _MODEL}),
     ),
     Operation("/v1/models", "get", "The models, as OpenAI's clients list them", listing({"type": "object"})),
-    Operation("/health", "get", "Whether the process lives", _STATE, refusals=()),
-    Operation("/ready", "get", "Whether it takes requests", _STATE, refusals=(503,)),
-    Operation("/metrics", "get", "Counts for Prometheus", {"type": "string"}, refusals=(401,), kind="text/plain"),
+    Operation("/health", "get", "Whether the process lives", _STATE, refusals=WATCHING),
+    Operation("/ready", "get", "Whether it takes requests", _STATE, refusals=WATCHING),
+    Operation(
+        "/metrics", "get", "Counts for Prometheus", {"type": "string"}, refusals=(*WATCHING, 401), kind="text/plain"
+    ),
     Operation("/openapi.json", "get", "This document", {"type": "object"}),
 )
 
