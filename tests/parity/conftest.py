@@ -12,6 +12,7 @@ from torch import Tensor
 from unmask.nn import attention, dropout
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("generated", "families")
 
 
 @pytest.fixture

@@ -130,8 +130,6 @@ def test_a_folder_of_theirs_gives_the_same_numbers_here(name, tmp_path):
 @pytest.mark.parametrize(("train", "drops"), [(False, False), (True, False), (True, True)])
 def test_states_losses_and_gradients_are_theirs(name, train, drops, tmp_path, fading):
     rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.1}
-    if name == "RobertaForMultipleChoice":  # they let its classifier drop at the rate of the trunk
-        rates["classifier_dropout"] = rates["hidden_dropout_prob"]
     if not drops:
         rates = dict.fromkeys(rates, 0.0)
     theirs = reference(name, **rates, attn_implementation="eager" if drops else None)

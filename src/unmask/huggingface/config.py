@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from unmask.config import typed
 from unmask.errors import UnmaskError, unknown
 from unmask.files import regular
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
 
-LABELLED = ("classification", "multilabel", "tagging")
+LABELLED = ("classification", "multilabel", "regression", "tagging")
 """Heads whose outputs have names."""
 
 PROBLEMS = {
@@ -47,7 +48,7 @@ READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
     """
-    _attn_implementation_autoset _name_or_path architectures bos_token_id cls_token_id directionality dtype eos_token_id
+    _attn_implementation_autoset _name_or_path _num_labels architectures bos_token_id cls_token_id directionality dtype eos_token_id
     eos_token_ids finetuning_task gradient_checkpointing id2label label2id language model_max_length model_type name
     num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
     pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type return_dict
@@ -105,22 +106,39 @@ def table_for(values: Mapping[str, Any], folder: Path) -> Table[ModelConfig]:
 
 
 def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> Page:
+    """The page's config. A field that is absent means what it means to the reference.
+
+    Raises UnmaskError, naming the file and the field, for a value of another kind, one that the page does not implement
+    and a field that it does not know.
+    """
     place = folder / "config.json"
     for name, required in table.fixed.items():
-        if values.get(name, required) not in (required, None):
+        if values.get(name, required) != required:
             raise UnmaskError(f"{place}: {name} = {values[name]!r} is not supported; only {required!r} is.")
+    if values.get("problem_type") not in (None, *PROBLEMS.values()):
+        raise UnmaskError(
+            f"{place}: problem_type = {values['problem_type']!r} is none of {', '.join(PROBLEMS.values())}."
+        )
     for name, value in values.items():
         known = name in table.fields or name in table.fixed or name in IRRELEVANT
         name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
             raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
-    ours = {table.fields[name]: value for name, value in values.items() if name in table.fields and value is not None}
+    hints, ours = get_type_hints(table.config), {}
+    for name, its in table.fields.items():
+        value = values.get(name, table.absent.get(name))
+        if name not in values and name not in table.absent or value is None and name in table.nullable:
+            continue
+        value = typed(value, hints[its], f"{place}: {name}")
+        value = value - table.shift[name] if name in table.shift else value
+        if ours.setdefault(its, value) != value:
+            raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
+    if ours.get("padding", 0) < 0:
+        raise UnmaskError(f"{place}: pad_token_id = {values['pad_token_id']!r} is the id of no token.")
     try:
-        ours |= {table.fields[name]: ours[table.fields[name]] - by for name, by in table.shift.items()}
-        config = table.config.from_dict(ours)
-    except (UnmaskError, KeyError, TypeError) as error:
+        return table.config.from_dict(ours)
+    except UnmaskError as error:
         raise UnmaskError(f"{place}: {error}") from None
-    return config
 
 
 # Heads that are one class in transformers, apart by `problem_type`; and those that it has no class for.
@@ -132,8 +150,11 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
     heads = frozenset(model.heads)
     config = model.config.to_dict()
     theirs_has = frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
+    classes = [name for name, has in table.architectures.items() if has == theirs_has][:1]
+    if not heads and model.config.pools and model.pooler is None:
+        classes = []  # their class for a trunk has a pooler, for which this folder has no weights
     values: dict[str, Any] = {
-        "architectures": [name for name, has in table.architectures.items() if has == theirs_has][:1],
+        "architectures": classes,
         "model_type": table.model_type,
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
@@ -141,15 +162,13 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
     values |= {theirs: values[theirs] + by for theirs, by in table.shift.items()}
     for name in heads & set(LABELLED):
         outputs = _outputs(model, name)
-        names = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
+        names = list(labels) or _usual_names(name, outputs)
         if len(names) != outputs:
             raise UnmaskError(f"The {name} head has {outputs} outputs but {len(names)} label names were given.")
         values |= {
             "id2label": {str(i): n for i, n in enumerate(names)},
             "label2id": {n: i for i, n in enumerate(names)},
         }
-    if "regression" in heads:
-        values |= {"id2label": {"0": "score"}, "label2id": {"score": 0}}
     for head in heads & set(PROBLEMS):
         values["problem_type"] = PROBLEMS[head]
     values["unmask_heads"] = sorted(heads)
@@ -157,11 +176,23 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
 
 
 def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Names of the outputs, in their order; where only their number is given, nothing. Raises UnmaskError for those that
+    do not number the outputs from 0."""
     names = values.get("id2label") or {}
     try:
-        return tuple(str(name) for _, name in sorted(names.items(), key=lambda item: int(item[0])))
+        numbered = {int(number): str(name) for number, name in names.items()}
     except (ValueError, AttributeError):
         raise UnmaskError(f"{folder / 'config.json'}: id2label must map numbers to label names.") from None
+    if sorted(numbered) != list(range(len(names))):
+        raise UnmaskError(f"{folder / 'config.json'}: id2label must number its {len(names)} labels from 0 on.")
+    return tuple(numbered[i] for i in range(len(numbered)))
+
+
+def _usual_names(head: str, outputs: int) -> list[str]:
+    """What the outputs of a head are called that nobody named."""
+    if head == "regression" and outputs == 1:
+        return ["score"]
+    return [f"LABEL_{i}" for i in range(outputs)]
 
 
 def _outputs(model: Model, head: str) -> int:

@@ -154,7 +154,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     config = read_config(table, values, folder)
     tensors = normalise(table, read_tensors(folder), folder)
     labels = label_names(values, folder)
-    stored = stored_heads(table, tensors, values, len(labels))
+    stored = stored_heads(table, tensors, values, config, folder)
     wanted = dict(heads) if heads is not None else stored
     for head in wanted.keys() - table.heads.keys():
         raise unknown("head", head, table.heads)
@@ -173,6 +173,8 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     for name, other in model.beside.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
+    if "regression" in wanted and classes and classes[0] != len(labels):
+        labels = ()  # of several scores, version 0.1 named one
     if classes and labels and classes[0] != len(labels):
         named = f"{folder / 'config.json'} names {plural(len(labels), 'label')}"
         raise UnmaskError(f"{named}, but the weights have {classes[0]}.")

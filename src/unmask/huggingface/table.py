@@ -30,6 +30,9 @@ class Table(Generic[Page]):
     copies         theirs -> theirs: tied parameters that older folders store twice
     written        names of copies that a folder has too, for readers that know the parameter by them alone
     shift          theirs -> by how much their number is larger than ours
+    absent         theirs -> what it means that config.json lacks the field, where the reference has another default than
+                   the page; in their terms, before `shift`
+    nullable       theirs that may be null though ours may not: the page's default then stands
     packed         their module -> names of the maps that lie side by side in it, along what they give; the rules name
                    each of them as if it were a module of that one: `attn.c_attn.query`
     transposed     their modules whose weight is stored as [inputs, outputs]
@@ -48,6 +51,8 @@ class Table(Generic[Page]):
     copies: Mapping[str, str] = field(default_factory=dict)
     written: tuple[str, ...] = ()
     shift: Mapping[str, int] = field(default_factory=dict)
+    absent: Mapping[str, object] = field(default_factory=dict)
+    nullable: frozenset[str] = frozenset({"pad_token_id"})
     packed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     transposed: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()

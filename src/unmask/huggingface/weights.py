@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from unmask.files import regular
 from unmask.huggingface.config import PROBLEMS
 from unmask.huggingface.layout import unfold
 from unmask.huggingface.table import Names, Table
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 
 
 def files_of(folder: Path) -> list[str]:
@@ -145,26 +145,88 @@ def parts_of(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:
     }
 
 
-def stored_heads(table: Table, tensors: Mapping[str, Tensor], values: Mapping[str, Any], labels: int) -> dict[str, int]:
-    """Head -> outputs, of the heads that the folder holds. Where several share their names, config.json decides."""
-    found = parts_of(table, tensors) - {"pooler"}
+def stored_heads(
+    table: Table, tensors: Mapping[str, Tensor], values: Mapping[str, Any], config: ModelConfig, folder: Path
+) -> dict[str, int]:
+    """Head -> outputs, of the heads that the folder holds. Where several share their names, config.json decides: what
+    we wrote into it, the class that it names, or else what `transformers` would have to open the folder as.
+
+    Raises UnmaskError where nothing tells which of several heads the weights are of.
+    """
+    parts = parts_of(table, tensors)
+    sizes = {head: _outputs_of(table, head, tensors) for head in parts - {"pooler"}}
+    kind = _kind(values, sizes.get("classification", 0))
+    found = {head for head in sizes if head not in PROBLEMS or head == kind}
     said, classes = values.get("unmask_heads"), values.get("architectures")
     architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
-    meant = frozenset(map(str, said)) if isinstance(said, list) else table.architectures.get(architecture, frozenset())
-    if "classification" in meant:
-        problem = "regression" if labels == 1 else values.get("problem_type")
-        meant = meant - {"classification"} | {next((h for h, p in PROBLEMS.items() if p == problem), "classification")}
+    ours = {kind if head in PROBLEMS else head for head in map(str, said)} if isinstance(said, list) else {""}
+    named = table.architectures.get(architecture, frozenset())
+    theirs = {kind if head == "classification" else head for head in named}
+    meant = ours if ours and ours <= found else theirs & found
+    meant = meant or {_guessed(table, values, config, parts & {*found, "pooler"}, sizes, folder)}
+    published = {kind}.union(*table.architectures.values())
+
+    def rank(head: str) -> tuple[bool, bool, int, str]:
+        return head not in meant, head not in published, -len(table.heads[head]), head
+
     heads: dict[str, int] = {}
-    for head in sorted(found, key=lambda head: (head not in meant, head)):
-        names = {theirs: ours for ours, theirs in table.heads[head]}
-        if any(names.keys() & {theirs for _, theirs in table.heads[rival]} for rival in heads):
+    for head in sorted(found, key=rank):
+        names = _theirs(table, head)
+        if any(names & _theirs(table, rival) for rival in heads):
             continue
         if not names and head not in meant:  # tied to the embedding, it has no weights that would tell
             continue
-        sized = [theirs + ".weight" for theirs, ours in names.items() if ours.endswith(".output")]
-        sized += [theirs for theirs, ours in names.items() if ours.endswith(".transitions")]
-        heads[head] = len(tensors[sized[0]]) if sized else 0
+        heads[head] = sizes[head]
     return heads
+
+
+def _kind(values: Mapping[str, Any], outputs: int) -> str:
+    """Which of the heads of PROBLEMS a classifier of texts is, as `transformers` decides it for labels that are whole
+    numbers."""
+    usual = "regression" if outputs == 1 else "classification"
+    return next((head for head, problem in PROBLEMS.items() if problem == values.get("problem_type")), usual)
+
+
+def _guessed(
+    table: Table,
+    values: Mapping[str, Any],
+    config: ModelConfig,
+    parts: Set[str],
+    sizes: Mapping[str, int],
+    folder: Path,
+) -> str:
+    """The head that a classifier is of where config.json names none and several have its names; "" where one has.
+
+    For tokens, `transformers` makes no pooler; and its classifier of texts with one output has one label.
+    """
+    alike = {head for head in parts - {"pooler"} if _theirs(table, head) == _theirs(table, "tagging")}
+    if "tagging" not in alike or len(alike) == 1:
+        return ""
+    if not config.pools:
+        raise UnmaskError(
+            f"{folder / 'config.json'} does not say what the classifier answers for: name the class that wrote it, "
+            f"one of {', '.join(table.architectures)}, in the field architectures."
+        )
+    texts = next((head for head in alike if head in PROBLEMS), None)
+    if "pooler" not in parts:
+        return "tagging"
+    if texts is None:
+        return "choice" if sizes["choice"] == 1 else "tagging"
+    labels = len(values.get("id2label") or ()) or values.get("num_labels")
+    return "choice" if sizes["choice"] == 1 and labels != 1 and values.get("problem_type") is None else texts
+
+
+def _theirs(table: Table, head: str) -> set[str]:
+    """What the parameters of a head are called there."""
+    return {theirs for _, theirs in table.heads[head]}
+
+
+def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
+    """How many outputs a stored head has; 0 where its size is that of the vocabulary."""
+    names = {ours: theirs for ours, theirs in table.heads[head]}
+    sized = [theirs + ".weight" for ours, theirs in names.items() if ours.endswith(".output")]
+    sized += [theirs for ours, theirs in names.items() if ours.endswith(".transitions")]
+    return len(tensors[sized[0]]) if sized else 0
 
 
 def fill(

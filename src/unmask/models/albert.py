@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import nn
 
 from unmask.models.bert import Bert
-from unmask.nn import Classifier, Embedding, Segment, Stack, Token
+from unmask.nn import ActivationName, Block, Classifier, Dropout, Embedding, Segment, Stack, Token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +19,7 @@ class Albert(Bert):
 
     vocabulary: int = 30_000
     factor: int = 128
-    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu_new"
+    activation: ActivationName = "gelu_new"
     dropout: float = 0.0
     attention_dropout: float = 0.0
     head_dropout: float | None = 0.1
@@ -38,6 +37,13 @@ class Albert(Bert):
             dropout=self.dropout,
             project=nn.Linear(self.factor, self.dim),
         )
+
+    def block(self) -> Block:
+        """As BERT's, but nothing is dropped after the feed-forward. The published code drops there as BERT does, and
+        `transformers` does not: a folder means what it means there."""
+        block = super().block()
+        block.feedforward.dropout = Dropout(0.0)
+        return block
 
     def stack(self) -> Stack:
         """One block, run `layers` times (section 3.1, "Cross-layer parameter sharing")."""

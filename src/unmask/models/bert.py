@@ -13,6 +13,7 @@ from torch import nn
 from unmask.models.model import POOLED, Model, ModelConfig, truncated_normal
 from unmask.nn import (
     ACTIVATIONS,
+    ActivationName,
     Attention,
     Block,
     Classifier,
@@ -53,7 +54,7 @@ class Bert(ModelConfig):
     hidden: int = 3_072
     length: int = 512
     segments: int = 2
-    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu"
+    activation: ActivationName = "gelu"
     dropout: float = 0.1
     attention_dropout: float = 0.1
     head_dropout: float | None = None
@@ -65,6 +66,8 @@ class Bert(ModelConfig):
     @property
     def learns(self) -> tuple[str, ...]:
         return ("hidden", "pairs")
+
+    pools = True
 
     @property
     def width(self) -> int:
@@ -152,7 +155,11 @@ class Bert(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Roberta(Bert):
-    """RoBERTa (Liu et al. 2019): BERT with byte-level BPE, one segment, and positions that begin at padding + 1."""
+    """RoBERTa (Liu et al. 2019): BERT with byte-level BPE, one segment, and positions that begin at padding + 1.
+
+    As in `transformers`, the head for hidden words has GELU whatever `activation` is, and the head for choices drops at
+    `dropout` whatever `head_dropout` is.
+    """
 
     vocabulary: int = 50_265
     segments: int = 1
@@ -169,6 +176,13 @@ class Roberta(Bert):
         """That of a text's classes or score is part of the published classifier, which drops before it as well."""
         dropout = self.dropout if self.head_dropout is None else self.head_dropout
         return Pooler(self.dim, dropout if {"classification", "multilabel", "regression"} & set(heads) else 0.0)
+
+    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+        if name == "mlm":
+            return LanguageModelHead(token, self.dim, eps=self.eps)
+        if name == "choice":
+            return Classifier(self.dim, outputs, dropout=self.dropout)
+        return super().head(name, outputs, token)
 
 
 SIZES: dict[str, dict[str, int]] = {

@@ -31,6 +31,7 @@ class Electra(Bert):
     factor          E, width of the token, segment and position vectors; where it is not `dim`, a linear map follows
     generator       size of the generator, as a share of the discriminator's width, heads and feed-forward
     choice_dropout  before what scores a choice
+    choice_input_dropout  before the layer that comes before it
     """
 
     dim: int = 256
@@ -39,8 +40,10 @@ class Electra(Bert):
     factor: int = 128
     generator: float = 0.25
     choice_dropout: float = 0.1
+    choice_input_dropout: float = 0.0
 
     learns = ("hidden", "pairs", "replaced")
+    pools = False
 
     def embedding(self) -> Embedding:
         """Token + segment + position, normalised, then brought to the width of the stack (section 3.4)."""
@@ -65,7 +68,7 @@ class Electra(Bert):
             return LanguageModelHead(token, self.dim, activation=F.gelu, eps=self.eps)
         dropout = self.dropout if self.head_dropout is None else self.head_dropout
         if name == "choice":
-            return DenseClassifier(self.dim, outputs, before=0.0, after=self.choice_dropout)
+            return DenseClassifier(self.dim, outputs, before=self.choice_input_dropout, after=self.choice_dropout)
         if name in POOLED:
             return DenseClassifier(self.dim, outputs, before=dropout, after=dropout)
         return super().head(name, outputs, token)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import nn
@@ -15,6 +14,7 @@ from unmask.models.causal import CausalModel
 from unmask.models.model import POOLED, ModelConfig
 from unmask.nn import (
     ACTIVATIONS,
+    ActivationName,
     Attention,
     Block,
     Classifier,
@@ -154,7 +154,7 @@ class Gpt2(Gpt):
     vocabulary: int = 50_257
     length: int = 1_024
     hidden: int | None = None
-    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu_new"
+    activation: ActivationName = "gelu_new"
     padding: int = 50_256
 
     token_kind = "bpe"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.nn import (
     ACTIVATIONS,
+    ActivationName,
     Attention,
     Bias,
     Embedding,
@@ -46,7 +47,7 @@ class MobileBert(Bert):
     layers: int = 24
     heads: int = 4
     hidden: int = 512
-    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "relu"
+    activation: ActivationName = "relu"
     dropout: float = 0.0
     factor: int = 128
     bottleneck: int = 128
@@ -58,7 +59,6 @@ class MobileBert(Bert):
         Factorization")."""
         return TrigramEmbedding(
             Token(self.vocabulary, self.factor, padding=self.padding),
-            padding=self.padding,
             transform=nn.Linear(3 * self.factor, self.dim),
             segment=Segment(self.segments, self.dim),
             position=self.position(self.dim),
@@ -80,6 +80,10 @@ class MobileBert(Bert):
         ]
         attention = Attention(narrow, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
         return Bottleneck(self.dim, narrow, attention, feedforwards)
+
+    @property
+    def pools(self) -> bool:
+        return self.pooled
 
     def pooler(self, heads: Collection[str]) -> Pooler | None:
         return Pooler(self.dim) if self.pooled else None
@@ -115,21 +119,24 @@ class NoNorm(nn.Module):
 class TrigramEmbedding(Embedding):
     """norm(transform(next, own and last token vector) + segment + position): a convolution of three over the tokens.
 
-    Beyond the ends of a sequence there is nothing, whatever the row goes on with, be it padding or another sequence;
-    `transformers` reads the vector of the padding token there, which is zero unless a folder says otherwise.
+    Where positions are given, there is nothing beyond the ends of a sequence, whatever the row goes on with, be it
+    padding or another sequence: a text means the same in every row. Without them, the row is read as it stands, as
+    `transformers` reads it, and the vector of the padding token stands beside the last token of a text that is padded.
     """
 
-    def __init__(self, token: Token, *, padding: int, transform: nn.Linear, **parts: Any):
+    reads_neighbours = True
+
+    def __init__(self, token: Token, *, transform: nn.Linear, **parts: Any):
         super().__init__(token, **parts)
-        self.transform, self.padding = transform, padding
+        self.transform = transform
 
     def forward(
         self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
     ) -> Tensor:
         """[B, T] int64 -> [B, T, D]; a sequence begins where its positions do."""
         assert self.segment is not None
-        x_BTE = self.token(tokens_BT) * tokens_BT.ne(self.padding)[..., None]
-        x_BTD = self.transform(neighbours(x_BTE, None if positions_BT is None else positions_BT == 0))
+        begins_BT = None if positions_BT is None else positions_BT == 0
+        x_BTD = self.transform(neighbours(self.token(tokens_BT), begins_BT))
         return self.dropout(self.norm(self.position.embed(x_BTD + self.segment(segments_BT), positions_BT)))
 
 

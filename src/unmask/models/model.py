@@ -40,6 +40,11 @@ class ModelConfig(Config, ABC):
         return 1
 
     @property
+    def pools(self) -> bool:
+        """Whether heads that answer for a sequence read it through a layer that the model has beside them."""
+        return False
+
+    @property
     @abstractmethod
     def learns(self) -> tuple[str, ...]:
         """What it can be pre-trained by, of `pretraining.LEARNED`; the first is taken where nothing is asked."""

@@ -1,7 +1,16 @@
 """Parts: tensors in, tensors out; no text, no task, no name of a model."""
 
 from unmask.nn.attention import Attention, AttentionMap, Bias, CrossMask, Mask, record_attention
-from unmask.nn.block import ACTIVATIONS, FEEDFORWARDS, Block, FeedForward, GatedFeedForward, Residual, Stack
+from unmask.nn.block import (
+    ACTIVATIONS,
+    FEEDFORWARDS,
+    ActivationName,
+    Block,
+    FeedForward,
+    GatedFeedForward,
+    Residual,
+    Stack,
+)
 from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.character_cnn import CharacterCNN, Highway
 from unmask.nn.convolution import (
@@ -43,6 +52,7 @@ from unmask.nn.two_way import TaskReader, TwoWayLayer, TwoWayStack
 
 __all__ = [
     "ACTIVATIONS",
+    "ActivationName",
     "FEEDFORWARDS",
     "CharacterCNN",
     "Highway",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +22,53 @@ from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
 
+ActivationName = Literal[
+    "gelu",
+    "gelu_new",
+    "relu",
+    "silu",
+    "gelu_python",
+    "gelu_pytorch_tanh",
+    "gelu_python_tanh",
+    "gelu_fast",
+    "gelu_accurate",
+    "swish",
+    "relu6",
+    "leaky_relu",
+    "hardswish",
+    "mish",
+    "sigmoid",
+    "tanh",
+    "linear",
+]
+
+
+def _linear(x: Tensor) -> Tensor:
+    return x
+
+
+_TANH_GELU = partial(F.gelu, approximate="tanh")
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_new": _TANH_GELU,
     "relu": F.relu,
     "silu": F.silu,
+    "gelu_python": F.gelu,
+    "gelu_pytorch_tanh": _TANH_GELU,
+    "gelu_python_tanh": _TANH_GELU,
+    "gelu_fast": _TANH_GELU,
+    "gelu_accurate": _TANH_GELU,
+    "swish": F.silu,
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "hardswish": F.hardswish,
+    "mish": F.mish,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "linear": _linear,
 }
-"""Activations by the names that folders have for them; "gelu_new" is GELU by a tanh."""
+"""Activations by the names that folders have for them. Several names stand for one function: those of GELU by its
+definition, of GELU by a tanh, and of SiLU; a folder keeps the name that it has."""
 
 
 class FeedForward(nn.Module):

@@ -47,7 +47,12 @@ class Embedding(nn.Module):
     """project(dropout(norm(token + segment + position))), each part but the token optional.
 
     project  widens the sum to the width of the stack, as ALBERT and ELECTRA do
+
+    reads_neighbours  whether a token's vector depends on the tokens beside it, so that in a row with padding positions
+                      must say where a sequence ends
     """
+
+    reads_neighbours = False
 
     def __init__(
         self,

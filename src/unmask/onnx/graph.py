@@ -112,7 +112,10 @@ class EncoderGraph(nn.Module):
         rows = input_ids.shape[:-1]
         input_ids, attention_mask = input_ids.flatten(0, -2), attention_mask.flatten(0, -2)
         token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, -2)
-        x_BTD = self.model.embedding(input_ids, token_type_ids)
+        positions = None
+        if self.model.embedding.reads_neighbours:  # padding is beyond the end of a text
+            positions = torch.arange(input_ids.shape[1], device=input_ids.device) * attention_mask
+        x_BTD = self.model.embedding(input_ids, token_type_ids, positions)
         hidden_BTD = self.model.stack(x_BTD, mask=Seen(attention_mask=attention_mask))
         if self.head == "encoder":
             return (hidden_BTD,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,15 +94,16 @@ def architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[s
 
 def kept(config: transformers.PreTrainedConfig, name: str) -> dict[str, Any]:
     """What a configuration says that has a meaning for this class."""
-    ours = huggingface.TABLES[config.model_type].fields
-    values = {field: getattr(config, field) for field in ours if hasattr(config, field)}
+    published = {one.name for one in dataclasses.fields(config)}
+    ours = published & huggingface.TABLES[config.model_type].fields.keys()
+    values = {field: getattr(config, field) for field in ours}
+    values["summary_first_dropout"] = getattr(config, "summary_first_dropout", 0.0)
     if name.endswith(("SequenceClassification", "TokenClassification")):
         values["labels"] = config.id2label
     if name.endswith("SequenceClassification"):
         values["problem"] = config.problem_type or usual_problem(config.num_labels)
-    values["architectures"] = [name]
-    if config.architectures is None:
-        values["architectures"] = []
+    if values.get("pad_token_id", 0) is None:  # here, something fills rows: id 0, where the folder leaves it open
+        values["pad_token_id"] = 0
     return values
 
 
@@ -158,7 +160,7 @@ def rows(
     """Three texts of different lengths, one a row, as ours and theirs; and the flat places that are no padding."""
     generator = torch.Generator().manual_seed(seed)
     padding = config.pad_token_id or 0
-    length = min(config.max_position_embeddings - (padding + 1 if counts_text else 0), 14)
+    length = min(config.max_position_embeddings - (max(2, padding + 1) if counts_text else 0), 14)
     mask = torch.arange(length) < torch.tensor([length, max(1, length // 2), min(3, length)])[:, None]
     mask = (mask.flip(1) if left else mask).long()
     tokens = torch.randint(0, config.vocab_size - 1, mask.shape, generator=generator)

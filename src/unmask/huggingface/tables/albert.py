@@ -17,6 +17,7 @@ ALBERT = Table(
         "classifier_dropout_prob": "head_dropout",
         "embedding_size": "factor",
     },
+    absent={"hidden_size": 4_096, "num_attention_heads": 64, "intermediate_size": 16_384},
     fixed={**FIXED, "num_hidden_groups": 1, "inner_group_num": 1, "down_scale_factor": 1},
     trunk=(
         ("embedding.token", "albert.embeddings.word_embeddings"),

@@ -18,10 +18,17 @@ ELECTRA = Table(
     fields={
         **FIELDS,
         "embedding_size": "factor",
+        "summary_first_dropout": "choice_input_dropout",
         "summary_last_dropout": "choice_dropout",
         "generator_size": "generator",  # ours alone; a run that goes on needs it
     },
-    fixed={**FIXED, "summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
+    fixed={
+        **FIXED,
+        "summary_type": "first",
+        "summary_use_proj": True,
+        "summary_activation": "gelu",
+        "summary_proj_to_labels": False,
+    },
     trunk=(*trunk("electra."), ("embedding.project", "electra.embeddings_project")),
     pooler=(),
     heads={
