@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import transformers
-from families import albert, bert, electra, mobilebert, roberta
+from families import albert, bert, electra, gpt, gpt2, marian, mobilebert, pegasus, roberta, t5
 from generated import Case, Family, cases, check
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -26,7 +26,9 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.config import read_config
 from unmask.models.bert import Bert
 
-FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, roberta, albert, electra, mobilebert)}
+ENCODERS = (bert, roberta, albert, electra, mobilebert)
+WRITERS = (gpt, gpt2, t5, marian, pegasus)
+FAMILIES = {module.FAMILY.name: module.FAMILY for module in (*ENCODERS, *WRITERS)}
 DRAWS = 12  # of each family in the suite
 
 
