@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.config import regular, typed
+from unmask.config import typed
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
@@ -41,15 +41,12 @@ TABLES: dict[str, Table[ModelConfig]] = {
 WRITERS = ("marian", "pegasus", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
 """Model types of encoder–decoders, which `writer.py` reads."""
 
-READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
-"""Endings of the files that are read when a folder is opened."""
-
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
     """
-    _attn_implementation_autoset _name_or_path _num_labels architectures bos_token_id cls_token_id directionality dtype eos_token_id
-    eos_token_ids finetuning_task gradient_checkpointing id2label label2id language model_max_length model_type name
-    num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
+    _attn_implementation_autoset _name_or_path _num_labels architectures bos_token_id cls_token_id directionality dtype
+    eos_token_id eos_token_ids finetuning_task gradient_checkpointing id2label label2id language model_max_length
+    model_type name num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
     pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type return_dict
     sentence_transformers sep_token_id task_specific_params tokenizer_class torch_dtype torchscript
     transformers_version unmask_heads unmask_task use_bfloat16 use_cache use_return_dict xla_device
@@ -68,11 +65,7 @@ def table_of(config: ModelConfig) -> Table[ModelConfig]:
 
 
 def require_model(folder: Path) -> None:
-    """Raises UnmaskError for a folder without a config.json, saying what it holds instead, and for one in which a file
-    of a kind that is read is no regular file."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.suffix in READ:
-            regular(path)
+    """Raises UnmaskError for a folder without a config.json, saying what it holds instead."""
     if (folder / "config.json").is_file():
         return
     if not folder.is_dir():
@@ -126,13 +119,13 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
     hints, ours = get_type_hints(table.config), {}
     for name, its in table.fields.items():
         value = values.get(name, table.absent.get(name))
-        if (name not in values and name not in table.absent) or (value is None and name in table.nullable):
+        if name not in {*values, *table.absent} or (value is None and name in table.nullable):
             continue
         value = typed(value, hints[its], f"{place}: {name}")
         value = value - table.shift[name] if name in table.shift else value
         if ours.setdefault(its, value) != value:
             raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
-    if (ours.get("padding") or 0) < 0:
+    if ours.get("padding", 0) < 0:
         raise UnmaskError(f"{place}: pad_token_id = {values['pad_token_id']!r} is the id of no token.")
     try:
         return table.config.from_dict(ours)
@@ -145,11 +138,15 @@ _ONE_CLASS = {"regression": "classification", "multilabel": "classification"}
 _UNKNOWN_THERE = frozenset({"crf", "pairs"})
 
 
+def published(heads: Set[str]) -> frozenset[str]:
+    """Heads of ours as the tables name those of a class of `transformers`."""
+    return frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
+
+
 def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) -> dict[str, Any]:
     heads = frozenset(model.heads)
     config = model.config.to_dict()
-    theirs_has = frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
-    classes = [name for name, has in table.architectures.items() if has == theirs_has][:1]
+    classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
     if not heads and model.config.pools and model.pooler is None:
         classes = []  # their class for a trunk has a pooler, for which this folder has no weights
     values: dict[str, Any] = {
@@ -175,8 +172,8 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
 
 
 def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Names of the outputs, in their order; where only their number is given, nothing. Raises UnmaskError for those that
-    do not number the outputs from 0."""
+    """Names of the outputs, in their order; none where there is no id2label. Raises UnmaskError where its numbers are
+    not those from 0 on."""
     names = values.get("id2label") or {}
     try:
         numbered = {int(number): str(name) for number, name in names.items()}

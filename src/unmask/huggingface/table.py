@@ -30,8 +30,7 @@ class Table(Generic[Page]):
     copies         theirs -> theirs: tied parameters that older folders store twice
     written        names of copies that a folder has too, for readers that know the parameter by them alone
     shift          theirs -> by how much their number is larger than ours
-    absent         theirs -> what it means that config.json lacks the field, where the reference has another default than
-                   the page; in their terms, before `shift`
+    absent         theirs -> the default of the reference, where the page has another: what an absent field means
     nullable       theirs that may be null though ours may not: the page's default then stands
     packed         their module -> names of the maps that lie side by side in it, along what they give; the rules name
                    each of them as if it were a module of that one: `attn.c_attn.query`

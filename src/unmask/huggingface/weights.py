@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unmask.config import read_json, regular
 from unmask.errors import UnmaskError
-from unmask.huggingface.config import PROBLEMS
+from unmask.huggingface.config import PROBLEMS, published
 from unmask.huggingface.layout import unfold
 from unmask.huggingface.table import Names, Table
 from unmask.models.model import Model, ModelConfig
@@ -156,17 +156,12 @@ def stored_heads(
     sizes = {head: _outputs_of(table, head, tensors) for head in parts - {"pooler"}}
     kind = _kind(values, sizes.get("classification", 0))
     found = {head for head in sizes if head not in PROBLEMS or head == kind}
-    said, classes = values.get("unmask_heads"), values.get("architectures")
-    architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
-    ours = {kind if head in PROBLEMS else head for head in map(str, said)} if isinstance(said, list) else {""}
-    named = table.architectures.get(architecture, frozenset())
-    theirs = {kind if head == "classification" else head for head in named}
-    meant = ours if ours and ours <= found else theirs & found
+    meant = {kind if head in PROBLEMS else head for head in _meant(table, values)} & found
     meant = meant or {_guessed(table, values, config, parts & {*found, "pooler"}, sizes, folder)}
-    published = {kind}.union(*table.architectures.values())
+    known = {kind}.union(*table.architectures.values())
 
     def rank(head: str) -> tuple[bool, bool, int, str]:
-        return head not in meant, head not in published, -len(table.heads[head]), head
+        return head not in meant, head not in known, -len(table.heads[head]), head
 
     heads: dict[str, int] = {}
     for head in sorted(found, key=rank):
@@ -177,6 +172,16 @@ def stored_heads(
             continue
         heads[head] = sizes[head]
     return heads
+
+
+def _meant(table: Table, values: Mapping[str, Any]) -> Set[str]:
+    """The heads that config.json speaks of. What we wrote there counts as long as the class beside it has these heads:
+    `transformers` keeps the field when it saves another class, and changes the class."""
+    said, classes = values.get("unmask_heads"), values.get("architectures")
+    ours = frozenset(map(str, said)) if isinstance(said, list) else frozenset()
+    architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
+    theirs = table.architectures.get(architecture, published(ours))
+    return ours if published(ours) == theirs else theirs
 
 
 def _kind(values: Mapping[str, Any], outputs: int) -> str:
@@ -222,9 +227,8 @@ def _theirs(table: Table, head: str) -> set[str]:
 
 def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
     """How many outputs a stored head has; 0 where its size is that of the vocabulary."""
-    names = {ours: theirs for ours, theirs in table.heads[head]}
-    sized = [theirs + ".weight" for ours, theirs in names.items() if ours.endswith(".output")]
-    sized += [theirs for ours, theirs in names.items() if ours.endswith(".transitions")]
+    sized = [theirs + ".weight" for ours, theirs in table.heads[head] if ours.endswith(".output")]
+    sized += [theirs for ours, theirs in table.heads[head] if ours.endswith(".transitions")]
     return len(tensors[sized[0]]) if sized else 0
 
 

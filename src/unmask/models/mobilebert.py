@@ -39,8 +39,7 @@ class MobileBert(Bert):
     factor        E, width of the token vectors, of which each token reads three: the next, its own and the last
     bottleneck    width inside a block
     feedforwards  feed-forward networks of a block, one after the other
-    pooled        whether a head that answers for a sequence reads its first token through a layer of its own; the
-                  published weights have none
+    pooled        whether heads for sequences read the first token through a pooler; the published weights have none
     """
 
     dim: int = 512
@@ -81,9 +80,7 @@ class MobileBert(Bert):
         attention = Attention(narrow, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
         return Bottleneck(self.dim, narrow, attention, feedforwards)
 
-    @property
-    def pools(self) -> bool:
-        return self.pooled
+    pools = property(lambda self: self.pooled)
 
     def pooler(self, heads: Collection[str]) -> Pooler | None:
         return Pooler(self.dim) if self.pooled else None
@@ -119,9 +116,8 @@ class NoNorm(nn.Module):
 class TrigramEmbedding(Embedding):
     """norm(transform(next, own and last token vector) + segment + position): a convolution of three over the tokens.
 
-    Where positions are given, there is nothing beyond the ends of a sequence, whatever the row goes on with, be it
-    padding or another sequence: a text means the same in every row. Without them, the row is read as it stands, as
-    `transformers` reads it, and the vector of the padding token stands beside the last token of a text that is padded.
+    Where positions are given, there is nothing beyond the ends of a sequence, be it followed by padding or by another
+    one. Without them the row is read as it stands, padding and all, as `transformers` reads it.
     """
 
     reads_neighbours = True

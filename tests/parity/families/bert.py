@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import transformers
-from families import encoders
 from generated import Family
+
+from families import encoders
 
 CLASSES = encoders.architectures(
     "Bert",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import transformers
-from families import encoders
 from generated import Family
 from hypothesis import strategies as st
+
+from families import encoders
 
 CLASSES = encoders.architectures("Electra", ("PreTraining", frozenset({"rtd"})))
 

@@ -1,4 +1,4 @@
-"""What the encoders have in common: sizes, fields, batches with padding on either side, and how answers are compared."""
+"""What the encoders have in common: sizes, fields, batches with padding on either side, how answers are compared."""
 
 from __future__ import annotations
 

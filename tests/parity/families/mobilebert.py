@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import transformers
-from families import encoders
 from generated import Family
 from hypothesis import strategies as st
+
+from families import encoders
 
 CLASSES = encoders.architectures(
     "MobileBert",
