@@ -29,7 +29,8 @@ from unmask.models.bert import Bert
 ENCODERS = (bert, roberta, albert, electra, mobilebert)
 WRITERS = (gpt, gpt2, t5, marian, pegasus)
 FAMILIES = {module.FAMILY.name: module.FAMILY for module in (*ENCODERS, *WRITERS)}
-DRAWS = 12  # of each family in the suite
+DRAWS = {**{module.FAMILY.name: 12 for module in ENCODERS}, **{module.FAMILY.name: 4 for module in WRITERS}}
+"""Draws of each family in the suite."""
 
 
 def drawn(family: Family, number: int, *, always_the_same: bool) -> Counter[str]:
@@ -143,7 +144,7 @@ def test_what_would_mean_something_else_is_refused(
     assert str(tmp_path / "theirs" / "config.json") in str(caught.value)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name in huggingface.TABLES])
 def test_an_absent_field_means_what_the_reference_defaults_to(name: str, tmp_path: Path) -> None:
     table, published = huggingface.TABLES[name], FAMILIES[name].config().to_dict()
     written = {field: value for field, value in published.items() if field in table.fields}
@@ -171,8 +172,8 @@ def test_a_trunk_without_its_pooler_claims_no_class_that_has_one(tmp_path: Path)
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_few_configurations_are_equal_or_refused(name: str) -> None:
-    came = drawn(FAMILIES[name], DRAWS, always_the_same=True)
-    assert came["equal"] >= DRAWS // 2, came
+    came = drawn(FAMILIES[name], DRAWS[name], always_the_same=True)
+    assert came["equal"] >= DRAWS[name] // 2, came
 
 
 @pytest.mark.slow

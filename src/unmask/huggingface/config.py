@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.config import typed
+from unmask.config import regular, typed
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
@@ -41,6 +41,9 @@ TABLES: dict[str, Table[ModelConfig]] = {
 WRITERS = ("marian", "pegasus", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
 """Model types of encoder–decoders, which `writer.py` reads."""
 
+READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
+"""Endings of the files that are read when a folder is opened."""
+
 # Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
 IRRELEVANT = frozenset(
     """
@@ -65,7 +68,11 @@ def table_of(config: ModelConfig) -> Table[ModelConfig]:
 
 
 def require_model(folder: Path) -> None:
-    """Raises UnmaskError for a folder without a config.json, saying what it holds instead."""
+    """Raises UnmaskError for a folder without a config.json, saying what it holds instead, and for one in which a file
+    of a kind that is read is no regular file."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in READ:
+            regular(path)
     if (folder / "config.json").is_file():
         return
     if not folder.is_dir():
@@ -125,7 +132,7 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         value = value - table.shift[name] if name in table.shift else value
         if ours.setdefault(its, value) != value:
             raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
-    if ours.get("padding", 0) < 0:
+    if (ours.get("padding") or 0) < 0:
         raise UnmaskError(f"{place}: pad_token_id = {values['pad_token_id']!r} is the id of no token.")
     try:
         return table.config.from_dict(ours)

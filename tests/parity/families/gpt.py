@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import transformers
-from families import gpts
 from generated import Family
 from hypothesis import strategies as st
+
+from families import gpts
 
 CLASSES = {
     "OpenAIGPTLMHeadModel": frozenset({"next"}),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import transformers
-from families import encoders, gpts
 from generated import Family
 from hypothesis import strategies as st
+
+from families import encoders, gpts
 
 CLASSES = {
     "GPT2LMHeadModel": frozenset({"next"}),

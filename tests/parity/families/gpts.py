@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 import transformers
-from families import encoders
 from generated import Case
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from families import encoders
 from unmask import huggingface
 from unmask.huggingface.layout import fold
 from unmask.models.model import POOLED

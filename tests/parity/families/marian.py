@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import transformers
-from families import writers
 from generated import Family
-from hypothesis import strategies as st
 
+from families import writers
 from unmask import huggingface
 
 FAMILY = Family(
@@ -19,6 +18,7 @@ FAMILY = Family(
     extras=writers.MARIAN_EXTRAS,
     widest=writers.MARIAN_WIDEST | {"pad_token_id", "decoder_start_token_id", "share_encoder_decoder_embeddings"},
     classes={"MarianMTModel": frozenset({"next"}), "MarianModel": frozenset({"next"})},
+    written={"MarianModel": "MarianMTModel"},  # its output is the token vectors
     outputs=writers.outputs,
     gradients=writers.gradients,
     load=huggingface.load_writer,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import transformers
-from families import writers
 from generated import Family
-from hypothesis import strategies as st
 
+from families import writers
 from unmask import huggingface
 
 FAMILY = Family(
@@ -19,6 +18,7 @@ FAMILY = Family(
     extras=writers.MARIAN_EXTRAS,
     widest=writers.MARIAN_WIDEST,
     classes={"PegasusForConditionalGeneration": frozenset({"next"}), "PegasusModel": frozenset({"next"})},
+    written={"PegasusModel": "PegasusForConditionalGeneration"},  # its output is the token vectors
     outputs=writers.outputs,
     gradients=writers.gradients,
     load=huggingface.load_writer,

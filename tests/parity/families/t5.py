@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import transformers
-from families import encoders, writers
 from generated import Family
 from hypothesis import strategies as st
 
+from families import encoders, writers
 from unmask import huggingface
 
 LAYERS = (*encoders.ACTIVATIONS, *(f"gated-{name}" for name in encoders.ACTIVATIONS), *["relu", "gated-gelu"] * 4)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import transformers
-from families import encoders
 from generated import Case
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from families import encoders
 from unmask import huggingface
 from unmask.types import Batch
 
