@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from unmask.errors import UnmaskError, kind_of, nearest, unknown
-from unmask.files import regular
 
 ELSEWHERE = {
     "learning_rate": ("lr",),
@@ -129,6 +128,13 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnmaskError(f"{path} must hold a JSON object, not {kind_of(value)}.")
     return value
+
+
+def regular(path: Path) -> Path:
+    """The path itself. Raises UnmaskError for a pipe, a device, a socket or a folder: to read one may never end."""
+    if path.exists() and not path.is_file():
+        raise UnmaskError(f"{path} is no regular file, and only those are read; put the file itself there.")
+    return path
 
 
 def bounded(path: Path, largest: int = LARGEST) -> bytes:

@@ -28,13 +28,6 @@ def writing(path: Path) -> Iterator[None]:
         raise UnmaskError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
-def regular(path: Path) -> Path:
-    """The path itself. Raises UnmaskError for a pipe, a device, a socket or a folder: to read one may never end."""
-    if path.exists() and not path.is_file():
-        raise UnmaskError(f"{path} is no regular file, and only those are read; put the file itself there.")
-    return path
-
-
 def check_place(path: Path) -> None:
     """Raises UnmaskError where no file can be written at `path`; for what takes long to compute, before it is."""
     with writing(path):

@@ -234,6 +234,18 @@ def test_the_keys_are_those_of_transformers(tmp_path):
         assert differ <= {"forced_eos_token_id"}  # no last token is forced here
 
 
+@pytest.mark.parametrize("kind", ["marian", "pegasus"])
+def test_fields_that_are_absent_mean_the_defaults_of_transformers(kind, tmp_path):
+    transformers.CONFIG_MAPPING[kind]().save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    whole = huggingface.marian.read_fields(values, {}, tmp_path)
+    assert whole.encoder_layers == 12
+    assert huggingface.marian.read_fields({"model_type": kind}, {}, tmp_path) == whole
+    for name in [name for name in values if name in huggingface.marian.MARIAN.fields]:
+        rest = {k: v for k, v in values.items() if k != name}
+        assert huggingface.marian.read_fields(rest, {}, tmp_path) == whole, name
+
+
 # ------------------------------------------------------------------------------------------------ old and odd folders
 
 
@@ -366,12 +378,14 @@ def test_half_precision_opens_in_full(tmp_path):
         ({"static_position_embeddings": False}, "static_position_embeddings"),
         ({"encoder_layerdrop": 0.1}, "encoder_layerdrop = 0.1 is not supported"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings"),
-        ({"activation_function": "tanh"}, "activation must be one of"),
+        ({"activation_function": "thanh"}, "activation_function must be one of"),
         ({"decoder_vocab_size": 19}, "one table of vectors cannot have vocab_size 23"),
-        ({"d_model": ...}, "lacks the field d_model"),
-        ({"pad_token_id": None}, "lacks the field pad_token_id"),
+        ({"d_model": ...}, "has the shape [23, 16], but config.json asks for [23, 1024]"),
+        ({"d_model": None}, "config.json: d_model must be a whole number, not None"),
+        ({"dropout": None}, "config.json: dropout must be a number, not None"),
+        ({"pad_token_id": None}, "config.json: pad_token_id must be a whole number, not None"),
         ({"pad_token_id": V}, "describes no model that can be built"),
-        ({"eos_token_id": [0, 1]}, "end must be a whole number"),
+        ({"eos_token_id": [0, 1]}, "config.json: eos_token_id must be a whole number"),
         ({"encoder_attention_heads": 3}, "do not divide 16"),
         ({"encoder_layers": 3}, "the weights lack 'model.encoder.layers.2.self_attn.q_proj.weight'"),
         ({"decoder_layers": 2}, "'model.decoder.layers.2.encoder_attn.k_proj.bias' has no place"),

@@ -17,6 +17,7 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.generate import Blocking, Limits, Search, generate
+from unmask.huggingface.config import read_config
 from unmask.huggingface.layout import fold, unfold
 from unmask.huggingface.tables.gpt import GPT2
 from unmask.models.gpt import SIZES, Gpt, Gpt2
@@ -99,9 +100,8 @@ def test_a_folder_of_theirs_gives_the_same_numbers_here(name, tmp_path):
 @pytest.mark.parametrize("name", [n for n in ARCHITECTURES if not n.endswith("GPT2Model") and n != "OpenAIGPTModel"])
 @pytest.mark.parametrize(("train", "drops"), [(False, False), (True, False), (True, True)])
 def test_states_losses_and_gradients_are_theirs(name, train, drops, tmp_path, fading):
-    rates = {"resid_pdrop": 0.3, "embd_pdrop": 0.2, "attn_pdrop": 0.4}
-    if name == "GPT2ForTokenClassification":  # theirs drops before no other classifier
-        rates["classifier_dropout"] = 0.1
+    # Of all classifiers, theirs drops before that of tags alone.
+    rates = {"resid_pdrop": 0.3, "embd_pdrop": 0.2, "attn_pdrop": 0.4, "classifier_dropout": 0.1}
     if not drops:
         rates = dict.fromkeys(rates, 0.0)
     theirs = reference(name, **rates, attn_implementation="eager" if drops else None)
@@ -213,6 +213,56 @@ def test_the_oldest_folders_open_without_their_prefix_and_with_their_masks(tmp_p
         torch.testing.assert_close(answers, theirs(tokens).logits[0], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("ids", [{}, {"eos_token_id": [3, 5]}, {"bos_token_id": None, "pad_token_id": None}], ids=str)
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OpenAIGPTForSequenceClassification"])
+def test_the_ids_that_begin_end_and_fill_outlast_a_folder_without_a_tokenizer(name, ids, tmp_path):
+    reference(name, **ids).save_pretrained(tmp_path / "theirs")
+    huggingface.save(tmp_path / "ours", huggingface.load(tmp_path / "theirs").model)
+    before, after = (transformers.AutoConfig.from_pretrained(tmp_path / side) for side in ("theirs", "ours"))
+    for kind in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        assert (
+            getattr(after, kind)
+            == getattr(before, kind)
+            == {**SMALL, "bos_token_id": 2, "eos_token_id": 3, **ids}[kind]
+        )
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "openai-gpt"])
+def test_fields_that_are_absent_mean_the_defaults_of_transformers(kind, tmp_path):
+    transformers.CONFIG_MAPPING[kind]().save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    table = huggingface.TABLES[kind]
+    whole = read_config(table, values, tmp_path)
+    assert (whole.end, whole.padding) == ((50_256, None) if kind == "gpt2" else (None, None))
+    for name in [name for name in values if name in table.fields]:
+        assert read_config(table, {k: v for k, v in values.items() if k != name}, tmp_path) == whole, name
+        if isinstance(values[name], int | float) and not name.endswith("_token_id"):
+            with pytest.raises(UnmaskError, match=f"config.json: {name} must be a .*number, not None"):
+                read_config(table, {**values, name: None}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        *(("OpenAIGPTLMHeadModel", {"afn": one}) for one in ("gelu", "relu", "silu", "swish")),
+        *(("GPT2LMHeadModel", {"activation_function": one}) for one in ("gelu", "gelu_python", "gelu_fast", "swish")),
+    ],
+    ids=str,
+)
+def test_activations_are_theirs(name, activation, tmp_path):
+    """GPT's "gelu" is the form by a tanh, GPT-2's is not."""
+    theirs = reference(name, **activation)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = huggingface.load(tmp_path / "theirs").model
+    batch, inputs, places = ragged()
+    huggingface.save(tmp_path / "ours", ours)
+    again = getattr(transformers, name).from_pretrained(tmp_path / "ours").eval()
+    with torch.no_grad():
+        answers = ours.answer("next", ours(batch), places)
+        for other in (theirs, again):
+            torch.testing.assert_close(answers, their_logits("next", other(**inputs), places), atol=1e-5, rtol=1e-5)
+
+
 def test_what_gpt2_folders_may_ask_for_and_this_does_not_do_is_refused(tmp_path):
     reference("GPT2LMHeadModel").save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
@@ -258,9 +308,9 @@ def test_folding_is_the_inverse_of_unfolding():
 
 def test_fields_sizes_and_initialisation_are_the_published_ones():
     for config, published in ((Gpt(), transformers.OpenAIGPTConfig()), (Gpt2(), transformers.GPT2Config())):
-        values = {**published.to_dict(), "classifier_dropout": None, "pad_token_id": config.padding}
+        values = {**published.to_dict(), "classifier_dropout": None}
         for theirs, ours in huggingface.TABLES[published.model_type].fields.items():
-            assert values[theirs] == getattr(config, ours), theirs
+            assert theirs.endswith("_token_id") or values[theirs] == getattr(config, ours), theirs
     # The sizes that the weights have, published as 117M, 345M, 762M and 1542M.
     counts = {"base": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}
     for size, expected in counts.items():

@@ -178,6 +178,46 @@ def test_our_folder_computes_the_same_there_and_comes_back(version: str, tmp_pat
         assert torch.equal(a, c), name
 
 
+LAYERS = [
+    {"feed_forward_proj": "relu", "dense_act_fn": "gelu"},
+    {"feed_forward_proj": "relu", "dense_act_fn": "gelu_new", "is_gated_act": True},
+    {"feed_forward_proj": "gated-gelu"},
+    {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu"},
+    {"feed_forward_proj": "gated-gelu", "is_gated_act": False},
+    {"feed_forward_proj": "gated-gelu_python"},
+    {"feed_forward_proj": "gated-swish"},
+    {"feed_forward_proj": "gelu_pytorch_tanh"},
+    {"feed_forward_proj": ...},
+    {"feed_forward_proj": ..., "dense_act_fn": "silu", "is_gated_act": True},
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+def test_the_feed_forward_layer_is_the_one_that_transformers_makes_of_the_fields(layer: dict, tmp_path: Path) -> None:
+    """`dense_act_fn` and `is_gated_act` go before `feed_forward_proj`; it once went before them, which was off by 1."""
+    config = transformers.T5Config(**THEIRS, **{k: v for k, v in layer.items() if v is not ...})
+    other = transformers.T5ForConditionalGeneration(config)
+    randomise(other, 7)
+    other.save_pretrained(tmp_path / "theirs")
+    place = tmp_path / "theirs" / "config.json"
+    values = {k: v for k, v in json.loads(place.read_text()).items() if k not in ("dense_act_fn", "is_gated_act")}
+    place.write_text(json.dumps({k: v for k, v in (values | layer).items() if v is not ...}))
+    assert_same(huggingface.load_writer(tmp_path / "theirs").model.eval(), again(tmp_path / "theirs").eval())
+    model = huggingface.load_writer(tmp_path / "theirs").model
+    huggingface.save_writer(tmp_path / "ours", model)
+    assert_same(model, again(tmp_path / "ours").eval())
+    assert huggingface.load_writer(tmp_path / "ours").model.config == model.config
+
+
+def test_fields_that_are_absent_mean_the_defaults_of_transformers(tmp_path: Path) -> None:
+    place = tmp_path / "config.json"
+    transformers.T5Config().save_pretrained(tmp_path)
+    assert huggingface.t5.read_fields({"model_type": "t5"}, {}, tmp_path) == T5()
+    for name in [name for name in json.loads(place.read_text()) if name in huggingface.t5.T5_PLAIN.fields]:
+        values = {k: v for k, v in json.loads(place.read_text()).items() if k != name}
+        assert huggingface.t5.read_fields(values, {}, tmp_path) == T5(), name
+
+
 def test_a_tied_output_that_is_not_scaled_stays_so(tmp_path: Path) -> None:
     """What version 5 of the library makes of a new model that is meant to have an output of its own."""
     other = transformers.T5ForConditionalGeneration(transformers.T5Config(**THEIRS, **V11))
@@ -278,12 +318,17 @@ def test_a_published_config_is_read(size: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"d_kv": None}, "lacks the field d_kv"),
-        ({"feed_forward_proj": "gated-geluu"}, "gated-gelu"),
+        ({"d_kv": None}, "config.json: d_kv must be a whole number, not None"),
+        ({"dropout_rate": None}, "config.json: dropout_rate must be a number, not None"),
+        ({"feed_forward_proj": None}, "config.json: feed_forward_proj must be text, not None"),
+        ({"feed_forward_proj": "gated-geluu"}, "did you mean 'gelu'"),
+        ({"feed_forward_proj": "gate-gelu"}, "gated-gelu"),
+        ({"dense_act_fn": "gelu_neu"}, "gelu_new"),
+        ({"is_gated_act": None}, "config.json: is_gated_act must be true or false, not None"),
         ({"rotary": True}, "the field rotary"),
         ({"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported"),
         ({"unmask_config": {"lenth": 3}}, "length"),
-        ({"d_model": "wide"}, "dim must be a whole number"),
+        ({"d_model": "wide"}, "config.json: d_model must be a whole number"),
     ],
 )
 def test_a_config_that_asks_for_something_else_is_refused(change: dict[str, object], said: str, tmp_path: Path) -> None:

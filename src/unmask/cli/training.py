@@ -51,7 +51,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--steps", "N", "steps of the optimiser")
     add_field(sub, "--lr", "X", "learning rate at its highest")
     add_field(sub, "--batch-size", "N", "rows of a step")
-    add_field(sub, "--precision", "NAME", "of products: fp32 or bf16")
+    add_field(sub, "--precision", "NAME", "of products: auto, fp32 or bf16")
     add_field(sub, "--seed", "N", "of weights, order and what is hidden")
     sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")

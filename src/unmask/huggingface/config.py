@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.config import typed
+from unmask.config import regular, typed
 from unmask.errors import UnmaskError, unknown
-from unmask.files import regular
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
 from unmask.models.model import Model, ModelConfig
@@ -133,7 +132,7 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         value = value - table.shift[name] if name in table.shift else value
         if ours.setdefault(its, value) != value:
             raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
-    if ours.get("padding", 0) < 0:
+    if (ours.get("padding") or 0) < 0:
         raise UnmaskError(f"{place}: pad_token_id = {values['pad_token_id']!r} is the id of no token.")
     try:
         return table.config.from_dict(ours)

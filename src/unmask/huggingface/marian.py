@@ -57,6 +57,19 @@ _FIXED = {
     "encoder_layerdrop": 0.0,
     "decoder_layerdrop": 0.0,
 }
+_ABSENT = {
+    **{f"{side}_layers": 12 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 16 for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": 4_096 for side in ("encoder", "decoder")},
+    "d_model": 1_024,
+    "max_position_embeddings": 1_024,
+    "activation_function": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "scale_embedding": False,
+    "init_std": 0.02,
+}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 
 
@@ -94,6 +107,11 @@ MARIAN = Table(
         ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
         "model.shared.weight",
     ),
+    absent={
+        **_ABSENT,
+        **{"vocab_size": 58_101, "pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id": 0},
+    },
+    nullable=frozenset(),
 )
 """One vocabulary and one table of token vectors."""
 
@@ -116,6 +134,7 @@ PEGASUS = replace(
     fixed={**_FIXED, "normalize_before": True, "add_final_layer_norm": True},
     trunk=(("source.token", "model.shared"), *_stacks("before"), *_FINAL_NORMS),
     architectures={"PegasusForConditionalGeneration": frozenset({"next"}), "PegasusModel": frozenset({"next"})},
+    absent={**_ABSENT, "vocab_size": 50_265, "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1},
 )
 """The same with norms before the sub-layers (Zhang et al. 2020, in the form of `transformers`)."""
 
@@ -130,14 +149,13 @@ OWN = ("length", "std", "output_bias")
 
 STD = 0.02  # what is written where we have None
 BIAS = "final_logits_bias"
-ACTIVATIONS = {"swish": "silu"}  # theirs -> ours, where the names differ
 
 # Fields of such folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
 IRRELEVANT = frozenset(
     """
     _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
     force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id min_length no_repeat_ngram_size
-    classifier_dropout num_hidden_layers renormalize_logits unk_token_id
+    classifier_dropout num_hidden_layers position_embedding_type renormalize_logits unk_token_id
     """.split()  # noqa: SIM905 (as in config.py)
 )
 
@@ -159,7 +177,6 @@ def write_fields(config: Config) -> dict[str, Any]:
     table = _table(config)
     ours = config.to_dict()
     ours |= {"length": config.length or POSITIONS, "std": STD if config.std is None else config.std}
-    ours["activation"] = {b: a for a, b in ACTIVATIONS.items()}.get(config.activation, config.activation)
     marians = {"decoder_vocab_size": config.vocabulary, "num_hidden_layers": config.encoder_layers}
     return {
         "architectures": [next(iter(table.architectures))],
@@ -177,7 +194,7 @@ def write_fields(config: Config) -> dict[str, Any]:
 def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> Transformer:
     """The config of a folder; whether its output has a bias, only the weights of a foreign folder say.
 
-    Raises UnmaskError for a field that is missing, unknown, or asks for what the Transformer does not do.
+    Raises UnmaskError for a field that is unknown, or asks for what the Transformer does not do.
     """
     place = folder / "config.json"
     norm = NORMS[str(values["model_type"])]
@@ -185,22 +202,15 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
     own = values.pop("unmask_config", None) or {}
     shared = bool(values.get("share_encoder_decoder_embeddings", True))
     table = PEGASUS if norm == "pre" else MARIAN if shared else APART
-    values["activation_function"] = ACTIVATIONS.get(
-        str(values.get("activation_function")), values.get("activation_function")
-    )
-    written = values.setdefault("decoder_vocab_size", None) or values.get("vocab_size")
-    if table is not APART:
-        if written != values.get("vocab_size"):
-            raise UnmaskError(
-                f"{place}: one table of vectors cannot have vocab_size {values.get('vocab_size')!r} for the "
-                f"source and decoder_vocab_size {written!r} for the target."
-            )
-        del values["decoder_vocab_size"]
-    else:
+    size = values.get("vocab_size", table.absent["vocab_size"])
+    written = values.pop("decoder_vocab_size", None) or size
+    if table is APART:
         values["decoder_vocab_size"] = written
-    for name in table.fields:
-        if values.get(name) is None:
-            raise UnmaskError(f"{place} lacks the field {name}; restore it from a copy.")
+    elif written != size:
+        raise UnmaskError(
+            f"{place}: one table of vectors cannot have vocab_size {size!r} for the source and decoder_vocab_size "
+            f"{written!r} for the target."
+        )
     config = read_config(table, values, folder)
     assert isinstance(config, Transformer)
     bias = tensors.get(BIAS)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unmask.config import Config
+from unmask.config import Config, typed
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import read_config
 from unmask.huggingface.table import Table
@@ -17,20 +17,17 @@ from unmask.huggingface.tables.t5 import T5_GATED, T5_PLAIN
 from unmask.huggingface.weights import rename, rules_of
 from unmask.models.sequence import EncoderDecoder
 from unmask.models.t5 import T5
-from unmask.nn import FEEDFORWARDS
+from unmask.nn import ACTIVATIONS, FEEDFORWARDS
 
 MODEL_TYPES = (T5_PLAIN.model_type,)
 OUTPUT, SHARED = "lm_head.weight", "shared.weight"
-REQUIRED = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "feed_forward_proj")
 OWN = ("length",)
 """Fields that T5's config.json has no place for; it holds them as `unmask_config`."""
-
-DEFAULTS = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}  # where old folders are silent
 
 # Fields of T5 folders, old and new, that change no number of the forward pass, or are said by others.
 IRRELEVANT = frozenset(
     """
-    classifier_dropout dense_act_fn is_gated_act n_positions output_past scale_decoder_outputs tie_word_embeddings
+    classifier_dropout n_positions output_past position_embedding_type scale_decoder_outputs tie_word_embeddings
     """.split()  # noqa: SIM905 (as in config.py)
 )
 
@@ -66,7 +63,7 @@ def write_fields(config: Config) -> dict[str, Any]:
 def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> T5:
     """The config of a T5 folder; whether its output has a table of its own, only the weights say.
 
-    Raises UnmaskError for a field that is missing, unknown, or asks for what this T5 does not do.
+    Raises UnmaskError for a field that is unknown, or asks for what this T5 does not do.
     """
     place = folder / "config.json"
     tied = values.get("tie_word_embeddings") is not False
@@ -76,13 +73,9 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
         raise UnmaskError(f"{place}: an output that is scaled but not tied is not supported; is {OUTPUT} damaged?")
     values = {name: value for name, value in values.items() if name not in IRRELEVANT}
     own = values.pop("unmask_config", None) or {}
-    for name in REQUIRED:
-        if values.get(name) is None:
-            raise UnmaskError(f"{place} lacks the field {name}; restore it from a copy.")
-    if str(values["feed_forward_proj"]) not in FEEDFORWARDS:
-        raise unknown(f"feed_forward_proj of {place}:", str(values["feed_forward_proj"]), FEEDFORWARDS)
-    values = DEFAULTS | {name: value for name, value in values.items() if value is not None}
-    values.setdefault("num_decoder_layers", values["num_layers"])
+    values["feed_forward_proj"] = _feedforward(values, place)
+    if values.get("num_decoder_layers") is None:
+        values["num_decoder_layers"] = values.get("num_layers", T5().encoder_layers)
     config = read_config(T5_PLAIN, values, folder)
     assert isinstance(config, T5)
     if not isinstance(own, Mapping):
@@ -93,6 +86,26 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
         return config.replace(**own, output=output)
     except UnmaskError as error:
         raise UnmaskError(f"{place}: {error}") from None
+
+
+def _feedforward(values: dict[str, Any], place: Path) -> str:
+    """Our name of the feed-forward layer; takes the fields `dense_act_fn` and `is_gated_act` out of the values.
+
+    `feed_forward_proj` says both, with "gated-gelu" for GELU by a tanh; either of the two goes before what it says, as
+    in `transformers`. Raises UnmaskError for a layer that there is not.
+    """
+    said = typed(values.get("feed_forward_proj", "relu"), str, f"{place}: feed_forward_proj")
+    kind, _, activation = said.rpartition("-")
+    if kind not in ("", "gated"):
+        raise unknown(f"feed_forward_proj of {place}:", said, FEEDFORWARDS)
+    activation = "gelu_new" if said == "gated-gelu" else activation
+    activation = typed(values.pop("dense_act_fn", activation), str, f"{place}: dense_act_fn")
+    gated = typed(values.pop("is_gated_act", bool(kind)), bool, f"{place}: is_gated_act")
+    if activation not in ACTIVATIONS:
+        raise unknown(f"activation of the feed-forward layer in {place}:", activation, ACTIVATIONS)
+    if not gated:
+        return activation
+    return "gated-" + {"gelu": "gelu_python", "gelu_new": "gelu"}.get(activation, activation)
 
 
 def _own_output(tensors: Mapping[str, Tensor], tied: bool) -> bool:

@@ -10,9 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from unmask.config import read_json
+from unmask.config import read_json, regular
 from unmask.errors import UnmaskError
-from unmask.files import regular
 from unmask.huggingface.config import PROBLEMS, published
 from unmask.huggingface.layout import unfold
 from unmask.huggingface.table import Names, Table

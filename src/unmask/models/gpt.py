@@ -32,6 +32,9 @@ from unmask.nn import (
 HEADS = ("next", "classification", "multilabel", "regression", "choice", "tagging", "crf", "span")
 """What a model can answer that sees the tokens before a place alone."""
 
+ACTIVATED = {"gelu": ACTIVATIONS["gelu_new"], **{name: ACTIVATIONS[name] for name in ("relu", "silu", "swish")}}
+"""Activations of GPT; by GELU it means the form that was published with it, by a tanh."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gpt(ModelConfig):
@@ -41,9 +44,9 @@ class Gpt(ModelConfig):
     layers      number of blocks                   heads   H, attention heads of each
     length      longest sequence, in tokens        std     of the initialisation
     dropout     after sub-layers                   embedding_dropout  after the embeddings
-    attention_dropout  on attention weights
-    head_dropout  before a classifier; None is 0.1 for tags and none elsewhere, as in `transformers`
-    padding     id that fills rows
+    attention_dropout  on attention weights        activation  in the feed-forward, one of `ACTIVATED`
+    head_dropout  before the classifier of tags alone, as in `transformers`; the paper has it before each. None is 0.1
+    padding, start, end  ids of what fills, begins and ends a text, as a folder tells them to others; None: it does not
     """
 
     vocabulary: int = 40_478
@@ -57,7 +60,10 @@ class Gpt(ModelConfig):
     head_dropout: float | None = None
     eps: float = 1e-5
     std: float = 0.02
-    padding: int = 0
+    activation: ActivationName = "gelu"
+    padding: int | None = 0
+    start: int | None = None
+    end: int | tuple[int, ...] | None = None
 
     learns = ("next", "again")
 
@@ -75,8 +81,8 @@ class Gpt(ModelConfig):
         return Attention(self.dim, self.heads, dropout=self.attention_dropout)
 
     def feedforward(self) -> FeedForward:
-        """Four times as wide inside, with GELU in the form that was published with it."""
-        return FeedForward(self.dim, 4 * self.dim, ACTIVATIONS["gelu_new"])
+        """Four times as wide inside."""
+        return FeedForward(self.dim, 4 * self.dim, ACTIVATED[self.activation])
 
     def block(self) -> Block:
         """Each sub-layer is followed by a residual sum and a norm (Vaswani et al. 2017, 3.1)."""
@@ -101,15 +107,13 @@ class Gpt(ModelConfig):
                 f"A GPT reads from left to right and has no head '{name}', only {', '.join(HEADS)}. In pre-training "
                 "it learns the next token, --written next."
             )
-        if name == "next":
-            return TiedHead(token)
-        if name == "span":
-            return Span(self.dim)
+        if name in ("next", "span"):
+            return TiedHead(token) if name == "next" else Span(self.dim)
         if name == "crf":
             return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
         if name == "tagging":
             return Classifier(self.dim, outputs, dropout=0.1 if self.head_dropout is None else self.head_dropout)
-        return Classifier(self.dim, outputs, dropout=self.head_dropout or 0.0, bias=False)
+        return Classifier(self.dim, outputs, bias=False)
 
     def build(
         self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
@@ -155,7 +159,7 @@ class Gpt2(Gpt):
     length: int = 1_024
     hidden: int | None = None
     activation: ActivationName = "gelu_new"
-    padding: int = 50_256
+    padding: int | None = 50_256
 
     token_kind = "bpe"
 

@@ -25,14 +25,14 @@ class ModelConfig(Config, ABC):
 
     vocabulary  V, entries of the tokenizer
     length      longest sequence, in tokens; None where nothing limits it
-    padding     id of the padding token
+    padding     id of the padding token; None where a folder names none
 
     What all models of a page share (`learns`, `token_kind`) stands on it without an annotation: it is no field.
     """
 
     vocabulary: int
     length: int | None
-    padding: int = 0
+    padding: int | None = 0
 
     @property
     def segments(self) -> int:

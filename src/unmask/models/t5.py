@@ -35,7 +35,7 @@ class T5(ModelConfig):
 
     vocabulary  V, entries of the tokenizer, sentinels included     dim     D, width of the hidden states
     heads       H, attention heads                                  head_dim  K, width of each, whatever D / H is
-    hidden      width inside the feed-forward                       feedforward  its kind
+    hidden      width inside the feed-forward                       feedforward  its kind, a name of `FEEDFORWARDS`
     encoder_layers, decoder_layers                                  number of blocks
     buckets, furthest  of the relative biases: how many numbers a head has, and from which distance on all are alike
     output      what turns a hidden state into logits. "scaled": the token vectors, the state times D^-0.5 (1.0);
@@ -53,7 +53,7 @@ class T5(ModelConfig):
     encoder_layers: int = 6
     decoder_layers: int = 6
     length: int | None = None
-    feedforward: Literal["relu", "gelu", "gated-relu", "gated-silu", "gated-gelu"] = "relu"
+    feedforward: str = "relu"
     buckets: int = 32
     furthest: int = 128
     output: Literal["scaled", "tied", "untied"] = "scaled"
@@ -65,6 +65,10 @@ class T5(ModelConfig):
     end: int = 1
 
     learns = ("spans",)
+
+    def __post_init__(self) -> None:
+        if self.feedforward not in FEEDFORWARDS:
+            raise unknown("feed-forward layer", self.feedforward, FEEDFORWARDS)
 
     @property
     def width(self) -> int:

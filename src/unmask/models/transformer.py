@@ -17,6 +17,7 @@ from unmask.errors import UnmaskError, unknown
 from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import (
     ACTIVATIONS,
+    ActivationName,
     Attention,
     Block,
     Cache,
@@ -67,7 +68,7 @@ class Transformer(Config):
     decoder_hidden: int = 2_048
     length: int | None = None
     norm: Literal["post", "pre"] = "post"
-    activation: Literal["gelu", "gelu_new", "relu", "silu"] = "relu"
+    activation: ActivationName = "relu"
     dropout: float = 0.1
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0

@@ -111,14 +111,12 @@ class GatedFeedForward(nn.Module):
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
-    "relu": partial(FeedForward, activation=F.relu, bias=False),
-    "gelu": partial(FeedForward, activation=F.gelu, bias=False),
-    **{
-        f"gated-{name}": partial(GatedFeedForward, activation=ACTIVATIONS[activation], bias=False)
-        for name, activation in {"relu": "relu", "silu": "silu", "gelu": "gelu_new"}.items()
-    },
+    **{name: partial(FeedForward, activation=f, bias=False) for name, f in ACTIVATIONS.items()},
+    **{f"gated-{name}": partial(GatedFeedForward, activation=f, bias=False) for name, f in ACTIVATIONS.items()},
+    "gated-gelu": partial(GatedFeedForward, activation=_TANH_GELU, bias=False),
 }
-"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020)."""
+"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020), by which GELU by a
+tanh is meant; "gated-gelu_python" is the one with GELU by its definition."""
 
 
 class Residual(nn.Module):

@@ -17,9 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from unmask import huggingface
-from unmask.config import read_json
+from unmask.config import read_json, regular
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, atomic, regular, verify_manifest, write_manifest, write_text
+from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface.config import table_of
 from unmask.huggingface.weights import check_finite
 from unmask.models.model import Model

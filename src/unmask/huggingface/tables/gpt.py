@@ -18,7 +18,10 @@ _FIELDS = {
     "layer_norm_epsilon": "eps",
     "initializer_range": "std",
     "pad_token_id": "padding",
+    "bos_token_id": "start",
+    "eos_token_id": "end",
 }
+_END_OF_TEXT = 50_256  # of the published vocabulary of GPT-2
 
 
 def _trunk(token: str, position: str) -> tuple[tuple[str, str], ...]:
@@ -51,8 +54,10 @@ GPT = Table(
     model_type="openai-gpt",
     config=Gpt,
     prefix="transformer.",
-    fields=_FIELDS,
-    fixed={"afn": "gelu", "tie_word_embeddings": True},  # by which they mean gelu_new
+    fields={**_FIELDS, "afn": "activation"},
+    fixed={"tie_word_embeddings": True, "position_embedding_type": "absolute"},
+    absent={"pad_token_id": None},
+    nullable=frozenset(),
     trunk=(
         *_trunk("tokens_embed", "positions_embed"),
         *(("stack.blocks.{}." + f"{ours}.after", _LAYER + theirs) for ours, theirs in _NORMS.items()),
@@ -81,7 +86,11 @@ GPT2 = Table(
         "reorder_and_upcast_attn": False,
         "add_cross_attention": False,
         "tie_word_embeddings": True,
+        "position_embedding_type": "absolute",
+        "hidden_dropout": None,  # by which they drop before tags where classifier_dropout is absent
     },
+    absent={"pad_token_id": None, "bos_token_id": _END_OF_TEXT, "eos_token_id": _END_OF_TEXT},
+    nullable=frozenset(),
     trunk=(
         *_trunk("wte", "wpe"),
         *(("stack.blocks.{}." + f"{ours}.before", _LAYER + theirs) for ours, theirs in _NORMS.items()),

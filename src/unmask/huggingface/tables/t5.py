@@ -61,6 +61,7 @@ T5_PLAIN = Table(
     pooler=(),
     heads={"next": (("heads.next.output", "lm_head"),)},
     architectures={"T5ForConditionalGeneration": frozenset({"next"})},
+    nullable=frozenset(),
     copies=dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight"),
 )
 """Version 1.0 and others whose feed-forward has no gate."""
