@@ -99,7 +99,7 @@ def test_what_auto_chose_is_said_beside_the_answers(folder, tmp_path, command, o
     monkeypatch.setattr("unmask.processor.abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
     monkeypatch.setattr("unmask.serve.http.server.run", lambda *_: None)
     rows = tmp_path / "rows.tsv"
-    rows.write_text("sentence1\tsentence2\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\na film\tgreat\t2.0\n", encoding="utf-8")
+    rows.write_text("sentence1\tsentence2\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\na film\tgood\t2.0\n", "utf-8")
     verb, *rest = [str(rows) if word == "ROWS" else word for word in command]
     cli.main([verb, "--model", str(folder), *rest])
     said = capsys.readouterr()
