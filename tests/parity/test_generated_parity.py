@@ -99,7 +99,11 @@ PINNED = {
     "choices without architectures": pinned("BertForMultipleChoice", ("architectures",)),
     "RoBERTa's choices without architectures": pinned("RobertaForMultipleChoice", ("architectures",)),
     "sentence order without architectures": pinned("AlbertForPreTraining", ("architectures",)),
+    "sentence order with three answers": pinned("AlbertForPreTraining", id2label=["a", "b", "c"]),
     "heads that are no longer there": pinned("BertForSequenceClassification", changes={"unmask_heads": ["mlm"]}),
+    "a class that the reference saved over ours": pinned(
+        "BertForTokenClassification", changes={"unmask_heads": ["classification"]}
+    ),
     "RoBERTa without layer_norm_eps": pinned("RobertaForMaskedLM", ("layer_norm_eps",)),
     "RoBERTa without max_position_embeddings": pinned(
         "RobertaForMaskedLM", ("max_position_embeddings",), max_position_embeddings=512

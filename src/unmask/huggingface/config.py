@@ -123,7 +123,8 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
             raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
-    hints, ours = get_type_hints(table.config), {}
+    hints = get_type_hints(table.config)
+    ours: dict[str, Any] = {}
     for name, its in table.fields.items():
         value = values.get(name, table.absent.get(name))
         if name not in {*values, *table.absent} or (value is None and name in table.nullable):
@@ -172,6 +173,8 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
             "id2label": {str(i): n for i, n in enumerate(names)},
             "label2id": {n: i for i, n in enumerate(names)},
         }
+    if "sop" in heads and _outputs(model, "sop") != 2:  # which transformers sizes by the labels, two unless they differ
+        values["id2label"] = {str(i): name for i, name in enumerate(_usual_names("sop", _outputs(model, "sop")))}
     for head in heads & set(PROBLEMS):
         values["problem_type"] = PROBLEMS[head]
     values["unmask_heads"] = sorted(heads)

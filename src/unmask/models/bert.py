@@ -67,7 +67,9 @@ class Bert(ModelConfig):
     def learns(self) -> tuple[str, ...]:
         return ("hidden", "pairs")
 
-    pools = True
+    @property
+    def pools(self) -> bool:
+        return True
 
     @property
     def width(self) -> int:
