@@ -3,6 +3,7 @@ since a busy machine is no defect."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -39,6 +40,16 @@ def bf16(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Products in bfloat16 as this processor has them, and as on one that has none."""
     if request.param == "imitated":
         monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """The garbage collector passes over what is alive when a file begins: libraries, tests, what the session shares.
+
+    Fine-tuning collects garbage after every seed, which would walk over millions of objects of other files each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
