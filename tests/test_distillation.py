@@ -371,7 +371,13 @@ def test_a_student_comes_to_answer_as_its_teacher():
     before = distance()
     dev = task.encode([replace(row, label="red") for row in rows[:3]], TOKENIZER, LENGTH)
     config = Fit(
-        epochs=30, evaluations=0.04, batch_size=16, optimizer=Optimizer(lr=3e-3), device="cpu", precision="fp32"
+        epochs=30,
+        least_steps=200,
+        evaluations=0.04,
+        batch_size=16,
+        optimizer=Optimizer(lr=3e-3),
+        device="cpu",
+        precision="fp32",
     )
     with distilled.projecting(student):
         fit(student, task, train, dev, config, pad=TOKENIZER.pad, objective=distilled)

@@ -226,7 +226,15 @@ def tuned(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = [f"{text} {i}\t{label}" for i, (text, label) in enumerate(rows)]
         (place / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     files = [f"--{name}={place / name}.tsv" for name in ("train", "dev", "test")]
-    numbers = ["--lr=5e-3", "--epochs=6", "--least-steps=250", "--precision=fp32", "--device=cpu", "--evaluations=0.2"]
+    numbers = [
+        "--lr=5e-3",
+        "--epochs=6",
+        "--least-steps=200",
+        "--least-steps=250",
+        "--precision=fp32",
+        "--device=cpu",
+        "--evaluations=0.2",
+    ]
     numbers.append("--seeds=1")
     main(["finetune", f"--model={place / 'base'}", *files, *numbers, f"--out={place / 'run'}"])
     return place
@@ -537,7 +545,15 @@ def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.
             lines.append(f"the {named} was {how} {i}\t{'|'.join(labels)}")
         (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabels", *lines]) + "\n")
     files = [f"--train={tmp_path / 'train.tsv'}", f"--dev={tmp_path / 'dev.tsv'}", f"--out={tmp_path / 'run'}"]
-    fields = ["--lr=1e-2", "--epochs=6", "--seeds=1", "--evaluations=0.2", "--device=cpu", "--several=|"]
+    fields = [
+        "--lr=1e-2",
+        "--epochs=6",
+        "--least-steps=200",
+        "--seeds=1",
+        "--evaluations=0.2",
+        "--device=cpu",
+        "--several=|",
+    ]
     fields.append("--allow-overlap=yes")
     with pytest.raises(SystemExit):  # there is no comma in the vocabulary of that one
         main(["finetune", f"--model={tuned / 'base'}", "--task", "multilabel", *files, *fields])
@@ -723,7 +739,15 @@ def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
             sentences.append("".join(f"{word} {tag}\n" for word, tag in words))
         (tmp_path / f"{name}.conll").write_text("\n".join(sentences))
     files = [f"--train={tmp_path / 'train.conll'}", f"--dev={tmp_path / 'dev.conll'}", f"--out={tmp_path / 'run'}"]
-    fields = ["--lr=1e-2", "--epochs=14", "--seeds=1", "--evaluations=0.2", "--device=cpu", "--allow-overlap=yes"]
+    fields = [
+        "--lr=1e-2",
+        "--epochs=14",
+        "--least-steps=200",
+        "--seeds=1",
+        "--evaluations=0.2",
+        "--device=cpu",
+        "--allow-overlap=yes",
+    ]
     main(["finetune", f"--model={tuned / 'base'}", "--task", "tagging", *files, *fields])
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     dev = results["seeds"][0]["dev"]
