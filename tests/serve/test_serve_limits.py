@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import struct
 import threading
@@ -292,14 +291,14 @@ def test_the_limit_of_descriptors_is_one_of_connections(models, monkeypatch):
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
     assert connection.descriptors() == 32
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 4_096))
+    assert connection.descriptors() == 960
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert connection.descriptors() > 10**9
     with serving(models.classifier) as served:
         held = [socket.create_connection(served.place, timeout=20) for _ in range(3)]
         wait_for(lambda: len(served.service.idle) >= 3)
-        spare = os.dup(held[0].fileno())
-        os.close(spare)
-        monkeypatch.setattr(connection, "descriptors", lambda: spare)
+        monkeypatch.setattr(connection, "descriptors", lambda: len(served.service.idle))
         assert b" 200 " in raw(served.place, HEALTH)
         assert closed(held[0])
         for one in held:
@@ -314,6 +313,24 @@ def test_descriptors_that_ran_out_are_one_sentence(caplog):
     assert [(record.message, record.exc_info) for record in caplog.records] == [
         ("No more connections can be taken for now: Too many open files.", None)
     ]
+
+
+def test_connections_are_taken_a_few_at_a_time():
+    with server.bind("127.0.0.1", 0) as bound:
+        bound.setblocking(False)
+        place, taken, turns = bound.getsockname(), [], 0
+        waiting = [socket.create_connection(place) for _ in range(10)]
+        while len(taken) < 10:
+            before = len(taken)
+            try:
+                while True:
+                    taken.append(bound.accept()[0])
+            except BlockingIOError:
+                turns += 1
+            assert len(taken) - before <= server.BURST
+        assert turns > server.TURNS
+        for one in (*taken, *waiting):
+            one.close()
 
 
 def test_what_clients_send_wrongly_is_not_logged(models, caplog):

@@ -18,8 +18,7 @@ from unmask.serve.http.wire import PIECE
 RATE = 131_072  # bytes a second that a client must read in the long run
 RECEIVED = 16_384  # bytes that are taken from a socket at a time, and parsed before anything else happens
 PROBE = 0.05  # seconds until it is looked again whether a client that sends no more still reads; later there are more
-SPARE = 32  # descriptors that connections leave to files, models and those that are about to be closed
-BURST = 4  # connections that are taken at a time; it takes a few turns of the event loop to close as many others
+SPARE = 64  # descriptors that connections leave to files, models and those that are about to be closed
 NONE = 2**31  # descriptors where the system sets no limit
 LOG = logging.getLogger(f"{__name__}.defects")
 LOG.setLevel(logging.ERROR)  # what clients send wrongly is answered, and not logged
@@ -69,8 +68,7 @@ class Connection(H11Protocol):
 
     def _is_room(self) -> bool:
         """Whether this connection may stay, after the one that has been idle for longest was closed for it."""
-        taken = self.transport.get_extra_info("socket").fileno()  # the lowest that was free, so that all below are used
-        if len(self.connections) <= self.service.settings.connections and taken < descriptors():
+        if len(self.connections) <= min(self.service.settings.connections, descriptors()):
             return True
         oldest = next(iter(self.service.idle), None)
         if oldest is not None:

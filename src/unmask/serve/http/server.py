@@ -15,10 +15,25 @@ from starlette.applications import Starlette
 
 from unmask import threads
 from unmask.errors import UnmaskError
-from unmask.serve.http.connection import BURST, Connection, log_once
+from unmask.serve.http.connection import Connection, log_once
 from unmask.serve.http.service import Service
 
 WAITING = 2_048  # connections that wait in the system until they are taken
+BURST = 4  # connections that are taken at a time
+TURNS = 4  # of the event loop between two bursts, in which as many others are closed where there are too many
+
+
+class Listener(socket.socket):
+    """Takes a few connections at a time: the event loop would take all that wait, before it has looked at the first,
+    and run out of descriptors."""
+
+    calls = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.calls = (self.calls + 1) % (BURST + TURNS)
+        if self.calls >= BURST:
+            raise BlockingIOError
+        return super().accept()
 
 
 class Server(uvicorn.Server):
@@ -30,7 +45,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=Connection,
-                backlog=BURST,
+                backlog=WAITING,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -47,8 +62,6 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(_failed)
         await super().startup(sockets=sockets)
-        for bound in sockets or ():
-            bound.listen(WAITING)  # asyncio has one number for those that wait and those that it takes at a time
         self.begun()
 
     async def on_tick(self, counter: int) -> bool:
@@ -90,7 +103,8 @@ def bind(host: str, port: int) -> socket.socket:
         if not 0 <= port < 65_536:  # getaddrinfo would take the remainder
             raise OverflowError("a port is a number from 0 to 65535")
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family, backlog=WAITING)
+        made = socket.create_server(place[:2], family=family, backlog=WAITING)
+        return Listener(made.family, made.type, made.proto, fileno=made.detach())
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UnmaskError(
