@@ -123,7 +123,8 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
             raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
-    hints, ours = get_type_hints(table.config), {}
+    hints = get_type_hints(table.config)
+    ours: dict[str, Any] = {}
     for name, its in table.fields.items():
         value = values.get(name, table.absent.get(name))
         if name not in {*values, *table.absent} or (value is None and name in table.nullable):
