@@ -133,7 +133,7 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
 def regular(path: Path) -> Path:
     """The path itself. Raises UnmaskError for a pipe, a device, a socket or a folder: to read one may never end."""
     if path.exists() and not path.is_file():
-        raise UnmaskError(f"{path} is no regular file, and only those are read; put the file itself there.")
+        raise UnmaskError(f"{path} cannot be read: it is no regular file. Put the file itself there.")
     return path
 
 

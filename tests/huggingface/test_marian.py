@@ -524,6 +524,25 @@ def test_the_search_of_a_foreign_folder_is_its_own(tokenizer, own, tmp_path):
     assert [t for t in best.tokens if t != tokenizer.end] == [t for t in theirs_ids if t != tokenizer.end]
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"decoder_start_token_id": 5}, "its decoder_start_token_id is 5, but that of config.json 22"),
+        ({"eos_token_id": [0, 5]}, "its eos_token_id is"),
+        ({"forced_bos_token_id": 5}, "forced_bos_token_id, is not supported"),
+        ({"eos_token_id": [END], "decoder_start_token_id": PAD, "forced_bos_token_id": None}, ""),
+    ],
+)
+def test_a_search_with_other_tokens_than_the_model_is_refused(field, said, folder):
+    """`generate` of transformers goes by generation_config.json where it contradicts config.json."""
+    place = folder / "generation_config.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | field))
+    if said:
+        assert said in refusal(folder)
+    else:
+        huggingface.load_writer(folder)
+
+
 def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
     target = Subwords.train(["Etwas ganz anderes, mit mehr Zeichen: xyzäöü 0123456789"] * 5 + TEXT, 90)
     both = Subwords(tokenizer.side, target.side)

@@ -59,9 +59,15 @@ def write_search(config: Writing, search: Mapping[str, Any]) -> dict[str, Any]:
 def read_search(config: Writing, values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a `generate.Search`, from generation_config.json, or from config.json, where older folders say it.
 
-    Bad words of several tokens, draws and forced tokens are defaults of theirs that stay behind. Raises UnmaskError
-    for a value of another type than it must have.
+    Bad words of several tokens, draws and a forced last token are defaults of theirs that stay behind. Raises
+    UnmaskError for a value of another type than it must have, and for tokens that begin or end a text other than those
+    of the config.
     """
+    for name, own in (("decoder_start_token_id", config.start), ("eos_token_id", config.end)):
+        if values.get(name) not in (None, own, [own]):
+            raise UnmaskError(f"its {name} is {values[name]!r}, but that of config.json {own}; make the two agree.")
+    if values.get("forced_bos_token_id") is not None:
+        raise UnmaskError("a first token that is forced, forced_bos_token_id, is not supported; remove that field.")
     stops = {theirs: ours for ours, theirs in STOPS.items()}
     words = values.get("bad_words_ids") or []
     try:

@@ -82,7 +82,7 @@ FAMILY = Family(
         "task_specific_params": st.just({"summarization": {"num_beams": 4, "prefix": "summarize: "}}),
         "num_beams": st.just(3),
     },
-    widest=frozenset({"d_model", "d_ff", "num_layers", "num_decoder_layers", "vocab_size"}),
+    widest=writers.SAID_TWICE | frozenset({"d_model", "d_ff", "num_layers", "num_decoder_layers", "vocab_size"}),
     classes={"T5ForConditionalGeneration": frozenset({"next"})},
     outputs=writers.outputs,
     gradients=writers.gradients,

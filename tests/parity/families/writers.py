@@ -25,7 +25,9 @@ MARIAN_SAME = {
     "bos_token_id": "no text begins with it",
     "forced_eos_token_id": "it bounds what is generated, and a text that is too long is cut here",
 }
-MARIAN_WIDEST = frozenset(
+SAID_TWICE = frozenset({"eos_token_id", "decoder_start_token_id"})
+"""Fields that generation_config.json has too; a folder in which the two disagree is refused."""
+MARIAN_WIDEST = SAID_TWICE | frozenset(
     {"vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"}
 )
 MARIAN_DRAWN = {
