@@ -9,7 +9,7 @@ quickstart: .venv/installed  ## the whole main job on the embedded default data;
 	$(BIN)/unmask quickstart $(ARGS)
 
 test: .venv/tested  ## the test suite; ARGS="tests/nn -k rotary"
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 # ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY take instructions from the libraries of PyTorch, bfloat16 among them.
 test-capped: .venv/tested  ## what depends on the processor, as on one with AVX2 and no more, and with one thread
@@ -76,7 +76,7 @@ test-minimal:  ## the tests with the lowest version of everything else that pypr
 	$(PYTHON) tools/minimal.py > .venv/minimal/versions.txt
 	.venv/minimal/bin/python -m pip install --quiet torch==2.13.0 -r .venv/minimal/versions.txt
 	.venv/minimal/bin/python -m pip install --quiet --no-deps -e .
-	.venv/minimal/bin/python -m pytest -n auto $(ARGS)
+	.venv/minimal/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 # torch first, by its exact version: it decides between the CPU build at hand and the CUDA build.
 .venv/installed: pyproject.toml constraints.txt

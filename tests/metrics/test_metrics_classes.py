@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unmask import metrics
 
 EXACT = {"rel": 0, "abs": 1e-9}
-FILES = 1_000
+FILES = 100
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))

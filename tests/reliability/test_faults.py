@@ -14,9 +14,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
 @pytest.mark.parametrize(
     "command",
     [
-        ["kill.py", "--kills", "2", "--jobs", "pretrain"],
-        ["kill.py", "--kills", "2", "--jobs", "corpus"],
-        ["fuzz.py", "--minutes", "0.05", "--subjects", "csv", "SQuAD", "tokenizer.json", "corpus", "adapter"],
+        ["kill.py", "--kills", "2", "--jobs", "pretrain", "corpus"],
+        ["fuzz.py", "--minutes", "0.03", "--subjects", "csv", "SQuAD", "tokenizer.json", "corpus", "adapter"],
         pytest.param(["fuzz.py", "--minutes", "3"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "8"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "6", "--jobs", "pretrain-ranks"], marks=pytest.mark.slow),

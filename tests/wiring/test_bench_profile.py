@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -103,6 +105,13 @@ def test_a_row_says_where_the_time_of_our_side_goes(tmp_path, monkeypatch):
     small = ROWS["decode-greedy"].settings.override({"size": "tiny", "vocabulary": 200, "batch": 2, "sources": 4})
     row = replace(ROWS["decode-greedy"], sides={OURS: ()}, settings=small)
     monkeypatch.setattr(run, "find", lambda names: [row])
+
+    def here(command, **_):
+        """The turn in this process; test_bench.py has one that is begun in a fresh one."""
+        common.serve_room(command[-4:])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=here))
     places = Places(out=tmp_path / "bench.json", table=tmp_path / "bench.md")
     bench([], {}, threads=1, pairs=1, profile=True, places=places)
     (turn,) = json.loads(places.out.read_text("utf-8"))["rows"][0]["turns"][OURS]

@@ -61,8 +61,9 @@ def test_both_sides_have_the_same_loss_for_the_same_weights(given, tmp_path):
 
 
 @pytest.mark.parametrize(("target", "reached"), [(100.0, True), (0.0, False)])
-def test_a_side_stops_where_it_is_as_good_or_when_its_time_is_over(given, target, reached):
+def test_a_side_stops_where_it_is_as_good_or_when_its_time_is_over(given, target, reached, monkeypatch):
     pytest.importorskip("accelerate")
+    monkeypatch.setattr(reaching, "LOOKS", 6)
     asked = {**given, "target": target, "budget": 0.01}
     found = reaching.run_transformers(asked, rated=True)
     steps = reaching.LOOKS

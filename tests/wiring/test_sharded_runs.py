@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,27 @@ from unmask.data.text import TextDocument
 from unmask.train.metrics import read
 
 WORDS = ("the cat sees a dog", "a bird hears the water", "my horse wants some bread", "the fish finds a tree")
-SMALL = ["--model.dim", "16", "--steps", "4", "--device", "cpu"]
+SMALL = ["--model.dim", "16", "--steps", "4", "--device", "cpu", "--training.sharding", "full"]
+
+# Two processes that part after all imports: what torchrun starts would import everything once more for each of them.
+PARTED = """
+import multiprocessing, os, sys, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor
+import unmask.cli, unmask.pretrain, unmask.translation.run
+
+def run(rank):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+    unmask.cli.main(sys.argv[1:])
+
+processes = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(2)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join(150)
+    if process.exitcode != 0:
+        for other in processes:
+            other.kill()
+        sys.exit(f"A process ended with {process.exitcode}.")
+"""
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "train"])
@@ -29,10 +50,11 @@ def test_a_sharded_run_ends_as_a_whole_folder(verb: str, tmp_path: Path) -> None
         for side in ("en", "de"):
             (tmp_path / f"text.{side}").write_text(lines)
         own = ["transformer-tiny", "--pairs", "text.en", "text.de", "--vocabulary.size", "60"]
-    together = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*together, "-m", "unmask", verb, *own, *SMALL, "--training.sharding", "full", "--out", "run"]
-    clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    environment = {**clean, "OMP_NUM_THREADS": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    command = [sys.executable, "-W", "ignore", "-c", PARTED, verb, *own, *SMALL, "--out", "run"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
     assert read(tmp_path / "run" / "metrics.jsonl", "train")[-1]["step"] == 4

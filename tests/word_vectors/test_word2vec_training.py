@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -350,8 +349,8 @@ def test_the_command_goes_on(tmp_path, often, capsys):
 
 def test_a_recipe_alone_learns_from_the_installed_documentation(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    whole = reading.documentation
-    monkeypatch.setattr(reading, "documentation", lambda settings: islice(whole(settings), 2000))
+    whole = reading.embedded.documents
+    monkeypatch.setattr(reading.embedded, "documents", lambda: whole(packages=["networkx"]))
     main(["pretrain", "word2vec", "--dim", "8", "--epochs", "1", "--threads", "1"])
     assert "unmask words nearest --model runs/word2vec" in capsys.readouterr().out
     assert "the" in read(tmp_path / "runs" / "word2vec").words
