@@ -283,7 +283,7 @@ def test_a_published_config_is_read(size: str, tmp_path: Path) -> None:
         ({"rotary": True}, "the field rotary"),
         ({"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported"),
         ({"unmask_config": {"lenth": 3}}, "length"),
-        ({"d_model": "wide"}, "dim must be a whole number"),
+        ({"d_model": "wide"}, "d_model must be a whole number"),
     ],
 )
 def test_a_config_that_asks_for_something_else_is_refused(change: dict[str, object], said: str, tmp_path: Path) -> None:
