@@ -185,4 +185,4 @@ def test_a_few_configurations_are_equal_or_refused(name: str) -> None:
 def test_many_configurations_are_equal_or_refused(name: str, draws: int) -> None:
     came = drawn(FAMILIES[name], draws, always_the_same=False)
     print(name, dict(came))  # shown by -s
-    assert came["equal"] >= draws // 2, came
+    assert came["equal"] >= draws // 3, came

@@ -101,6 +101,8 @@ def save(
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table_of(model.config), tensors)
     values = config_json(table_of(model.config), model, labels)
+    if sentences:  # the files beside it say that no pooler is read
+        values["architectures"] = [name for name, has in table_of(model.config).architectures.items() if not has][:1]
     if "next" in model.heads and tokenizer is not None:  # which others let begin and end what they write
         values |= {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep}
     if settings:
