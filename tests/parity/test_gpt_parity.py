@@ -263,6 +263,14 @@ def test_activations_are_theirs(name, activation, tmp_path):
             torch.testing.assert_close(answers, their_logits("next", other(**inputs), places), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPT2Model"])
+def test_the_head_that_has_no_weights_is_found_where_config_json_names_no_class(name, tmp_path):
+    reference(name).save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in values.items() if k != "architectures"}))
+    assert list(huggingface.load(tmp_path).model.heads) == (["next"] if "LMHead" in name else [])
+
+
 def test_what_gpt2_folders_may_ask_for_and_this_does_not_do_is_refused(tmp_path):
     reference("GPT2LMHeadModel").save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())

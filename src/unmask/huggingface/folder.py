@@ -155,9 +155,12 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     values = read_json(folder / "config.json")
     table = table_for(values, folder)
     config = read_config(table, values, folder)
-    tensors = normalise(table, read_tensors(folder), folder)
+    found = read_tensors(folder)
+    tensors = normalise(table, found, folder)
     labels = label_names(values, folder)
     stored = stored_heads(table, tensors, values, config, folder)
+    if not stored and table.heads.get("next") == () and any(key.startswith(table.prefix) for key in found):
+        stored = {"next": 0}  # a head without weights; the names of a trunk alone have no prefix
     wanted = dict(heads) if heads is not None else stored
     for head in wanted.keys() - table.heads.keys():
         raise unknown("head", head, table.heads)

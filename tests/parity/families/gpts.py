@@ -100,7 +100,8 @@ def rows(config: transformers.PreTrainedConfig, case: Case) -> tuple[Batch, dict
     mask = (mask.flip(1) if case.left else mask).long()
     tokens = torch.randint(0, config.vocab_size - 1, mask.shape, generator=generator)
     if padding is not None:
-        tokens = torch.where(mask.bool(), tokens + (tokens >= padding), padding)
+        filler = padding if padding < config.vocab_size else 0
+        tokens = torch.where(mask.bool(), tokens + (tokens >= filler), filler)
     starts = torch.arange(len(mask)) * length + mask.argmax(1)
     inputs = {"input_ids": tokens, "attention_mask": mask}
     return Batch(tokens, documents=mask, starts=starts), inputs, mask.flatten().nonzero().flatten()

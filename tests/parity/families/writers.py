@@ -168,5 +168,6 @@ def kept(config: transformers.PreTrainedConfig, name: str) -> dict[str, Any]:
     form = huggingface.t5.T5_PLAIN if config.model_type == "t5" else huggingface.marian.MARIAN
     fields = {*form.fields, "decoder_vocab_size", "scale_decoder_outputs"} - {"feed_forward_proj"}
     values = {field: getattr(config, field, None) for field in fields}
+    values["scale_decoder_outputs"] = bool(values["scale_decoder_outputs"])
     values["decoder_start_token_id"] = values["decoder_start_token_id"] or 0  # of T5, where none is named
     return values
