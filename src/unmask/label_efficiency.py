@@ -58,7 +58,6 @@ def settings(rows: int, lr: float = 1e-3) -> Fit:
     epochs = steps(rows) / -(-rows // BATCH)
     return Fit(
         epochs=epochs,
-        least_steps=LEAST_STEPS,
         batch_size=BATCH,
         evaluations=1 / (2 * epochs),  # only the last one: there are no labels to spare for choosing among weights
         optimizer=Optimizer(lr=lr),
