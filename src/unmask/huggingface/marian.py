@@ -155,7 +155,7 @@ IRRELEVANT = frozenset(
     """
     _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
     force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id min_length no_repeat_ngram_size
-    classifier_dropout num_hidden_layers position_embedding_type renormalize_logits unk_token_id
+    classifier_dropout position_embedding_type renormalize_logits unk_token_id
     """.split()  # noqa: SIM905 (as in config.py)
 )
 
@@ -210,6 +210,11 @@ def read_fields(values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder
         raise UnmaskError(
             f"{place}: one table of vectors cannot have vocab_size {size!r} for the source and decoder_vocab_size "
             f"{written!r} for the target."
+        )
+    layers, other = values.get("encoder_layers", table.absent["encoder_layers"]), values.pop("num_hidden_layers", None)
+    if other not in (None, layers):  # to `transformers`, another name of the same
+        raise UnmaskError(
+            f"{place}: num_hidden_layers is {other!r}, but encoder_layers {layers!r}; make the two agree."
         )
     config = read_config(table, values, folder)
     assert isinstance(config, Transformer)
