@@ -490,6 +490,7 @@ def test_short_documents_are_spoken_of(folder, capsys):
     ],
 )
 def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, named, folder, capsys):
+    (folder / "corpora").mkdir(exist_ok=True)  # so that corpora/other is no name of the hub
     with pytest.raises(SystemExit):
         main(["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "corpora/other", *option])
     sentence = f"unmask: {named} is for a vocabulary that is learned; corpora/other has its own: leave it out.\n"

@@ -34,7 +34,7 @@ from unmask.train import checkpoint
 TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
 """Fields of a model that are a matter of training; all others belong to its weights."""
 
-STARTED = ("std", "positions", "vocabulary", "padding")
+STARTED = ("std", "positions", "vocabulary", "padding", "start", "end")
 """Fields of a model that only fresh weights ask for, or that the tokenizer decides."""
 
 

@@ -62,16 +62,16 @@ def test_the_command_writes_every_form(folder, wanted, tmp_path, form, capsys):
 def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_bytes("\n".join(TEXTS).encode("utf-8-sig"))
-    assert list(_lines(str(file))) == TEXTS
+    assert list(_lines(str(file), None)) == TEXTS
 
 
 def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("a film\n\ndull\n")
     with pytest.raises(UnmaskError, match=r"Line 2 of .*texts\.txt is blank, and has no vector: take it out"):
-        list(_lines(str(file)))
+        list(_lines(str(file), None))
     file.write_text("a film\ndull\n\n \n")
-    assert list(_lines(str(file))) == ["a film", "dull"]
+    assert list(_lines(str(file), None)) == ["a film", "dull"]
 
 
 @pytest.mark.usefixtures("bf16")

@@ -107,7 +107,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known = {option for option in self._option_string_actions if option.startswith("--")}
         for item in self.given:
-            option = item.partition("=")[0]
+            option = item.partition("=")[0].replace("_", "-")
             if not option.startswith("--") or option in known:
                 continue
             # Likelier the cause than what argparse misses, unless it may be a field.

@@ -109,7 +109,7 @@ def pairs(config: transformers.PreTrainedConfig, seed: int, written: int) -> Bat
     sources = torch.where(documents.bool(), sources, max(config.pad_token_id or 0, 0))
     tokens = torch.randint(0, written, (3, 7), generator=generator)
     tokens[:, 0] = getattr(config, "decoder_start_token_id", None) or 0
-    return Batch(tokens, source=Batch(sources, documents))
+    return Batch(tokens, source=Batch(sources, documents=documents))
 
 
 def exact(theirs: nn.Module) -> None:
