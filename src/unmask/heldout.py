@@ -25,7 +25,7 @@ CLEARLY = 0.97
 """Share of the loss of word frequencies below which a model clearly uses the context."""
 
 FEW = 100
-"""Steps, of which a run that is to take some minutes should have at least as many to learn anything."""
+"""A run with a budget in minutes that takes fewer steps than this has hardly learned anything."""
 
 
 def guessed(batches: Sequence[Batch]) -> tuple[str, np.ndarray]:

@@ -48,9 +48,7 @@ def model_folder(place: Path | str) -> Path:
     except errors.RevisionNotFoundError:
         why = f"the model of this name on the Hugging Face hub has no revision {revision}"
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
-        why = (
-            "the Hugging Face hub, of which it may be a name, cannot be reached, and its cache does not hold the model"
-        )
+        why = "on the Hugging Face hub it cannot be had: the hub does not answer, and its cache does not hold the model"
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
         why = f"the Hugging Face hub does not give it: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
     raise UnmaskError(f"{missing}, and {why.rstrip('.')}.")

@@ -36,7 +36,7 @@ def unfold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for part, piece in zip(parts, tensor.chunk(len(parts)), strict=True):
             name = f"{module}.{part}.{kind}"
             if name in tensors:
-                raise UnmaskError(f"'{name}' is there beside '{key}', of which it is a part. Keep the right one.")
+                raise UnmaskError(f"'{name}' is there beside '{key}', which contains it. Keep the right one.")
             out[name] = piece
     return out
 
