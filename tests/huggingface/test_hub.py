@@ -110,7 +110,10 @@ def test_a_name_that_cannot_be_read_is_one_sentence(asked, monkeypatch, capsys):
         (made(errors.RepositoryNotFoundError), "has no model of this name"),
         (made(errors.GatedRepoError), "is given to those who ask for it"),
         (made(errors.RevisionNotFoundError), "has no revision v1"),
-        (errors.LocalEntryNotFoundError("no network"), "the hub does not answer, and its cache does not hold the model"),
+        (
+            errors.LocalEntryNotFoundError("no network"),
+            "the hub does not answer, and its cache does not hold the model",
+        ),
         (errors.OfflineModeIsEnabled("offline"), "the hub does not answer, and its cache does not hold the model"),
         (errors.HFValidationError("a\nb"), "does not give it: a."),
     ):
