@@ -88,7 +88,7 @@ def undecodable(place: str, text: str, named: str | None) -> UnmaskError:
     wrong = _UNDECODED.findall(text)
     byte = f"the byte 0x{ord(wrong[0]) & 0xFF:02X}"
     if named is not None:
-        return UnmaskError(f"{place} is not {named.upper()} text ({byte}); save it as UTF-8.")
+        return UnmaskError(f"{place} is not {named} text ({byte}); save it as UTF-8.")
     right = sum(not character.isascii() for character in text) - len(wrong)
     if right > len(wrong):
         return UnmaskError(

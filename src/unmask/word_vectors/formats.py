@@ -103,7 +103,7 @@ def _header(path: Path, line: str) -> tuple[int, int] | None:
 def _text(path: Path) -> Named:
     header: tuple[int, int] | None = None
     dim, seen = 0, 0
-    for number, line in lines(path, encoding="utf-8", newline="\n"):
+    for number, line in lines(path, encoding="UTF-8", newline="\n"):
         if number == 1 and (header := _header(path, line)):
             dim = header[1]
             continue
