@@ -39,7 +39,6 @@ ODD: Mapping[str, st.SearchStrategy[Any]] = {
     "pad_token_id": st.sampled_from([None, -1, 10_000]),
     "num_hidden_layers": st.sampled_from([0, 4]),
     "num_attention_heads": st.sampled_from([0, 5]),
-    "type_vocab_size": st.just(0),
     "position_embedding_type": st.sampled_from(["relative_key", None]),
     "per_layer_config": st.just({"0": {"hidden_act": "relu"}}),
     "pruned_heads": st.just({"0": [0]}),
