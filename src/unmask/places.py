@@ -115,7 +115,9 @@ class Signal(Placed):
 
 def among(places: np.ndarray, rows: np.ndarray, T: int) -> np.ndarray:
     """Flat places [M] as they are when the given rows [B'] follow one another; -1 for a place in another row."""
-    now = np.full(max(rows.max(initial=-1), places.max(initial=-1) // T) + 1, -1)
+    if not len(places):
+        return places
+    now = np.full(max(rows.max(initial=-1), places.max() // T) + 1, -1)
     now[rows] = np.arange(len(rows))
     row = now[places // T]
     return np.where(row < 0, -1, row * T + places % T)

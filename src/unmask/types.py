@@ -114,7 +114,8 @@ class Batch:
 
     def take(self, rows: np.ndarray) -> Batch:
         """The given rows [B'], in this order, each at most once, with all that belongs to them: starts keep the order
-        of the examples, targets are sorted by their new places. `runs` are left out; `to` adds them."""
+        of the examples, targets are sorted by their new places. `runs` are left out; `to` adds them. The batch must be
+        on the CPU."""
         return self._changed(lambda layout, value: layout.take(value, rows, self.tokens.shape[1]))
 
     def rows(self, begin: int, end: int) -> Batch:
@@ -238,10 +239,10 @@ LAYOUTS: Mapping[str, Layout] = {
         lambda source, T, more: source,
         lambda values, batches: None if values[0] is None else concatenate(values),
     ),
-    "streams": Layout(
-        _take, lambda x, T, more: x, lambda values, batches: None
-    ),  # of rows that go on from batch to batch
-    "runs": Layout(*[lambda *_: None] * 3),  # read off the documents again
+    # A stream goes on from one batch to the next, which rows of several batches cannot.
+    "streams": Layout(_take, lambda x, T, more: x, lambda values, batches: None),
+    # Read off the documents again when the batch is moved.
+    "runs": Layout(lambda *_: None, lambda *_: None, lambda *_: None),
 }
 """Field of a batch -> what becomes of it when the rows change."""
 

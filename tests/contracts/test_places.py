@@ -126,6 +126,16 @@ def test_a_hidden_patch_is_a_token_that_says_mask(model) -> None:
     assert hidden.with_targets(pixels=target).counts == {"pixels": 1}
 
 
+def test_a_batch_without_raw_values_is_refused(model) -> None:
+    with pytest.raises(UnmaskError, match="the batch has tokens alone"):
+        model(Batch(torch.full((1, 3), Kind.SIGNAL)))
+
+
+def test_no_rows_have_no_places() -> None:
+    batch = pad([], Kind.PADDING)
+    assert batch.rows(0, 1).tokens.shape == batch.tokens.shape == (0, 0)
+
+
 def test_a_vit_is_that_of_transformers(model) -> None:
     from transformers import ViTConfig, ViTForImageClassification
 

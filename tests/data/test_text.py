@@ -105,7 +105,7 @@ def test_what_is_wrong_with_bytes_is_said(tmp_path: Path):
     assert texts(write(tmp_path / "a", "\ufeffna\u00efve".encode("utf-16")), encoding="cp1252") == ["na\u00efve"]
     with pytest.raises(UnmaskError, match="There is no encoding 'latin-l'; did you mean 'latin-1'"):
         texts(tmp_path / "a", encoding="latin-l")
-    with pytest.raises(UnmaskError, match="'base64' is no encoding of text files"):
+    with pytest.raises(UnmaskError, match="'base64' is not a text encoding"):
         texts(tmp_path / "a", encoding="base64")
 
 

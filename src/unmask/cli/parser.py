@@ -36,7 +36,7 @@ class Field(argparse.Action):
 
 def needed(action: argparse.Action) -> None:
     """Let help show an option as required that no run does without, but --fields and --resume do."""
-    action.needed = True  # type: ignore[attr-defined]
+    vars(action)["needed"] = True
 
 
 def _is_needed(action: argparse.Action) -> bool:

@@ -72,7 +72,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--epochs", "N", "how often the training rows are seen (3, in at least 200 steps)")
     add_field(sub, "--least-steps", "N", "steps to take at least, in as many more epochs")
     add_field(sub, "--batch-size", "N", "rows of a step")
-    add_field(sub, "--seeds", "N", "how many runs, of which the best is kept (3 below 10,000 training rows)")
+    add_field(sub, "--seeds", "N", "number of runs; the best one is kept (3 below 10,000 training rows)")
     add_field(sub, "--strategy", "NAME", "how much of the model is trained: full, frozen, top, gradual, lora, …")
     sub.add_argument("--resume", action="store_true", help=RESUME)
     ways = sub.add_mutually_exclusive_group()

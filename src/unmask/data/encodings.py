@@ -52,7 +52,7 @@ def checked(name: str | None) -> str | None:
     except (LookupError, ValueError):  # a NUL in the name is a ValueError
         raise unknown("encoding", name, COMMON) from None
     if not getattr(found, "_is_text_encoding", True) or found.name in _OF_PROGRAMS:
-        raise UnmaskError(f"'{name}' is no encoding of text files; name one such as utf-8, cp1252 or euc-kr.")
+        raise UnmaskError(f"'{name}' is not a text encoding; name one such as utf-8, cp1252 or euc-kr.")
     return found.name
 
 

@@ -62,8 +62,10 @@ class Places(nn.Module):
         self.signal, self.token = signal, token
         self.kinds = nn.ParameterDict({kind.name: nn.Parameter(torch.zeros(dim)) for kind in kinds})
 
-    def forward(self, tokens_BT: Tensor, signal: Signal) -> Tensor:
-        """[B, T] int64 -> [B, T, D]; padding is zero."""
+    def forward(self, tokens_BT: Tensor, signal: Signal | None = None) -> Tensor:
+        """[B, T] int64 -> [B, T, D]; padding is zero. Raises UnmaskError for a batch without raw values."""
+        if signal is None:
+            raise UnmaskError("This model reads raw values, such as pixels or samples, but the batch has tokens alone.")
         x_BTD = self.signal(signal, tokens_BT.shape)
         x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
         if self.token is not None:
