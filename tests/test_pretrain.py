@@ -201,11 +201,13 @@ def test_token_vectors_may_start_from_what_stands_beside_the_tokens(folder, tmp_
     assert torch.equal(before[specials], after[specials])
     assert float(after.std()) == pytest.approx(float(before.std()), rel=0.05)
 
-    def nearest(word):
-        vector = after[warm.tokenizer.ids([word])[0][0]]
-        return warm.tokenizer.pieces(torch.cosine_similarity(after, vector[None]).topk(6).indices.tolist())
+    def alike(word, others):
+        """Mean cosine of the vector of a word and those of others."""
+        own, theirs = (after[[ids[0] for ids in warm.tokenizer.ids(words)]] for words in ([word], others))
+        return float(torch.cosine_similarity(own, theirs).mean())
 
-    assert set(nearest("sees")) >= {"sees", "likes", "hears", "finds", "wants"}
+    # Words that stand in the same places, beside those that do not. Which verb is nearest is chance.
+    assert alike("sees", ["likes", "hears", "finds", "wants"]) > alike("sees", ["cat", "dog", "house", "road"]) + 0.3
     warm.run()
     with pytest.raises(UnmaskError, match="leave out --warm-start"):
         Pretrain(config(start=str(tmp_path / "ppmi"), warm_start="ppmi"), [folder], tmp_path / "more")

@@ -385,7 +385,7 @@ def test_published_files(name, count, out):
     assert len(found) == count
     assert all(0 <= int(row.label) < len(row.choices) for row in found)
     assert [note.partition(" (")[0] for note in found.notes] == (
-        [f"Rows left out with fewer than 2 choices: {out}"] if out else []
+        [f"Rows left out with no choice at all: {out}"] if out else []
     )
 
 
