@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from unmask.bench import common
+from unmask.huggingface.table import as_heads
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def step(texts: int, tokens: int, rate: float) -> Callable[[], None]:
 
     rng = np.random.default_rng(0)
     config = Bert(vocabulary=5_000, dim=384, layers=6, heads=12, hidden=1_536, dropout=rate, attention_dropout=rate)
-    model = config.build({"classification": 2}).train()
+    model = config.build(as_heads({"classification": 2})).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     lengths = rng.integers(tokens // 2, tokens * 3 // 2, texts)
     target = {"classification": (np.zeros(1, np.int64), np.ones(1, np.int64))}

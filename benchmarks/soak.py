@@ -36,6 +36,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from unmask.bench import common
+from unmask.huggingface.table import as_heads
 
 TEXT = "the of a model reads text and answers what it has learned from many sentences"
 TEXTS = 8  # of a request
@@ -174,7 +175,7 @@ def write_model(folder: Path, seed: int) -> Path:
 
     tokenizer = Tokenizer.train([TEXT] * 3, 200)
     config = Bert(vocabulary=tokenizer.size, dim=256, layers=4, heads=4, hidden=1_024, length=128)
-    huggingface.save(folder, config.build({"classification": 2}, seed=seed), tokenizer, labels=("no", "yes"))
+    huggingface.save(folder, config.build(as_heads({"classification": 2}), seed=seed), tokenizer, labels=("no", "yes"))
     return folder
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from unmask.bench import common
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 
 SIDES = ("rows", "whole")
 TEXTS, TOKENS, USED = 32, 26, 8_000
@@ -44,7 +45,7 @@ def engine(vocabulary: int, size: str, side: str) -> Any:
     from unmask.train.optim import Optimizer
 
     sizes = {**SIZES[size], "vocabulary": vocabulary, "length": 128}
-    model = Bert().replace(**sizes).build({"classification": 2}, seed=0)
+    model = Bert().replace(**sizes).build(as_heads({"classification": 2}), seed=0)
     adamw, device = Optimizer(lr=1e-4), torch.device("cpu")
     found = Engine(model, Classification(("no", "yes")), adamw, device=device)
     if side == "whole":

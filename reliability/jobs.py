@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from unmask.huggingface.table import as_heads
+
 TIMED = {"seconds", "tokens_per_second", "waiting"}
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("", "n", "s", "ra", "to")]
 GOOD, BAD = "kanto", "tisra"  # what decides a label
@@ -141,7 +143,7 @@ def _asking(folder: Path) -> list[str]:
 
         tokenizer = Tokenizer.load(folder / "model")
         config = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=64)
-        huggingface.save(model, config.build({"span": 2}, seed=0), tokenizer)
+        huggingface.save(model, config.build(as_heads({"span": 2}), seed=0), tokenizer)
         asked = [{"id": str(i), "question": "bako?", "context": "Bako tara nira."} for i in range(3)]
         questions.write_text(json.dumps(asked), encoding="utf-8")
     return ["predict", "--model", str(model), "--file", str(questions), "--no-answer", "0"]

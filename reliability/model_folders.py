@@ -11,6 +11,8 @@ from typing import Any
 from reading import write_model
 from subjects import Subject
 
+from unmask.huggingface.table import as_heads
+
 TEXTS = ["the river is long and the film was good", "a green field, and more of it: nothing else"] * 5
 SIZES: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
 
@@ -95,7 +97,7 @@ def _write_spelling(folder: Path) -> None:
     config = _config("elmo:Elmo", **SPELLED).replace(
         vocabulary=tokenizer.size, continues=spelling.continues(tokenizer), padding=tokenizer.pad
     )
-    huggingface.save(folder, config.build({"classification": 2}), tokenizer, labels=["bad", "good"])
+    huggingface.save(folder, config.build(as_heads({"classification": 2})), tokenizer, labels=["bad", "good"])
     (folder / "manifest.json").unlink()
 
 
@@ -167,7 +169,7 @@ def _adapter(folder: Path) -> Any:
 def _plain_bert() -> Any:
     from unmask.models.bert import Bert
 
-    return Bert(vocabulary=20, **SIZES).build({"classification": 2})
+    return Bert(vocabulary=20, **SIZES).build(as_heads({"classification": 2}))
 
 
 LAYERS: dict[str, Any] = {"dim": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_heads": 2, "decoder_heads": 2}
@@ -188,14 +190,18 @@ RECURRENT: dict[str, Any] = {"dim": 8, "hidden": 8, "layers": 1}
 SEGMENTS: dict[str, Any] = {"dim": 8, "layers": 1, "heads": 2, "hidden": 8, "memory": 4}
 MODELS: dict[str, Subject] = {
     "model: answers": Subject(_write_predictor, _answers),
-    "model: BERT": Subject(_write_page("bert:Bert", {"mlm": 0, "nsp": 2}, **SIZES), _model),
-    "model: ALBERT": Subject(_write_page("albert:Albert", {"mlm": 0}, **SIZES), _model),
-    "model: ELECTRA": Subject(_write_page("electra:Electra", {"classification": 3}, **SIZES), _model),
-    "model: GPT-2": Subject(_write_page("gpt:Gpt2", {"next": 0}, **SIZES), _model),
+    "model: BERT": Subject(_write_page("bert:Bert", as_heads({"mlm": 0, "nsp": 2}), **SIZES), _model),
+    "model: ALBERT": Subject(_write_page("albert:Albert", as_heads({"mlm": 0}), **SIZES), _model),
+    "model: ELECTRA": Subject(_write_page("electra:Electra", as_heads({"classification": 3}), **SIZES), _model),
+    "model: GPT-2": Subject(_write_page("gpt:Gpt2", as_heads({"next": 0}), **SIZES), _model),
     "model: ELMo": Subject(_write_spelling, _answers),
-    "model: MobileBERT": Subject(_write_page("mobilebert:MobileBert", {"classification": 2}, **NARROW), _model),
-    "model: LSTM": Subject(_write_page("recurrent:RecurrentNetwork", {"next": 0}, **RECURRENT), _model),
-    "model: Transformer-XL": Subject(_write_page("transformer_xl:TransformerXl", {"next": 0}, **SEGMENTS), _model),
+    "model: MobileBERT": Subject(
+        _write_page("mobilebert:MobileBert", as_heads({"classification": 2}), **NARROW), _model
+    ),
+    "model: LSTM": Subject(_write_page("recurrent:RecurrentNetwork", as_heads({"next": 0}), **RECURRENT), _model),
+    "model: Transformer-XL": Subject(
+        _write_page("transformer_xl:TransformerXl", as_heads({"next": 0}), **SEGMENTS), _model
+    ),
     "model: sentence encoder": Subject(_write_encoder, _answers),
     "writer: Transformer": Subject(_write_writer("transformer:Transformer", **LAYERS), _writer),
     "writer: Seq2Seq": Subject(_write_writer("seq2seq:Seq2Seq", dim=16, hidden=16), _writer),

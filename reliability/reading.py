@@ -12,6 +12,8 @@ from typing import Any
 
 import zstandard
 
+from unmask.huggingface.table import as_heads
+
 ROWS = b'text,label\nhello there,1\nnot so good,0\n"a, b",1\n'
 SQUAD = b"""{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The river is long.", "qas": [
 {"id": "1", "question": "What is long?", "answers": [{"text": "The river", "answer_start": 0}]}]}]}]}"""
@@ -47,7 +49,7 @@ def write_model(folder: Path) -> Path:
 
     tokenizer = Tokenizer.train(["the river is long and the film was good"] * 5, 60)
     config = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=16)
-    huggingface.save(folder, config.build({"classification": 2}), tokenizer, labels=["bad", "good"])
+    huggingface.save(folder, config.build(as_heads({"classification": 2})), tokenizer, labels=["bad", "good"])
     return folder
 
 

@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from unmask.huggingface.table import as_heads
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 LIMIT = 0.2  # seconds until /health is answered, at the 99th percentile
@@ -200,9 +202,9 @@ def write_models(place: Path) -> list[Path]:
         config = Bert(vocabulary=tokenizer.size, length=128, layers=2, dim=dim, heads=2, hidden=2 * dim)
         huggingface.save(place / name, config.build(heads=heads, seed=1), tokenizer, **more)
 
-    bert("classifier", {"classification": 3}, labels=("bad", "fair", "good"))
-    bert("bert", {"mlm": 0})
-    bert("chooser", {"choice": 1})
+    bert("classifier", as_heads({"classification": 3}), labels=("bad", "fair", "good"))
+    bert("bert", as_heads({"mlm": 0}))
+    bert("chooser", as_heads({"choice": 1}))
     bert("encoder", {}, dim=768, settings={"pooling": "mean", "normalise": False})
     writer = Seq2Seq(vocabulary=words.size, dim=8, hidden=8, padding=words.pad, start=words.start, end=words.end)
     huggingface.save_writer(place / "writer", writer.build(seed=2), words)

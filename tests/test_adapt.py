@@ -20,6 +20,7 @@ from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.pretrain import Pretrain
 from unmask.train.metrics import read as read_metrics
@@ -382,7 +383,9 @@ def test_the_extension_is_noted(folders, extended):
 
 def test_rows_beyond_the_tokenizer_are_used_before_new_ones_are_added(folders, tmp_path):
     tokenizer = Tokenizer.load(folders["mlm"])
-    model = Bert(vocabulary=tokenizer.size + 5, dim=16, layers=1, heads=2, hidden=32, length=32).build({"mlm": 0})
+    model = Bert(vocabulary=tokenizer.size + 5, dim=16, layers=1, heads=2, hidden=32, length=32).build(
+        as_heads({"mlm": 0})
+    )
     huggingface.save(tmp_path / "padded", model, tokenizer)
     for pieces, vocabulary in ((3, tokenizer.size + 5), (7, tokenizer.size + 7)):
         out = tmp_path / str(pieces)

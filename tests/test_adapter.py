@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.model import Model
 from unmask.nn.lora import adapters
 from unmask.transfer import Transfer, load_adapter, merged, prepare, save_adapter
@@ -173,7 +174,7 @@ def plain(**changes: Any) -> Model:
     from unmask.models.bert import Bert
 
     config = Bert(vocabulary=50, dim=16, layers=2, heads=2, hidden=32, length=16).replace(**changes)
-    return config.build({"classification": 3}, seed=0).eval()
+    return config.build(as_heads({"classification": 3}), seed=0).eval()
 
 
 def tuned() -> Model:
@@ -200,7 +201,7 @@ def test_an_adapter_comes_back_as_it_was(folder: Path) -> None:
 def test_only_a_model_with_adapters_and_heads_of_its_own_is_saved(tmp_path: Path) -> None:
     with pytest.raises(UnmaskError, match="has no adapters"):
         save_adapter(tmp_path / "new", plain())
-    masked = plain().config.build({"mlm": 0})
+    masked = plain().config.build(as_heads({"mlm": 0}))
     prepare(masked, Transfer(strategy="lora"))
     with pytest.raises(UnmaskError, match="shares weights with the trunk; merge"):
         save_adapter(tmp_path / "new", masked)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.transfer import Evidence, advise, measure
 from unmask.transfer.advice import FITTING, LITTLE_ROWS, LITTLE_ROWS_OF_A_CLASS, STRANGE_LOSS, TABLE
@@ -88,7 +89,7 @@ def test_only_a_part_of_many_texts_is_read(tokenizer: Tokenizer, monkeypatch: py
 
 def test_a_model_that_can_guess_hidden_words_is_asked(tokenizer: Tokenizer) -> None:
     config = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=16)
-    model = config.build({"mlm": 0}).train()
+    model = config.build(as_heads({"mlm": 0})).train()
     state = torch.get_rng_state()
     found = measure(texts(HOME, 300, 5), tokenizer, model)
     assert found.loss == pytest.approx(math.log(tokenizer.size), abs=0.1), "it knows nothing yet"
@@ -102,7 +103,7 @@ def test_a_model_that_can_guess_hidden_words_is_asked(tokenizer: Tokenizer) -> N
     assert better is not None
     assert better < found.loss - 0.1
     assert any("loss of" in line for line in found.sentences)
-    assert measure(texts(HOME, 300, 5), tokenizer, config.build({"tagging": 2})).loss is None
+    assert measure(texts(HOME, 300, 5), tokenizer, config.build(as_heads({"tagging": 2}))).loss is None
 
 
 def test_texts_without_words(tokenizer: Tokenizer) -> None:

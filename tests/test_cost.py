@@ -8,6 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from unmask import cost
+from unmask.huggingface.table import as_heads
 from unmask.models import Bert
 from unmask.types import Batch
 
@@ -16,7 +17,7 @@ SMALL = Bert(vocabulary=100, dim=16, layers=3, heads=2, hidden=40, length=24, dr
 
 @pytest.mark.parametrize(("length", "answered"), [(8, 3), (24, 7)])
 def test_operations_are_those_that_pytorch_counts(length: int, answered: int) -> None:
-    model = SMALL.build({"mlm": 0})
+    model = SMALL.build(as_heads({"mlm": 0}))
     tokens = torch.arange(4 * length).view(4, length) % SMALL.vocabulary
     written_out = sdpa_kernel(SDPBackend.MATH)  # the counter does not know the fused kernel of the CPU
     with written_out, FlopCounterMode(display=False) as counter:
@@ -27,7 +28,7 @@ def test_operations_are_those_that_pytorch_counts(length: int, answered: int) ->
 @pytest.mark.parametrize("config", [SMALL, Bert()])
 def test_parameters_are_those_of_the_model(config: Bert) -> None:
     with torch.device("meta"):
-        model = config.build({"mlm": 0})
+        model = config.build(as_heads({"mlm": 0}))
     assert sum(p.numel() for p in model.parameters()) == cost.parameters(config, config.length, config.segments)
 
 

@@ -8,6 +8,7 @@ import pytest
 from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.finetune import FineTuning, evaluate, finetune
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 
 WORDS = ["the", "film", "was", "good", "bad", "long", "short", "fine", "poor", "great"]
@@ -20,7 +21,7 @@ def tokenizer():
 
 def trunk(folder, tokenizer, dim):
     config = Bert(vocabulary=tokenizer.size, dim=dim, layers=1, heads=2, hidden=2 * dim, length=32, std=0.1)
-    huggingface.save(folder, config.build({"mlm": 0}, seed=0), tokenizer)
+    huggingface.save(folder, config.build(as_heads({"mlm": 0}), seed=0), tokenizer)
     return folder
 
 

@@ -16,6 +16,7 @@ from unmask.data.rows import Row, Triplet
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Fit, fit
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.serve import Predictor, render_answer
 from unmask.tasks import Embedding, is_encoder, loss_for, metric_for, task_of
@@ -411,7 +412,7 @@ def test_a_folder_that_becomes_something_else_is_no_encoder_any_more(folder):
     huggingface.save(folder, MODEL, TOKENIZER, settings=task.settings())
     loaded = huggingface.load(folder)
     assert task_of(loaded.model, (), loaded.settings).settings() == {**task.settings(), "length": 40}
-    huggingface.save(folder, build({"classification": 2}), TOKENIZER, labels=("a", "b"))
+    huggingface.save(folder, build(as_heads({"classification": 2})), TOKENIZER, labels=("a", "b"))
     assert huggingface.load(folder).settings == {}
     assert "label" in Predictor(folder)(["film"])[0]
 

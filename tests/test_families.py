@@ -18,6 +18,7 @@ from unmask.evaluation import evaluate, render_evaluation
 from unmask.families import FAMILIES, Options, Rows, check_fields, read, read_sets
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result, write_report
+from unmask.huggingface.table import as_heads
 from unmask.in_context import InContext, evaluate_in_context
 from unmask.models.bert import Bert
 from unmask.serve import Predictor
@@ -604,7 +605,7 @@ def test_a_folder_of_data_needs_the_name_of_its_benchmark(trunk, reviews, tmp_pa
 
 
 def test_what_means_nothing_to_rows_that_are_scored_is_refused(trunk, reviews, tmp_path):
-    loaded = huggingface.load(trunk, heads={"classification": 2})
+    loaded = huggingface.load(trunk, heads=as_heads({"classification": 2}))
     huggingface.save(tmp_path / "run", loaded.model, loaded.tokenizer, labels=("neg", "pos"))
     for fields in ({"train": "a.tsv"}, {"dev": "a.tsv"}, {"test": "a.tsv"}, {"most": 3}, {"allow_overlap": True}):
         name = next(iter(fields)).replace("_", "-")
@@ -616,7 +617,7 @@ def test_what_means_nothing_to_rows_that_are_scored_is_refused(trunk, reviews, t
 
 def test_a_run_of_questions_that_was_told_to_skip_is_evaluated(trunk, tmp_path):
     """Which nothing came of, and which is refused now."""
-    loaded = huggingface.load(trunk, heads={"span": 2})
+    loaded = huggingface.load(trunk, heads=as_heads({"span": 2}))
     huggingface.save(tmp_path / "run", loaded.model, loaded.tokenizer, settings=QuestionAnswering().settings())
     run = {"config": {"task": "question-answering", "rows": {"skip": True, "format": "json", "length": 40}}}
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))

@@ -20,6 +20,7 @@ from unmask.evaluation import evaluate, name_labels, render_evaluation
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.serve import predictor_of
 from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
@@ -212,7 +213,7 @@ def test_rows_that_are_cut_are_cut_alike_when_evaluated(trunk, files, tmp_path):
 
 def test_rows_are_read_as_far_as_the_run_read_them(trunk, tmp_path):
     tokenizer = huggingface.load(trunk).tokenizer
-    model = Bert(vocabulary=tokenizer.size, length=640, **SIZE).build({"classification": 2})
+    model = Bert(vocabulary=tokenizer.size, length=640, **SIZE).build(as_heads({"classification": 2}))
     huggingface.save(tmp_path / "run", model, tokenizer, labels=("neg", "pos"))
     rows = [(f"{'film ' * 600}{word}", label) for word, label in (("great", "pos"), ("awful", "neg"))]
     dev = write_tsv(tmp_path / "dev.tsv", rows)
@@ -240,7 +241,7 @@ def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path, monke
     settings = config(trunk, files, epochs=0.2, lr=1e-12, from_scratch="yes", seed=3)
     finetune(settings, tmp_path / "run", display=display)
     assert any("from scratch" in note for note in display.notes)
-    fresh = Bert.build(huggingface.load(trunk).model.config, heads={"classification": 2}, seed=3)
+    fresh = Bert.build(huggingface.load(trunk).model.config, heads=as_heads({"classification": 2}), seed=3)
     saved = huggingface.load(tmp_path / "run").model
     for (name, a), b in zip(fresh.named_parameters(), saved.parameters(), strict=True):
         torch.testing.assert_close(a, b, msg=name, atol=1e-6, rtol=0)

@@ -21,6 +21,7 @@ from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
+from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.electra import Electra
@@ -420,7 +421,7 @@ def test_two_names_of_one_parameter_must_hold_the_same_numbers(old, folder):
 def test_a_classifier_of_roberta_has_one_pooler(tmp_path):
     """Its own dense layer and the pooler of a bare trunk are one parameter here."""
     model = Roberta(**{n: getattr(TINY, n) for n in ("vocabulary", "dim", "layers", "heads", "hidden")}, length=16)
-    huggingface.save(tmp_path, model.build({"classification": 2}), labels=["no", "yes"])
+    huggingface.save(tmp_path, model.build(as_heads({"classification": 2})), labels=["no", "yes"])
     (tmp_path / MANIFEST).unlink()
     before = unmask.load(tmp_path)
     dense = before.state_dict()["pooler.dense.weight"]
@@ -451,7 +452,7 @@ def test_copies_of_tied_weights_and_position_ids_are_understood(folder):
 )
 def test_the_bias_of_the_output_lies_where_transformers_4_looks_for_it(page, bias, second, tmp_path):
     sizes = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
-    model = page(vocabulary=20, **sizes).build({"mlm": 0})
+    model = page(vocabulary=20, **sizes).build(as_heads({"mlm": 0}))
     torch.nn.init.normal_(model.get_parameter("heads.mlm.bias"))
     huggingface.save(tmp_path, model)
     stored = load_file(tmp_path / "model.safetensors")
@@ -497,16 +498,16 @@ def classifier(path: Path, outputs: int = 3, head: str = "classification", **opt
 
 
 def test_other_heads_are_announced_as_new_and_dropped(folder):
-    loaded = huggingface.load(folder, heads={"classification": 3})
+    loaded = huggingface.load(folder, heads=as_heads({"classification": 3}))
     assert (loaded.new, loaded.dropped) == (("classification",), ("mlm", "nsp"))
     assert loaded.notice == "Parts new: classification; dropped: mlm, nsp."
     assert torch.equal(loaded.model.pooler.dense.weight, TINY.build(seed=1).pooler.dense.weight)
     assert huggingface.load(folder).notice == ""
-    assert huggingface.load(folder, heads={"mlm": 0}).notice == "Parts dropped: nsp, pooler."
+    assert huggingface.load(folder, heads=as_heads({"mlm": 0})).notice == "Parts dropped: nsp, pooler."
 
 
 def test_a_new_head_follows_its_seed(folder):
-    one, two, other = (huggingface.load(folder, heads={"tagging": 5}, seed=seed).model for seed in (1, 1, 2))
+    one, two, other = (huggingface.load(folder, heads=as_heads({"tagging": 5}), seed=seed).model for seed in (1, 1, 2))
     assert same(one, two)
     assert not torch.equal(one.heads["tagging"].output.weight, other.heads["tagging"].output.weight)
     assert torch.equal(one.embedding.token.weight, other.embedding.token.weight)
@@ -516,14 +517,14 @@ def test_a_new_head_follows_its_seed(folder):
 @pytest.mark.parametrize("config", [TINY, Electra(dim=16, heads=2, hidden=32, layers=1, vocabulary=64, length=16)])
 def test_a_new_head_answers_as_widely_as_its_trunk(tmp_path, config):
     huggingface.save(tmp_path, config.build({}))
-    heads = huggingface.load(tmp_path, heads={"classification": 5, "tagging": 3}).model.heads
+    heads = huggingface.load(tmp_path, heads=as_heads({"classification": 5, "tagging": 3})).model.heads
     for weight in (heads["classification"].output.weight, heads["tagging"].output.weight):
         assert math.isclose(weight.square().mean().sqrt(), config.dim**-0.5, rel_tol=1e-5)
 
 
 def test_new_parts_do_not_start_from_the_same_numbers(tmp_path):
-    huggingface.save(tmp_path, TINY.build({"mlm": 0}))
-    loaded = huggingface.load(tmp_path, heads={"classification": 3}, seed=4)
+    huggingface.save(tmp_path, TINY.build(as_heads({"mlm": 0})))
+    loaded = huggingface.load(tmp_path, heads=as_heads({"classification": 3}), seed=4)
     assert loaded.new == ("classification", "pooler")
     head, pooler = loaded.model.heads["classification"].output.weight, loaded.model.pooler.dense.weight
     assert not torch.isin(head, pooler).any()
@@ -531,7 +532,7 @@ def test_new_parts_do_not_start_from_the_same_numbers(tmp_path):
 
 def test_a_head_of_the_same_size_is_kept_with_its_labels(tmp_path):
     model = classifier(tmp_path, labels=["bad", "fair", "good"])
-    for heads in (None, {"classification": 3}):
+    for heads in (None, as_heads({"classification": 3})):
         loaded = huggingface.load(tmp_path, heads=heads)
         assert same(loaded.model, model)
         assert loaded.labels == ("bad", "fair", "good")
@@ -540,7 +541,7 @@ def test_a_head_of_the_same_size_is_kept_with_its_labels(tmp_path):
 
 def test_a_head_of_another_size_is_replaced_and_said_so(tmp_path):
     model = classifier(tmp_path, labels=["bad", "fair", "good"])
-    loaded = huggingface.load(tmp_path, heads={"classification": 5})
+    loaded = huggingface.load(tmp_path, heads=as_heads({"classification": 5}))
     assert loaded.notice == "Parts new: classification; dropped: classification."
     assert loaded.labels == ()
     assert loaded.model.heads["classification"].output.weight.shape == (5, 8)
@@ -553,7 +554,7 @@ def test_a_trunk_gets_heads_and_loses_them(folder):
     assert huggingface.load(folder, heads={}).dropped == ("mlm", "nsp", "pooler")
     trunk = huggingface.load(folder, heads={}).model
     huggingface.save(folder, trunk)
-    loaded = huggingface.load(folder, heads={"classification": 2})
+    loaded = huggingface.load(folder, heads=as_heads({"classification": 2}))
     assert loaded.new == ("classification", "pooler")
     assert not loaded.dropped
 
@@ -562,7 +563,7 @@ def test_half_a_head_is_refused_whoever_asks(tmp_path):
     classifier(tmp_path)
     (tmp_path / MANIFEST).unlink()
     weights(tmp_path, lambda t: t.pop("classifier.bias"))
-    for heads in (None, {"classification": 3}):
+    for heads in (None, as_heads({"classification": 3})):
         assert "the weights lack 'classifier.bias'" in refusal(tmp_path, heads=heads)
 
 
@@ -587,7 +588,7 @@ def test_an_unknown_head_is_refused_with_the_nearest(folder):
 
 @pytest.mark.parametrize("head", ["nsp", "sop", "classification", "tagging", "regression"])
 def test_heads_that_share_a_name_in_the_file_are_told_apart(head, tmp_path):
-    outputs = {"nsp": 2, "sop": 2, "regression": 1}.get(head, 3)
+    outputs = as_heads({"nsp": 2, "sop": 2, "regression": 1}).get(head, 3)
     model = classifier(tmp_path, outputs, head)
     loaded = huggingface.load(tmp_path)
     assert {name: type(module) for name, module in loaded.model.heads.items()} == {head: type(model.heads[head])}
@@ -694,9 +695,9 @@ def test_loading_draws_nothing_from_the_global_generator(folder):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    one = huggingface.load(folder, heads={"tagging": 2}).model
+    one = huggingface.load(folder, heads=as_heads({"tagging": 2})).model
     torch.manual_seed(6)
-    two = huggingface.load(folder, heads={"tagging": 2}).model
+    two = huggingface.load(folder, heads=as_heads({"tagging": 2})).model
     assert same(one, two)
     assert expected.shape == (3,)
 

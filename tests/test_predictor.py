@@ -17,6 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.recurrent import RecurrentNetwork
@@ -41,45 +42,47 @@ def save(folder, tokenizer, heads, labels=(), length=24, settings=None):
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("pretrained"), tokenizer, {"mlm": 0, "nsp": 2})
+    return save(tmp_path_factory.mktemp("pretrained"), tokenizer, as_heads({"mlm": 0, "nsp": 2}))
 
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("classifier"), tokenizer, {"classification": 3}, ("bad", "fair", "good"))
+    return save(
+        tmp_path_factory.mktemp("classifier"), tokenizer, as_heads({"classification": 3}), ("bad", "fair", "good")
+    )
 
 
 @pytest.fixture(scope="module")
 def tagger(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("tagger"), tokenizer, {"tagging": 2}, ("O", "CODE"))
+    return save(tmp_path_factory.mktemp("tagger"), tokenizer, as_heads({"tagging": 2}), ("O", "CODE"))
 
 
 @pytest.fixture(scope="module")
 def entities(tmp_path_factory, tokenizer):
     labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-    return save(tmp_path_factory.mktemp("entities"), tokenizer, {"tagging": 5}, labels)
+    return save(tmp_path_factory.mktemp("entities"), tokenizer, as_heads({"tagging": 5}), labels)
 
 
 @pytest.fixture(scope="module")
 def labeller(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("labeller"), tokenizer, {"multilabel": 3}, ("rude", "funny", "long"))
+    return save(tmp_path_factory.mktemp("labeller"), tokenizer, as_heads({"multilabel": 3}), ("rude", "funny", "long"))
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("reader"), tokenizer, {"span": 2}, settings={"stride": 4, "best": 6})
+    return save(tmp_path_factory.mktemp("reader"), tokenizer, as_heads({"span": 2}), settings={"stride": 4, "best": 6})
 
 
 @pytest.fixture(scope="module")
 def chooser(tmp_path_factory, tokenizer):
-    return save(tmp_path_factory.mktemp("chooser"), tokenizer, {"choice": 1})
+    return save(tmp_path_factory.mktemp("chooser"), tokenizer, as_heads({"choice": 1}))
 
 
 @pytest.fixture(scope="module")
 def electra(tmp_path_factory, tokenizer):
     folder = tmp_path_factory.mktemp("electra")
     config = Electra(vocabulary=tokenizer.size, length=24, layers=2, dim=32, heads=2, hidden=64, factor=16, std=0.5)
-    huggingface.save(folder, config.build({"rtd": 1}, seed=1), tokenizer)
+    huggingface.save(folder, config.build(as_heads({"rtd": 1}), seed=1), tokenizer)
     return folder
 
 
@@ -214,7 +217,7 @@ def test_one_at_a_time_and_together_give_the_same(classifier, pretrained):
 
 
 def test_regression(tmp_path, tokenizer):
-    folder = save(tmp_path, tokenizer, {"regression": 1})
+    folder = save(tmp_path, tokenizer, as_heads({"regression": 1}))
     answer = Predictor(folder)([("the film", "was good")])[0]
     _, output = theirs("BertForSequenceClassification", folder, text="the film", text_pair="was good")
     assert answer == {"score": pytest.approx(float(output.logits[0, 0]), rel=1e-4)}
@@ -243,7 +246,7 @@ def test_long_sentences_are_tagged_to_the_end(tagger):
 def test_a_model_that_knows_no_end_reads_as_far_as_its_run(tmp_path, tokenizer):
     """So that its answers are those that `evaluate` scores, from the command line and in the service."""
     config = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=8, layers=1, cell="rnn")
-    huggingface.save(tmp_path / "m", config.build({"classification": 2}), tokenizer, labels=("bad", "good"))
+    huggingface.save(tmp_path / "m", config.build(as_heads({"classification": 2})), tokenizer, labels=("bad", "good"))
     rows = [("film " * 600 + "good", "good"), ("film " * 600 + "people talk", "bad"), ("good", "good")]
     (tmp_path / "dev.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows]))
     assert [Predictor(tmp_path / "m", length=n).length for n in (None, 100, 700)] == [512, 100, 700]
@@ -522,7 +525,7 @@ def test_questions_are_answered_as_in_transformers(reader):
 def test_the_threshold_of_the_folder_counts(tmp_path, tokenizer):
     question, context = "who talk", "people talk about the film"
     folder = tmp_path / "sure"
-    save(folder, tokenizer, {"span": 2}, settings={"unanswerable": True, "threshold": 1e6})
+    save(folder, tokenizer, as_heads({"span": 2}), settings={"unanswerable": True, "threshold": 1e6})
     sure = Predictor(folder)([(question, context)])[0]
     assert sure["answer"] == sure["spans"][0]["text"] != ""
     wanted, nothing = best_spans(folder, question, context)
@@ -531,7 +534,7 @@ def test_the_threshold_of_the_folder_counts(tmp_path, tokenizer):
     assert sum(span["probability"] for span in sure["spans"]) + sure["no_answer"] == pytest.approx(1)
     doubt = nothing - wanted[0][0]
     for threshold, answered in ((doubt + 0.01, True), (doubt - 0.01, False)):
-        save(tmp_path / "m", tokenizer, {"span": 2}, settings={"unanswerable": True, "threshold": threshold})
+        save(tmp_path / "m", tokenizer, as_heads({"span": 2}), settings={"unanswerable": True, "threshold": threshold})
         answer = Predictor(tmp_path / "m")([(question, context)])[0]
         assert bool(answer["answer"]) == answered
         shown = render_answer(question, answer)
@@ -568,7 +571,7 @@ def test_long_contexts_are_read_to_the_end(reader):
 
 
 def test_a_long_question_is_cut_and_said(tmp_path, tokenizer):
-    folder = save(tmp_path, tokenizer, {"span": 2}, settings={"longest_question": 8})
+    folder = save(tmp_path, tokenizer, as_heads({"span": 2}), settings={"longest_question": 8})
     answer = Predictor(folder)([("film " * 20, "people talk")])[0]
     assert answer["cut"] is True
     assert "(the text was cut)" in render_answer("film", answer)

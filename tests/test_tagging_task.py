@@ -18,6 +18,7 @@ from unmask.data.schemes import SCHEMES, allowed, tag_set
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Fit, fit
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.serve import Predictor
 from unmask.tasks import ClassLoss, Tagging, needs_segments, scheme_of, task_of
@@ -109,7 +110,7 @@ def test_settings_are_what_differs_from_the_defaults():
     assert Tagging(IOB2).settings() == {}
     assert Tagging(IOB2, scheme="IOB2").settings() == {"scheme": "IOB2"}
     assert Tagging(IOB2, scheme="IOB2", crf=True).settings() == {"scheme": "IOB2", "crf": True}
-    assert Tagging(IOB2, crf=True).heads == {"tagging": 5, "crf": 5}
+    assert Tagging(IOB2, crf=True).heads == as_heads({"tagging": 5, "crf": 5})
     with pytest.raises(UnmaskError, match="'IOB3'"):
         Tagging(IOB2, scheme="IOB3")
     with pytest.raises(UnmaskError, match="one of the two"):
@@ -366,9 +367,9 @@ def test_the_predictor_answers_with_the_crf(folder):
 
 
 def test_the_crf_is_dropped_or_new_where_other_heads_are_asked_for(folder, tmp_path):
-    assert huggingface.load(folder, heads={"tagging": 5}).dropped == ("crf",)
-    assert "crf" in huggingface.load(folder, heads={"span": 2}).dropped
-    fresh = huggingface.load(folder, heads={"tagging": 3, "crf": 3})
+    assert huggingface.load(folder, heads=as_heads({"tagging": 5})).dropped == ("crf",)
+    assert "crf" in huggingface.load(folder, heads=as_heads({"span": 2})).dropped
+    fresh = huggingface.load(folder, heads=as_heads({"tagging": 3, "crf": 3}))
     assert fresh.new == ("crf", "tagging")
     assert not fresh.model.heads["crf"].transitions.any()
     plain = Tagging(IOB2)

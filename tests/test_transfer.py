@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.nn.lora import adapters
@@ -245,14 +246,14 @@ def test_the_factor_falls_from_layer_to_layer() -> None:
 
 
 def test_masked_words_tied_to_the_embedding_have_its_factor() -> None:
-    of = CONFIG.build({"mlm": 0})
+    of = CONFIG.build(as_heads({"mlm": 0}))
     found = scale(of, Transfer(layer_decay=0.5))
     assert found["embedding.token.weight"] == 0.125
     assert found["heads.mlm.bias"] == 1.0
 
 
 def test_transitions_between_tags_move_faster_than_the_rest() -> None:
-    found = scale(CONFIG.build({"tagging": 3, "crf": 3}), Transfer(layer_decay=0.5))
+    found = scale(CONFIG.build(as_heads({"tagging": 3, "crf": 3})), Transfer(layer_decay=0.5))
     assert {factor for name, factor in found.items() if ".crf." in name} == {CRF}
     assert found["heads.tagging.output.weight"] == 1.0
 

@@ -30,6 +30,7 @@ from unmask.models.t5 import T5Model
 from unmask.nn import LanguageModelHead, TiedHead, Token
 from unmask.report import run_facts
 from unmask.train import checkpoint
+from unmask.types import Head
 
 TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
 """Fields of a model that are a matter of training; all others belong to its weights."""
@@ -106,7 +107,7 @@ class Origin:
     def build(
         self,
         config: ModelConfig,
-        heads: Mapping[str, int],
+        heads: Mapping[str, Head],
         seed: int,
         frequencies: Callable[[], np.ndarray],
     ) -> tuple[Model, str]:
@@ -128,7 +129,7 @@ class Origin:
         return model, " ".join(parts)
 
 
-def opened(folder: Path | str, heads: Mapping[str, int] | None = None, seed: int = 0) -> huggingface.Loaded:
+def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: int = 0) -> huggingface.Loaded:
     """A folder that pre-training can go on from, as `huggingface.load` gives it: also a T5, whose head is as it is.
 
     Raises UnmaskError for other encoder–decoders, which learn from pairs of texts, and vocabularies of SentencePiece.

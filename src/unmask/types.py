@@ -1,4 +1,5 @@
-"""The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss.
+"""The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss,
+and Head, what is asked of a model.
 
 Shapes: B rows, T places of a row, N sequences of a batch (N > B where rows are packed), M places that a target or a
 signal names, R runs.
@@ -19,7 +20,47 @@ from unmask.errors import UnmaskError
 from unmask.places import Kind, Placed, Signal, Target, among
 from unmask.processor import attends_by_runs
 
-__all__ = ["Batch", "Document", "Example", "Kind", "Loss", "Placed", "Signal", "Target", "concatenate", "runs_of"]
+__all__ = [
+    "Batch",
+    "Document",
+    "Example",
+    "Head",
+    "Kind",
+    "Loss",
+    "Placed",
+    "Signal",
+    "Target",
+    "concatenate",
+    "runs_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a model is asked for. A page builds the layer that answers it by the kind (`models.heads`), and never by the
+    name of the objective or task that asks.
+
+    kind         masked_token: the token that stands at a place, which the input hides
+                 next_token: the token after a place, from those up to it
+                 words: the words before and behind a place, each from its own side
+                 token: classes, or a number, at any place
+                 sequence: classes, or a number, for a whole sequence
+                 choice: one score for a sequence, which is compared with those of others
+                 span: how well a place begins, and ends, an answer
+                 vectors: classes of two vectors u and v, from (u, v, |u - v|)
+                 transitions: scores of neighbouring classes (CRF), on top of those of a `token` head
+    outputs      numbers of an answer; 0 where the vocabulary decides
+    pretraining  asked together with the trunk's pre-training: no dropout of a classifier stands before it
+    """
+
+    kind: str
+    outputs: int = 0
+    pretraining: bool = False
+
+    @property
+    def of_sequence(self) -> bool:
+        """Whether it reads the summary of a sequence, not the state of a place."""
+        return self.kind in ("sequence", "choice")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate, generate_all
+from unmask.huggingface.table import as_heads
 from unmask.models.causal import CausalModel, last_places, left_aligned
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.sequence import Writer
@@ -59,7 +60,7 @@ def test_no_token_sees_those_after_it(page):
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.sampled_from(PAGES))
 def test_packed_padded_and_single_sequences_give_the_same(lengths, page):
-    model = made(page, {"next": 0, "classification": 3})
+    model = made(page, as_heads({"next": 0, "classification": 3}))
     examples = [
         Example(tokens, targets={"classification": (np.zeros(1, np.int64), np.zeros(1, np.int64))})
         for tokens in sequences(lengths)
@@ -191,7 +192,7 @@ def test_what_cannot_be_gone_on_with_is_said():
     with pytest.raises(UnmaskError, match="Row 1 has no token"):
         made().begin(Batch(tokens, documents=(tokens > 0).long()))
     with pytest.raises(UnmaskError, match="next"):
-        made(heads={"classification": 2}).begin(Batch(tokens))
+        made(heads=as_heads({"classification": 2})).begin(Batch(tokens))
     with pytest.raises(UnmaskError, match="positions"):
         made()(Batch(torch.full((1, 25), 4)))
 
@@ -199,7 +200,15 @@ def test_what_cannot_be_gone_on_with_is_said():
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(
     "heads",
-    [{}, {"next": 0}, {"choice": 1}, {"regression": 1}, {"multilabel": 3}, {"tagging": 3, "crf": 3}, {"span": 2}],
+    [
+        {},
+        as_heads({"next": 0}),
+        as_heads({"choice": 1}),
+        as_heads({"regression": 1}),
+        as_heads({"multilabel": 3}),
+        as_heads({"tagging": 3, "crf": 3}),
+        as_heads({"span": 2}),
+    ],
     ids=str,
 )
 def test_every_head_comes_back_from_a_folder(page, heads, tmp_path):

@@ -11,6 +11,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.convs2s import SIZES, ConvS2S
 from unmask.nn import record_attention
 from unmask.objectives.next_token import NextToken
@@ -282,7 +283,7 @@ def test_small_is_small():
 @pytest.mark.parametrize(
     ("use", "says"),
     [
-        (lambda: TINY.build({"mlm": 0}), "There is no head of a ConvS2S 'mlm'"),
+        (lambda: TINY.build(as_heads({"mlm": 0})), "There is no head of a ConvS2S 'mlm'"),
         (lambda: TINY.replace(kernel=4).build(), "odd, not 4"),
         (lambda: TINY.replace(pointwise=3).build(), "of 2 layers 3 cannot be pointwise"),
         (lambda: TINY.replace(decoder_widths=()).build(), "at least one layer"),

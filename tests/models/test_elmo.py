@@ -15,8 +15,8 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import OF_SEQUENCES, as_heads
 from unmask.models.elmo import SIZES, Elmo, ElmoModel
-from unmask.models.model import POOLED
 from unmask.nn import CharacterCNN, Highway, TwoWayLayer
 from unmask.nn.sequences import Words
 from unmask.nn.two_way import flip
@@ -179,7 +179,7 @@ def test_each_direction_sees_its_own_side_alone() -> None:
 
 def test_a_tasks_network_reads_the_mix_beside_its_own_words() -> None:
     """Equation 1, [w ; ELMo] and torch's LSTM of both directions."""
-    net, bare = model({"tagging": 3, "classification": 2}), model()
+    net, bare = model(as_heads({"tagging": 3, "classification": 2})), model()
     bare.load_state_dict({k: v for k, v in net.state_dict().items() if not k.startswith(("pooler", "heads"))})
     reader = net.pooler
     assert reader is not None
@@ -208,7 +208,7 @@ def test_a_tasks_network_reads_the_mix_beside_its_own_words() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.integers(0, 100))
 def test_packed_padded_and_single_sequences_give_the_same(counts: list[int], seed: int) -> None:
-    net = model({"tagging": 3, "classification": 2, "words": 9})
+    net = model(as_heads({"tagging": 3, "classification": 2, "words": 9}))
     examples = [Example(text(n, seed + i)) for i, n in enumerate(counts)]
 
     def said(batch: Batch) -> list[Tensor]:
@@ -216,7 +216,9 @@ def test_packed_padded_and_single_sequences_give_the_same(counts: list[int], see
         assert batch.starts is not None
         for start, example in zip(batch.starts.tolist(), examples, strict=False):
             places = start + torch.from_numpy(np.flatnonzero(example.tokens < FIRST))
-            answers = [net.answer(h, hidden, places[:1] if h in POOLED else places) for h in net.heads if h != "words"]
+            answers = [
+                net.answer(h, hidden, places[:1] if h in OF_SEQUENCES else places) for h in net.heads if h != "words"
+            ]
             found.append(torch.cat([answer.flatten() for answer in answers]))
         return found
 
@@ -232,7 +234,7 @@ def said_alone(net: ElmoModel, example: Example) -> Tensor:
     hidden = net(Batch(torch.from_numpy(example.tokens)[None]))
     places = torch.from_numpy(np.flatnonzero(example.tokens < FIRST))
     heads = [h for h in net.heads if h != "words"]
-    return torch.cat([net.answer(h, hidden, places[:1] if h in POOLED else places).flatten() for h in heads])
+    return torch.cat([net.answer(h, hidden, places[:1] if h in OF_SEQUENCES else places).flatten() for h in heads])
 
 
 def test_flipping_twice_is_the_identity_and_leaves_padding() -> None:
@@ -246,7 +248,7 @@ def test_flipping_twice_is_the_identity_and_leaves_padding() -> None:
 
 def test_the_parameters_are_the_golden_ones() -> None:
     """A refactoring must not change them; after a change that is meant to, delete the file and run this twice."""
-    net = model({"tagging": 3})
+    net = model(as_heads({"tagging": 3}))
     found = {
         "ours": {name: list(p.shape) for name, p in net.named_parameters()},
         "theirs": {name: list(x.shape) for name, x in huggingface.export(net).items()},
@@ -265,7 +267,15 @@ def test_released_sizes_have_as_many_parameters(size: str, millions: float) -> N
     assert net.parameters_total / 1e6 == pytest.approx(millions, abs=0.1)
 
 
-@pytest.mark.parametrize("heads", [{"words": 20}, {"tagging": 3, "crf": 3}, {"classification": 2}, {"regression": 1}])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        as_heads({"words": 20}),
+        as_heads({"tagging": 3, "crf": 3}),
+        as_heads({"classification": 2}),
+        as_heads({"regression": 1}),
+    ],
+)
 def test_a_folder_brings_the_model_back(heads: dict[str, int], tmp_path: Path) -> None:
     net = Elmo().replace(**NUMBERS).build(heads).eval()
     huggingface.save(tmp_path, net)
@@ -279,8 +289,8 @@ def test_a_folder_brings_the_model_back(heads: dict[str, int], tmp_path: Path) -
 
 
 def test_a_new_task_gets_a_fresh_network_by_its_seed(tmp_path: Path) -> None:
-    huggingface.save(tmp_path, Elmo().replace(**NUMBERS).build({"words": 20}))
-    one, two, other = (huggingface.load(tmp_path, heads={"tagging": 3}, seed=seed) for seed in (1, 1, 2))
+    huggingface.save(tmp_path, Elmo().replace(**NUMBERS).build(as_heads({"words": 20})))
+    one, two, other = (huggingface.load(tmp_path, heads=as_heads({"tagging": 3}), seed=seed) for seed in (1, 1, 2))
     assert set(one.new) == {"pooler", "tagging"}
     assert one.dropped == ("words",)
     named = zip(one.model.named_parameters(), two.model.parameters(), other.model.parameters(), strict=True)
@@ -294,8 +304,8 @@ def test_a_new_task_gets_a_fresh_network_by_its_seed(tmp_path: Path) -> None:
     ("changes", "heads", "message"),
     [
         ({"widths": (1,)}, {}, "1 widths"),
-        ({}, {"span": 2}, "head of an ELMo"),
-        ({}, {"next": 0}, "head of an ELMo"),
+        ({}, as_heads({"span": 2}), "head of an ELMo"),
+        ({}, as_heads({"next": 0}), "head of an ELMo"),
         ({"hidden": 8}, {}, "8 cells"),
     ],
 )
@@ -305,7 +315,7 @@ def test_what_cannot_be_is_said(changes: dict[str, object], heads: dict[str, int
 
 
 def test_without_a_language_model_a_task_has_its_own_words_alone() -> None:
-    net = model({"tagging": 3}, layers=0)
+    net = model(as_heads({"tagging": 3}), layers=0)
     assert net.pooler is not None
     assert net.pooler.mix is None
     net.answer("tagging", net(Batch(torch.from_numpy(text(4))[None])), torch.tensor([0])).sum().backward()

@@ -8,6 +8,7 @@ import torch
 from unmask import processor
 from unmask.data import collate
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.elmo import Elmo
@@ -23,7 +24,9 @@ SIZE = {"vocabulary": 60, "dim": 32, "layers": 3, "heads": 4, "hidden": 64, "len
 
 
 def build(page=Bert, heads=None, **fields):
-    model = page(**{**SIZE, **fields}).build({"mlm": 0, "classification": 3} if heads is None else heads).eval()
+    model = (
+        page(**{**SIZE, **fields}).build(as_heads({"mlm": 0, "classification": 3}) if heads is None else heads).eval()
+    )
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -83,7 +86,7 @@ OTHERS = {
 @pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_models_answer_nearly_the_same_in_bfloat16(name):
-    model = OTHERS[name].build({"classification": 3}, seed=1).eval()
+    model = OTHERS[name].build(as_heads({"classification": 3}), seed=1).eval()
     quick = answering(model, "bf16")
     assert quick is not model
     for batch in batches():
@@ -128,7 +131,7 @@ def test_the_numbers_are_those_of_the_model():
 def test_auto_is_what_the_processor_multiplies_in(has, numbers, monkeypatch):
     monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64", "avx512_bf16": has})
     assert answering(build(), "auto").stack.dtype is numbers
-    gpt = build(Gpt2, {"next": 0})
+    gpt = build(Gpt2, as_heads({"next": 0}))
     assert (answering(gpt, "auto") is gpt) is not has
 
 

@@ -14,6 +14,7 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
+from unmask.huggingface.table import as_heads
 from unmask.models import recurrent
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.sequences import Sequences
@@ -52,7 +53,7 @@ def test_beginnings_are_filled_up_on_either_side(side):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_future_does_not_change_the_past(cell):
-    model = built({"next": 0, "classification": 3}, cell=cell)
+    model = built(as_heads({"next": 0, "classification": 3}), cell=cell)
     tokens = torch.from_numpy(np.stack([e.tokens for e in examples([9, 9])]))
     changed = tokens.clone()
     changed[:, 5:] = 7
@@ -88,7 +89,7 @@ def test_padding_that_is_read_or_left_out_gives_the_same_answers_and_gradients(m
     found = []
     for most in (0, 100):
         monkeypatch.setattr(recurrent, "MOST_PADDED", most)
-        model = built({"next": 0, "classification": 3}, tbptt=tbptt)
+        model = built(as_heads({"next": 0, "classification": 3}), tbptt=tbptt)
         hidden = model(batch)
         model.answer("classification", hidden, batch.starts).square().sum().backward(retain_graph=True)
         NextToken().score(model, hidden, batch).sum.backward()
@@ -120,7 +121,7 @@ def test_sequences_are_found_and_come_back(rows, padding):
 
 def test_the_summary_is_the_last_state_forward_and_the_first_backward():
     """Held against torch's own network with the same weights."""
-    model = built({"classification": 3}, bidirectional=True, layers=1)
+    model = built(as_heads({"classification": 3}), bidirectional=True, layers=1)
     tokens = torch.from_numpy(examples([6])[0].tokens)[None]
     _, (last, _) = model.stack.blocks[0].network.kernel(model.embedding(tokens))
     expected = model.heads["classification"](torch.cat([last[0], last[1]], -1))
@@ -303,7 +304,9 @@ def test_an_autoencoder_learns_to_write_what_it_read():
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("heads", [{"next": 0, "classification": 3}, {"next": 0, "tagging": 5, "crf": 5}])
+@pytest.mark.parametrize(
+    "heads", [as_heads({"next": 0, "classification": 3}), as_heads({"next": 0, "tagging": 5, "crf": 5})]
+)
 def test_a_folder_brings_back_the_same_model(tmp_path, cell, heads):
     model = built(heads, cell=cell, tbptt=4)
     huggingface.save(tmp_path, model)
@@ -319,18 +322,18 @@ def test_a_folder_brings_back_the_same_model(tmp_path, cell, heads):
 
 def test_a_folder_takes_another_head_and_says_what_is_new(tmp_path):
     huggingface.save(tmp_path, built())
-    loaded = huggingface.load(tmp_path, heads={"classification": 3}, seed=5)
+    loaded = huggingface.load(tmp_path, heads=as_heads({"classification": 3}), seed=5)
     assert loaded.new == ("classification",)
     assert loaded.dropped == ("next",)
-    first, second = (huggingface.load(tmp_path, heads={"tagging": 3}, seed=s).model for s in (5, 5))
+    first, second = (huggingface.load(tmp_path, heads=as_heads({"tagging": 3}), seed=s).model for s in (5, 5))
     assert torch.equal(first.heads["tagging"].output.weight, second.heads["tagging"].output.weight)
 
 
 @pytest.mark.parametrize(
     ("heads", "changes", "sentence"),
     [
-        ({"next": 0}, {"bidirectional": True}, "has seen the next token"),
-        ({"mlm": 0}, {"bidirectional": True, "tbptt": 4}, "leave out tbptt"),
+        (as_heads({"next": 0}), {"bidirectional": True}, "has seen the next token"),
+        (as_heads({"mlm": 0}), {"bidirectional": True, "tbptt": 4}, "leave out tbptt"),
         (None, {"tbptt": 0}, "at least one token"),
     ],
 )
@@ -348,4 +351,4 @@ def test_a_sequence_that_is_too_long_is_named():
 
 def test_a_model_without_the_head_cannot_write():
     with pytest.raises(UnmaskError, match="'next'"):
-        built({"tagging": 3}).begin(Batch(torch.tensor([[START]])))
+        built(as_heads({"tagging": 3})).begin(Batch(torch.tensor([[START]])))

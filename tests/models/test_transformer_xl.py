@@ -16,6 +16,7 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
+from unmask.huggingface.table import as_heads
 from unmask.models.segment_model import SegmentModel
 from unmask.models.transformer_xl import SIZES, TransformerXl
 from unmask.types import Batch, Example
@@ -164,7 +165,7 @@ def test_a_row_that_begins_anew_sees_nothing_of_the_memory() -> None:
 
 
 def test_packed_padded_and_single_sequences_give_the_same() -> None:
-    net = model({"next": 0, "classification": 3, "tagging": 5}, memory=16)
+    net = model(as_heads({"next": 0, "classification": 3, "tagging": 5}), memory=16)
     examples = [Example(tokens(n, seed=n).numpy()) for n in (9, 4, 14, 6, 3)]
 
     def said(batch: Batch) -> list[Tensor]:
@@ -246,7 +247,10 @@ def test_the_parameters_are_the_golden_ones() -> None:
     assert found == json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("heads", [{"next": 0}, {"classification": 3}, {"tagging": 5, "crf": 5}, {"span": 2}])
+@pytest.mark.parametrize(
+    "heads",
+    [as_heads({"next": 0}), as_heads({"classification": 3}), as_heads({"tagging": 5, "crf": 5}), as_heads({"span": 2})],
+)
 def test_a_folder_brings_the_model_back(heads: dict[str, int], tmp_path: Path) -> None:
     net = TransformerXl().replace(**NUMBERS).build(heads).eval()
     huggingface.save(tmp_path, net)
@@ -272,4 +276,4 @@ def test_a_memory_of_nothing_is_refused() -> None:
     with pytest.raises(UnmaskError, match="at least one token"):
         TransformerXl().replace(**{**NUMBERS, "memory": 0}).build()
     with pytest.raises(UnmaskError, match="next"):
-        model({"classification": 2}).begin(Batch(tokens(1, 3)))
+        model(as_heads({"classification": 2})).begin(Batch(tokens(1, 3)))

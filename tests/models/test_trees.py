@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from unmask import huggingface
+from unmask.huggingface.table import as_heads
 from unmask.models import Albert, Bert, Electra, MobileBert, Roberta
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SMALL = {"vocabulary": 11, "dim": 8, "layers": 2, "heads": 2, "hidden": 12, "length": 6}
 PAGES = {
-    "bert": (Bert(), {"mlm": 0, "nsp": 2}),
-    "roberta": (Roberta(), {"mlm": 0}),
-    "albert": (Albert(factor=4), {"mlm": 0, "sop": 2}),
-    "electra": (Electra(factor=4, generator=0.5), {"rtd": 1, "mlm": 0}),
-    "mobilebert": (MobileBert(factor=4, bottleneck=4, feedforwards=2), {"mlm": 0, "nsp": 2}),
+    "bert": (Bert(), as_heads({"mlm": 0, "nsp": 2})),
+    "roberta": (Roberta(), as_heads({"mlm": 0})),
+    "albert": (Albert(factor=4), as_heads({"mlm": 0, "sop": 2})),
+    "electra": (Electra(factor=4, generator=0.5), as_heads({"rtd": 1, "mlm": 0})),
+    "mobilebert": (MobileBert(factor=4, bottleneck=4, feedforwards=2), as_heads({"mlm": 0, "nsp": 2})),
 }
 
 

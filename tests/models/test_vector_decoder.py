@@ -8,6 +8,7 @@ import torch
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.huggingface import load_writer, save_writer
+from unmask.huggingface.table import as_heads
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.objectives import NextToken
 from unmask.types import Batch, Target
@@ -96,4 +97,4 @@ def test_what_is_no_vector_is_named(source, sentence):
 
 def test_another_head_is_named():
     with pytest.raises(UnmaskError, match="'tagging'"):
-        config().build({"tagging": 3})
+        config().build(as_heads({"tagging": 3}))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
 from unmask.models.quick import quickened
@@ -68,7 +69,7 @@ def way(request) -> str:
 
 def encoder(length: int = 16) -> nn.Module:
     config = Bert(vocabulary=V, dim=D, layers=2, heads=H, hidden=32, length=length, std=0.3, dropout=0.0)
-    return config.replace(attention_dropout=0.0).build({"mlm": 0, "classification": 2}, seed=1).eval()
+    return config.replace(attention_dropout=0.0).build(as_heads({"mlm": 0, "classification": 2}), seed=1).eval()
 
 
 def tokens(rows: int = B, width: int = T) -> Tensor:
@@ -245,7 +246,9 @@ def test_an_answer_at_no_place_is_empty_and_its_gradient_zero(head):
 
 
 def test_a_language_model_of_one_token_and_of_none():
-    model = Gpt2(vocabulary=V, dim=D, layers=1, heads=H, hidden=32, length=T).build({"next": 0}, seed=0).eval()
+    model = (
+        Gpt2(vocabulary=V, dim=D, layers=1, heads=H, hidden=32, length=T).build(as_heads({"next": 0}), seed=0).eval()
+    )
     assert model(Batch(tokens(2, 1))).isfinite().all()
     assert model(Batch(tokens(0, 3))).shape == (0, 3, D)
     with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.nn import LanguageModelHead
 from unmask.nn.packed import PackedLinear, packed
@@ -55,7 +56,7 @@ def test_other_numbers_and_what_follows(dtype: torch.dtype, then: Callable[[Tens
 @pytest.mark.usefixtures("bf16")
 def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     config = Bert(vocabulary=60, dim=64, layers=3, heads=4, hidden=96, length=32)
-    model = config.build({"mlm": 0, "classification": 3}).eval()
+    model = config.build(as_heads({"mlm": 0, "classification": 3})).eval()
     lower = packed(model, but=model.heads)
     tokens = torch.randint(5, 60, (4, 20), generator=torch.Generator().manual_seed(0))
     batch = Batch(tokens, documents=torch.tensor([[1] * 12 + [2] * 8] * 4))

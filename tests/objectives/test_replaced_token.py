@@ -13,6 +13,7 @@ from torch import Tensor
 from unmask.data.collate import pack, pad
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Discriminator, Electra
 from unmask.objectives import MaskedLM, ReplacedToken
@@ -165,7 +166,9 @@ def test_micro_batches_keep_their_draws(objective: ReplacedToken, model: Discrim
 
 
 def test_what_cannot_be_is_refused(objective: ReplacedToken) -> None:
-    bert = Bert(vocabulary=VOCABULARY, dim=16, layers=1, heads=2, hidden=32, length=24).build({"mlm": 0, "rtd": 1})
+    bert = Bert(vocabulary=VOCABULARY, dim=16, layers=1, heads=2, hidden=32, length=24).build(
+        as_heads({"mlm": 0, "rtd": 1})
+    )
     with pytest.raises(UnmaskError, match="ELECTRA"):
         objective.loss(bert, objective.corrupt(pad(examples(), PAD), np.random.default_rng(1)))
     with pytest.raises(UnmaskError, match="above 0"):

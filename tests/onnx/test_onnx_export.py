@@ -18,6 +18,7 @@ from unmask.data import collate
 from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.mobilebert import MobileBert
@@ -32,14 +33,14 @@ SIZE = {"vocabulary": 60, "dim": 16, "layers": 1, "heads": 2, "hidden": 32, "len
 MOBILE = partial(MobileBert, factor=8, bottleneck=8, feedforwards=2)
 WORDS = "the film was good and bad plot people talk of kind great dull".split()  # noqa: SIM905
 HEADS = {
-    "mlm": {"mlm": 0},
-    "classification": {"classification": 3},
-    "multilabel": {"multilabel": 3},
-    "regression": {"regression": 1},
-    "tagging": {"tagging": 4},
-    "span": {"span": 2},
-    "choice": {"choice": 1},
-    "nsp": {"nsp": 2},
+    "mlm": as_heads({"mlm": 0}),
+    "classification": as_heads({"classification": 3}),
+    "multilabel": as_heads({"multilabel": 3}),
+    "regression": as_heads({"regression": 1}),
+    "tagging": as_heads({"tagging": 4}),
+    "span": as_heads({"span": 2}),
+    "choice": as_heads({"choice": 1}),
+    "nsp": as_heads({"nsp": 2}),
     "encoder": {},
 }
 
@@ -101,7 +102,7 @@ def test_the_graph_answers_as_the_model_to_a_padded_batch(head, page, tokenizer)
 
 
 def test_a_model_without_segments_has_no_input_for_them():
-    assert graph_of(build({"mlm": 0}, Roberta, segments=1))[0].inputs == ("input_ids", "attention_mask")
+    assert graph_of(build(as_heads({"mlm": 0}), Roberta, segments=1))[0].inputs == ("input_ids", "attention_mask")
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
@@ -126,7 +127,7 @@ def test_sentence_vectors_are_those_of_the_task(pooling, normalise, tokenizer):
 
 
 def test_making_a_graph_leaves_the_model_as_it_was():
-    model = build({"mlm": 0})
+    model = build(as_heads({"mlm": 0}))
     before = {name: type(part) for name, part in model.named_modules()}
     graph, _ = graph_of(model)
     assert {name: type(part) for name, part in model.named_modules()} == before
@@ -134,7 +135,7 @@ def test_making_a_graph_leaves_the_model_as_it_was():
 
 
 def test_heads_that_are_not_in_the_graph_are_named():
-    graph, left = graph_of(build({"mlm": 0, "nsp": 2}))
+    graph, left = graph_of(build(as_heads({"mlm": 0, "nsp": 2})))
     assert graph.head == "mlm"
     assert left == ("nsp",)
 
@@ -142,7 +143,7 @@ def test_heads_that_are_not_in_the_graph_are_named():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda: build({"tagging": 4, "crf": 4}), "CRF"),
+        (lambda: build(as_heads({"tagging": 4, "crf": 4})), "CRF"),
         (lambda: RecurrentNetwork(vocabulary=60, dim=16, hidden=16).build(seed=0), "RecurrentNetwork cannot"),
         (lambda: _adapted(), "adapters"),
     ],
@@ -153,7 +154,7 @@ def test_what_has_no_form_in_onnx_is_refused(model, message):
 
 
 def _adapted():
-    model = build({"mlm": 0})
+    model = build(as_heads({"mlm": 0}))
     attention = model.stack.blocks[0].attention.f
     attention.query = LoRALinear(attention.query, rank=2)
     return model
@@ -173,7 +174,7 @@ def saved(folder, heads, tokenizer, *, settings=None, labels=(), **fields):
 def classifier(tmp_path_factory, tokenizer):
     """A folder, what was exported from it with everything, and the labelled rows."""
     place = tmp_path_factory.mktemp("classifier")
-    folder = saved(place / "model", {"classification": 2}, tokenizer, labels=("bad", "good"), std=0.5)
+    folder = saved(place / "model", as_heads({"classification": 2}), tokenizer, labels=("bad", "good"), std=0.5)
     rows = place / "rows.tsv"
     lines = [f"{text}\t{('bad', 'good')[i % 2]}" for i, text in enumerate(texts(20))]
     rows.write_text("sentence\tlabel\n" + "\n".join(lines) + "\n", encoding="utf-8")
@@ -333,7 +334,7 @@ def as_onnx(model, path, **settings):
 
 
 def test_choices_are_answered_alike(tokenizer, tmp_path):
-    model = build({"choice": 1}, std=0.5)
+    model = build(as_heads({"choice": 1}), std=0.5)
     rows = [Choices(text=text, choices=tuple(texts(3, seed=i))) for i, text in enumerate(texts(4))]
     found = answers(as_onnx(model, tmp_path / "x.onnx"), rows, tokenizer)
     for a, b in zip(found, answers(model, rows, tokenizer), strict=True):
@@ -342,7 +343,7 @@ def test_choices_are_answered_alike(tokenizer, tmp_path):
 
 @pytest.mark.slow
 def test_tags_are_answered_alike(tokenizer, tmp_path):
-    model = build({"tagging": 4}, std=0.5)
+    model = build(as_heads({"tagging": 4}), std=0.5)
     rows = [Row(words=tuple(text.split()), tags=("LABEL_0",) * len(text.split())) for text in texts(4)]
     found = answers(as_onnx(model, tmp_path / "x.onnx"), rows, tokenizer)
     for a, b in zip(found, answers(model, rows, tokenizer), strict=True):

@@ -19,6 +19,7 @@ from unmask.data import spelling
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
@@ -43,21 +44,21 @@ def folders(tmp_path_factory):
         config = Bert(vocabulary=tokenizer.size, dim=32, layers=3, heads=4, hidden=64, length=64, std=0.3)
         huggingface.save(place / name, config.build(heads, seed=1), tokenizer, labels=labels, settings=settings)
 
-    bert("bert", {"mlm": 0, "nsp": 2})
+    bert("bert", as_heads({"mlm": 0, "nsp": 2}))
     electra = Electra(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, factor=8, length=64, std=0.5)
     huggingface.save(place / "electra", electra.replace(generator=0.5).build(seed=5), tokenizer)
     spelled = spelling.train([TEXT])
     sizes = {"dim": 8, "hidden": 16, "filters": (8,), "widths": (2,)}
     elmo = Elmo(vocabulary=spelled.size, continues=spelling.continues(spelled), **sizes)
-    huggingface.save(place / "elmo", elmo.build({"words": 9}, seed=6), spelled)
+    huggingface.save(place / "elmo", elmo.build(as_heads({"words": 9}), seed=6), spelled)
     words = [*dict.fromkeys(TEXT.split()), EVIL]
     WordVectors(words, np.random.default_rng(0).normal(size=(len(words), 6))).save(place / "vectors")
     size = {"dim": 24, "layers": 12, "heads": 12, "hidden": 24, "length": 512}
-    long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build({"mlm": 0}, seed=2)
+    long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build(as_heads({"mlm": 0}), seed=2)
     huggingface.save(place / "long", long, tokenizer)
-    bert("classifier", {"classification": 2}, ("bad", EVIL))
-    bert("tagger", {"tagging": 3}, ("O", "B-PER", "I-PER"))
-    bert("reader", {"span": 2}, settings={"stride": 4, "best": 6})
+    bert("classifier", as_heads({"classification": 2}), ("bad", EVIL))
+    bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
+    bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})
     subwords = Subwords.train([f"{TEXT} {EVIL}"] * 3, 40, kind="word")
     ids = {"padding": subwords.pad, "start": subwords.start, "end": subwords.end}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.huggingface import save
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.visualize.standalone import FOLDER, linked, safe_json, standalone
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("model")
     tokenizer = Tokenizer.train([TEXT] * 3, 150)
     config = Bert(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, length=40)
-    save(place, config.build({"mlm": 0}), tokenizer)
+    save(place, config.build(as_heads({"mlm": 0})), tokenizer)
     return place
 
 

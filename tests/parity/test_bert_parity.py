@@ -13,6 +13,7 @@ from sides import assert_same_gradients, assert_same_states, read
 from torch import Tensor
 
 from unmask import huggingface
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.types import Batch
 
@@ -182,7 +183,7 @@ def test_a_folder_of_ours_opens_there_and_is_theirs_key_for_key(name, tmp_path):
 
 
 def test_a_regression_folder_keeps_its_kind(tmp_path):
-    model = Bert(vocabulary=30, dim=8, layers=1, heads=2, hidden=16, length=16).build({"regression": 1})
+    model = Bert(vocabulary=30, dim=8, layers=1, heads=2, hidden=16, length=16).build(as_heads({"regression": 1}))
     huggingface.save(tmp_path, model)
     assert list(huggingface.load(tmp_path).model.heads) == ["regression"]
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
@@ -207,7 +208,7 @@ def test_fields_and_initialisation_are_the_published_ones(tmp_path):
 
 def test_positions_can_start_as_sinusoids_and_a_saved_folder_remembers(tmp_path):
     config = Bert(vocabulary=30, dim=64, layers=1, heads=2, hidden=64, length=40, positions="sinusoids", std=0.05)
-    model = config.build({"mlm": 0})
+    model = config.build(as_heads({"mlm": 0}))
     table = model.embedding.position.table.weight.detach()
     assert float(table.std()) == pytest.approx(0.05, rel=1e-4)
     # A sum of cosines of the distance: the product of two places depends on how far apart they are, not on where.

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.huggingface.layout import fold
+from unmask.huggingface.table import OF_SEQUENCES
 from unmask.models import albert
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.mobilebert import MobileBert
-from unmask.models.model import POOLED
 from unmask.types import Batch
 
 SMALL = {
@@ -91,14 +91,14 @@ def their_logits(head: str, output: object, places: Tensor) -> Tensor:
         return output.logits.reshape(-1, 1)
     names = LOGITS.get(head, ("logits",))
     logits = next(getattr(output, n) for n in names if getattr(output, n, None) is not None)
-    if head in POOLED:
+    if head in OF_SEQUENCES:
         return logits
     return logits.reshape(places.numel() if logits.dim() == 1 else 3 * 17, -1)[places]
 
 
 def answers_of(model: nn.Module, hidden: Tensor, batch: Batch, places: Tensor) -> dict[str, Tensor]:
     """What every head of ours says, where theirs says something."""
-    return {head: model.answer(head, hidden, batch.starts if head in POOLED else places) for head in model.heads}
+    return {head: model.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places) for head in model.heads}
 
 
 def some_loss(head: str, answers: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Blocking, Limits, Search, generate
 from unmask.huggingface.config import read_config
 from unmask.huggingface.layout import fold, unfold
+from unmask.huggingface.table import as_heads
 from unmask.huggingface.tables.gpt import GPT2
 from unmask.models.gpt import SIZES, Gpt, Gpt2
 from unmask.types import Batch
@@ -337,7 +338,9 @@ def test_fields_sizes_and_initialisation_are_the_published_ones():
 @pytest.mark.parametrize(("config", "name"), [(Gpt(), "gpt"), (Gpt2(), "gpt2")])
 def test_the_tree_of_parameters_is_the_golden_one(config, name):
     """Ours, with their shapes, and how a folder names and shapes them; delete the file after a change that is meant."""
-    model = config.replace(vocabulary=11, dim=8, layers=2, heads=2, length=6).build({"next": 0, "classification": 3})
+    model = config.replace(vocabulary=11, dim=8, layers=2, heads=2, length=6).build(
+        as_heads({"next": 0, "classification": 3})
+    )
     tree = {
         "ours": {key: list(p.shape) for key, p in model.named_parameters()},
         "theirs": {key: list(tensor.shape) for key, tensor in huggingface.export(model).items()},

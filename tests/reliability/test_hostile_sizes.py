@@ -20,6 +20,7 @@ from unmask.data.tables import read_table
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import sizes
+from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.elmo import Elmo
@@ -70,7 +71,7 @@ def test_absurd_sizes_take_no_memory(fields, folder):
 
 
 def test_layers_that_share_their_weights_are_counted(tmp_path):
-    huggingface.save(tmp_path, Albert(vocabulary=20, **SIZE).build({"mlm": 0}))
+    huggingface.save(tmp_path, Albert(vocabulary=20, **SIZE).build(as_heads({"mlm": 0})))
     (tmp_path / "manifest.json").unlink()
     huggingface.load(tmp_path)
     change(tmp_path, num_hidden_layers=10**9)
@@ -88,7 +89,7 @@ def test_layers_that_share_their_weights_are_counted(tmp_path):
     ids=["feedforwards", "highways", "filters"],
 )
 def test_whatever_repeats_a_part_is_counted(tmp_path, config, field, asked):
-    huggingface.save(tmp_path, config.build({"classification": 2}))
+    huggingface.save(tmp_path, config.build(as_heads({"classification": 2})))
     (tmp_path / "manifest.json").unlink()
     huggingface.load(tmp_path)
     change(tmp_path, **{field: asked})

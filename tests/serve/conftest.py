@@ -11,6 +11,7 @@ import pytest
 from unmask import huggingface
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
@@ -40,12 +41,12 @@ def models(tmp_path_factory):
     huggingface.save_writer(place / "writer", writer, words, settings={"search": {"limits": {"max_length": 9}}})
     huggingface.save(place / "lm", language_model.build(None, seed=4), tokenizer)
     return SimpleNamespace(
-        bert=save(place / "bert", tokenizer, {"mlm": 0, "nsp": 2}),
-        classifier=save(place / "classifier", tokenizer, {"classification": 3}, ("bad", "fair", "good")),
+        bert=save(place / "bert", tokenizer, as_heads({"mlm": 0, "nsp": 2})),
+        classifier=save(place / "classifier", tokenizer, as_heads({"classification": 3}), ("bad", "fair", "good")),
         encoder=save(place / "encoder", tokenizer, {}, settings={"pooling": "mean", "normalise": False}),
-        reader=save(place / "reader", tokenizer, {"span": 2}, settings={"stride": 4, "best": 6}),
-        chooser=save(place / "chooser", tokenizer, {"choice": 1}),
-        tagger=save(place / "tagger", tokenizer, {"tagging": 3}, ("O", "B-PER", "I-PER")),
+        reader=save(place / "reader", tokenizer, as_heads({"span": 2}), settings={"stride": 4, "best": 6}),
+        chooser=save(place / "chooser", tokenizer, as_heads({"choice": 1})),
+        tagger=save(place / "tagger", tokenizer, as_heads({"tagging": 3}), ("O", "B-PER", "I-PER")),
         writer=place / "writer",
         lm=place / "lm",
     )

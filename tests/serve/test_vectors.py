@@ -12,6 +12,7 @@ from unmask import cli, huggingface
 from unmask.cli.export import _lines
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.processor import settle
 from unmask.serve import Predictor
@@ -123,7 +124,7 @@ def test_what_cannot_be_written_is_said(folder, tmp_path):
 
 def test_only_encoders_give_vectors(tmp_path):
     tokenizer = Tokenizer.train(TEXTS * 5, 80)
-    huggingface.save(tmp_path, Bert(vocabulary=tokenizer.size, **SIZE).build({"mlm": 0}), tokenizer)
+    huggingface.save(tmp_path, Bert(vocabulary=tokenizer.size, **SIZE).build(as_heads({"mlm": 0})), tokenizer)
     with pytest.raises(UnmaskError, match="gives no vectors"):
         next(vectors(Predictor(tmp_path), TEXTS))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from train_toy import Tiny
 
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.train import rows
 from unmask.train.engine import Engine
@@ -173,7 +174,7 @@ def test_a_checkpoint_goes_on_with_the_rows_that_were_read() -> None:
 def test_only_large_tables_that_nobody_writes_with_are_moved_by_rows() -> None:
     small = {"vocabulary": 50, "dim": 8, "layers": 1, "heads": 2, "hidden": 16, "length": 16}
     config = Bert().replace(**small)
-    answers, writes = config.build({"classification": 2}, seed=0), config.build({"mlm": 0}, seed=0)
+    answers, writes = config.build(as_heads({"classification": 2}), seed=0), config.build(as_heads({"mlm": 0}), seed=0)
     assert list(rows.read_alone(answers)) == [answers.embedding.token]
     assert list(rows.read_alone(writes)) == []
     answers.embedding.token.weight.requires_grad_(False)
@@ -185,7 +186,7 @@ def test_only_large_tables_that_nobody_writes_with_are_moved_by_rows() -> None:
 @pytest.mark.parametrize("other", [Optimizer(algorithm="muon"), ADAFACTOR, Optimizer()])
 def test_whoever_wants_whole_gradients_gets_them(other: Optimizer) -> None:
     small = {"vocabulary": 50, "dim": 8, "layers": 1, "heads": 2, "hidden": 16, "length": 16}
-    model = Bert().replace(**small).build({"classification": 2}, seed=0)
+    model = Bert().replace(**small).build(as_heads({"classification": 2}), seed=0)
     Optimizer().build(model, by_rows=True)
     assert model.embedding.token.sparse
     other.build(model, by_rows=other.algorithm != "auto")

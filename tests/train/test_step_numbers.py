@@ -12,6 +12,7 @@ from train_toy import Guess, Rows, Tiny
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
@@ -101,7 +102,7 @@ def test_an_empty_batch_is_a_step():
 
 def test_a_memory_of_a_bad_step_is_forgotten_row_by_row():
     config = TransformerXl(vocabulary=20, dim=16, layers=2, heads=2, hidden=32, length=4, dropout=0.0)
-    model, objective = config.build({"next": 0}, seed=0).train(), SegmentLM(1, 2)
+    model, objective = config.build(as_heads({"next": 0}), seed=0).train(), SegmentLM(1, 2)
 
     def batch(first: int) -> Batch:
         tokens = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]])
@@ -123,7 +124,7 @@ def test_a_memory_of_a_bad_step_is_forgotten_row_by_row():
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_refused(tmp_path, wrong):
-    model = Bert(vocabulary=20, **SIZES).build({"mlm": 0})
+    model = Bert(vocabulary=20, **SIZES).build(as_heads({"mlm": 0}))
     model.stack.blocks[0].feedforward.f.up.weight.data[3, 1] = wrong
     huggingface.save(tmp_path / "bert", model)
     with pytest.raises(UnmaskError, match=r"intermediate\.dense\.weight' holds numbers that are not finite"):
@@ -137,7 +138,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, wrong):
 
 
 def test_an_adapter_that_is_not_finite_is_refused(tmp_path):
-    model = Bert(vocabulary=20, **SIZES).build({"classification": 2})
+    model = Bert(vocabulary=20, **SIZES).build(as_heads({"classification": 2}))
     plain = copy.deepcopy(model)
     prepare(model, Transfer(strategy="lora", rank=2))
     next(p for name, p in model.named_parameters() if name.endswith(".B")).data[0, 0] = math.nan
@@ -147,7 +148,7 @@ def test_an_adapter_that_is_not_finite_is_refused(tmp_path):
 
 
 def test_weights_whose_sum_overflows_are_taken(tmp_path):
-    model = Bert(vocabulary=20, **SIZES).build({"mlm": 0})
+    model = Bert(vocabulary=20, **SIZES).build(as_heads({"mlm": 0}))
     model.embedding.token.weight.data.fill_(1e38)
     huggingface.save(tmp_path, model)
     assert huggingface.load(tmp_path).model.embedding.token.weight.eq(1e38).all()

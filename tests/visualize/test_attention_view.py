@@ -9,6 +9,7 @@ import torch
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.convs2s import ConvS2S
@@ -32,7 +33,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def bert(tokenizer):
-    return Bert(vocabulary=tokenizer.size, **SIZES).build({"mlm": 0}).eval()
+    return Bert(vocabulary=tokenizer.size, **SIZES).build(as_heads({"mlm": 0})).eval()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_looking_leaves_the_model_as_it_was(bert, tokenizer):
 
 
 def test_shared_blocks_are_told_apart_by_their_turn(tokenizer):
-    model = Albert(vocabulary=tokenizer.size, factor=16, **SIZES).build({"mlm": 0}).eval()
+    model = Albert(vocabulary=tokenizer.size, factor=16, **SIZES).build(as_heads({"mlm": 0})).eval()
     read = reading.read(model, tokenizer, TEXT)
     with torch.no_grad(), record_attention(model) as maps:
         model(read.batch)
@@ -255,6 +256,6 @@ def test_what_is_not_there_is_said(bert, tokenizer):
         reading.read(bert, tokenizer, "  ")
     with pytest.raises(UnmaskError, match="the model takes 40"):
         reading.read(bert, tokenizer, TEXT * 9)
-    network = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=8).build({"next": 0}).eval()
+    network = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=8).build(as_heads({"next": 0})).eval()
     with pytest.raises(UnmaskError, match="no attention"):
         attention.overview(network, reading.read(network, tokenizer, TEXT))

@@ -9,6 +9,7 @@ import torch
 from unmask.data import spelling
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
@@ -24,7 +25,7 @@ SENTENCES = ["the bank of the river", "money, the BANK and the bank", "no banks 
 def electra():
     tokenizer = Tokenizer.train([TEXT] * 3, 60)
     config = Electra(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, factor=8, length=30, std=0.5)
-    return config.build({"rtd": 1}, seed=1).eval(), tokenizer
+    return config.build(as_heads({"rtd": 1}), seed=1).eval(), tokenizer
 
 
 def test_the_layers_of_an_elmo_are_those_of_its_words():
@@ -94,7 +95,7 @@ def test_replaced_words_have_the_probability_of_their_head(electra):
 
 def test_what_finds_no_replaced_words_says_so(electra):
     _, tokenizer = electra
-    bert = Bert(vocabulary=tokenizer.size, dim=8, layers=1, heads=2, hidden=8, length=30).build({"mlm": 0})
+    bert = Bert(vocabulary=tokenizer.size, dim=8, layers=1, heads=2, hidden=8, length=30).build(as_heads({"mlm": 0}))
     with pytest.raises(UnmaskError, match="found by an ELECTRA"):
         replaced(bert, tokenizer, TEXT)
     with pytest.raises(UnmaskError, match="nothing to read"):

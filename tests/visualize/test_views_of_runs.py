@@ -17,6 +17,7 @@ from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.finetune import INTERRUPTIONS
 from unmask.generate import Search
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
@@ -39,12 +40,12 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def bert(tokenizer):
     config = Bert(vocabulary=tokenizer.size, dim=32, layers=2, heads=4, hidden=64, length=40, std=0.3)
-    return config.build({"mlm": 0}).eval()
+    return config.build(as_heads({"mlm": 0})).eval()
 
 
 @pytest.fixture(scope="module")
 def writer(tokenizer):
-    return RecurrentNetwork(vocabulary=tokenizer.size, dim=16, hidden=16).build({"next": 0}, seed=1).eval()
+    return RecurrentNetwork(vocabulary=tokenizer.size, dim=16, hidden=16).build(as_heads({"next": 0}), seed=1).eval()
 
 
 @pytest.fixture

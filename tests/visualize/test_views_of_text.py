@@ -12,6 +12,7 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
@@ -31,7 +32,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def model(tokenizer):
     config = Bert(vocabulary=tokenizer.size, dim=32, layers=2, heads=4, hidden=64, length=40, std=0.3)
-    return config.build({"classification": 3, "mlm": 0}).eval()
+    return config.build(as_heads({"classification": 3, "mlm": 0})).eval()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from unmask.bench.reaching import OURS, PUBLISHED, RATED, Reaching, heldout, hel
 from unmask.bench.row import Plan
 from unmask.data import corpus
 from unmask.data.text import TextDocument
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import SIZES, Bert
 
 
@@ -48,7 +49,12 @@ def test_a_seventh_of_the_words_is_hidden_and_the_rest_stands_as_it_is(given):
 def test_both_sides_have_the_same_loss_for_the_same_weights(given, tmp_path):
     transformers = pytest.importorskip("transformers")
     tokenizer = corpus.Corpus(given["corpus"]).tokenizer
-    ours = Bert().replace(**SIZES["tiny"], vocabulary=tokenizer.size, length=LENGTH).build({"mlm": 0}, seed=3).eval()
+    ours = (
+        Bert()
+        .replace(**SIZES["tiny"], vocabulary=tokenizer.size, length=LENGTH)
+        .build(as_heads({"mlm": 0}), seed=3)
+        .eval()
+    )
     huggingface.save(tmp_path, ours, tokenizer)
     theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
     rows = heldout(given)

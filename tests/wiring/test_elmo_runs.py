@@ -19,6 +19,7 @@ from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
+from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.elmo import Elmo
 from unmask.objectives import TwoWayLM
@@ -243,7 +244,7 @@ def test_what_cannot_be_learned_is_said(
     with pytest.raises(UnmaskError, match="not text in UTF-8"):
         WordScorer(wordless)
     with pytest.raises(UnmaskError, match="take an ELMo as it was pre-trained"):
-        WordScorer(huggingface.load(wordless, heads={"tagging": 2}))
+        WordScorer(huggingface.load(wordless, heads=as_heads({"tagging": 2})))
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="character by character: it needs no new pieces"):

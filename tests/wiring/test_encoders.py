@@ -18,7 +18,8 @@ from unmask.data.collate import pack, pad
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
-from unmask.models.model import POOLED, Model, ModelConfig
+from unmask.huggingface.table import OF_SEQUENCES, as_heads
+from unmask.models.model import Model, ModelConfig
 from unmask.pretrain import Pretrain, Pretraining
 from unmask.report import write_report
 from unmask.serve import Predictor
@@ -143,7 +144,7 @@ def test_the_folder_opens_in_transformers_with_the_same_numbers(trained: Pretrai
 
 # ------------------------------------------------------------------------------------------------ packing
 
-HEADS = {"mlm": 0, "classification": 3, "tagging": 5, "span": 2, "choice": 1}
+HEADS = as_heads({"mlm": 0, "classification": 3, "tagging": 5, "span": 2, "choice": 1})
 
 
 def pages() -> list[ModelConfig]:
@@ -155,7 +156,7 @@ def said(model: Model, batch: Batch, lengths: list[int]) -> list[Tensor]:
     """What every head says of each sequence: at all of its places, or at its first."""
     hidden = model(batch)
     places = [torch.arange(int(start), int(start) + n) for start, n in zip(batch.starts, lengths, strict=True)]
-    of = {head: [p[:1] if head in POOLED else p for p in places] for head in model.heads}
+    of = {head: [p[:1] if head in OF_SEQUENCES else p for p in places] for head in model.heads}
     return [torch.cat([model.answer(h, hidden, of[h][i]).flatten() for h in model.heads]) for i in range(len(lengths))]
 
 
@@ -268,7 +269,7 @@ def test_a_run_goes_on_from_the_folder_with_its_generator(electra: Pretrain, fol
 def test_a_vocabulary_grows_with_that_of_the_generator(electra: Pretrain, folder: Path, tmp_path: Path) -> None:
     """Both read new words by the same new vectors, and what each has learned is there."""
     found = adapt.extend(electra.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
-    pair = {"rtd": 1, "mlm": 0}
+    pair = as_heads({"rtd": 1, "mlm": 0})
     old, new = (huggingface.load(place, heads=pair) for place in (electra.out, tmp_path / "more"))
     assert not new.new
     batch = Batch(torch.tensor([[2, 9, 4, 3]]))
@@ -287,10 +288,10 @@ def test_a_vocabulary_grows_with_that_of_the_generator(electra: Pretrain, folder
 def test_a_generator_of_another_model_is_refused(electra: Pretrain, tmp_path: Path) -> None:
     model = huggingface.load(electra.out)
     huggingface.save(tmp_path / "out", model.model, model.tokenizer)
-    other = model.model.config.smaller.replace(dim=8).build({"mlm": 0})
+    other = model.model.config.smaller.replace(dim=8).build(as_heads({"mlm": 0}))
     huggingface.save(tmp_path / "out" / "generator", other)
     with pytest.raises(UnmaskError, match="does not fit"):
-        huggingface.load(tmp_path / "out", heads={"rtd": 1, "mlm": 0})
+        huggingface.load(tmp_path / "out", heads=as_heads({"rtd": 1, "mlm": 0}))
 
 
 @pytest.mark.parametrize(("sentences", "head"), [("next", "nsp"), ("order", "sop")])

@@ -14,6 +14,7 @@ from unmask.data import characters
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
 from unmask.models.recurrent import RecurrentNetwork
@@ -136,7 +137,7 @@ def test_a_model_that_does_not_write_is_named(tmp_path, model):
         size = {"dim": 8, "layers": 1, "heads": 1, "hidden": 8, "length": 8}
         huggingface.save(tmp_path, Bert(vocabulary=tokenizer.size, **size).build(), tokenizer)
     else:
-        write(tmp_path, tokenizer, {"classification": 2})
+        write(tmp_path, tokenizer, as_heads({"classification": 2}))
     with pytest.raises(UnmaskError, match="says the next token"):
         Continuer(tmp_path)
 

@@ -17,6 +17,7 @@ from unmask.data import byte_pairs
 from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.in_context import InContext, Prompts, answer_all, evaluate_in_context, template_of
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt, Gpt2
@@ -127,7 +128,7 @@ def test_what_makes_no_windows_and_no_text_is_said(folder, tmp_path):
     if "lstm" not in str(folder):
         with pytest.raises(UnmaskError, match="1 to 16"):
             Scorer(folder, window=17)
-    bert = Bert(vocabulary=80, dim=8, layers=1, heads=2, hidden=8, length=8).build({"mlm": 0})
+    bert = Bert(vocabulary=80, dim=8, layers=1, heads=2, hidden=8, length=8).build(as_heads({"mlm": 0}))
     huggingface.save(tmp_path, bert, Tokenizer.train(TEXTS, 80))
     with pytest.raises(UnmaskError, match="next token"):
         Scorer(tmp_path)

@@ -13,6 +13,7 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs, read
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
@@ -142,7 +143,9 @@ def test_bad_files_are_named(name: str, text: str, said: str, tmp_path: Path) ->
 
 
 def test_other_models_and_places_are_refused(tmp_path: Path, tokenizer: Tokenizer, masked: Path, pairs: Path) -> None:
-    bare = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=16, length=24).build({"tagging": 2})
+    bare = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=16, length=24).build(
+        as_heads({"tagging": 2})
+    )
     huggingface.save(tmp_path / "tags", bare, tokenizer, labels=["a", "b"])
     with pytest.raises(UnmaskError, match="does not guess hidden words"):
         evaluate_minimal_pairs(tmp_path / "tags", [pairs])

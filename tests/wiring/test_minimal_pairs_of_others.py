@@ -15,6 +15,7 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.electra import Electra
 from unmask.models.t5 import T5
@@ -117,7 +118,7 @@ def test_the_command_scores_both(
 def test_others_are_refused(electra: Path, t5: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(UnmaskError, match="the model reads 24"):
         OriginalScorer(electra).scores(["cats " * 40])
-    tagger = huggingface.load(electra, heads={"tagging": 2})
+    tagger = huggingface.load(electra, heads=as_heads({"tagging": 2}))
     with pytest.raises(UnmaskError, match="does not find replaced words"):
         OriginalScorer(tagger)
     loaded = huggingface.load_writer(t5)

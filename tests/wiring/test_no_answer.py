@@ -13,6 +13,7 @@ from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
+from unmask.huggingface.table import as_heads
 from unmask.metrics import exact_match, token_f1
 from unmask.models.bert import Bert
 from unmask.serve import Predictor, write_predictions
@@ -27,7 +28,7 @@ def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("span")
     tokenizer = Tokenizer.train([WORDS] * 5, 120)
     config = Bert(vocabulary=tokenizer.size, dim=32, layers=1, heads=2, hidden=64, length=32, std=0.3)
-    huggingface.save(out, config.build({"span": 2}, seed=3), tokenizer)
+    huggingface.save(out, config.build(as_heads({"span": 2}), seed=3), tokenizer)
     return out
 
 
@@ -164,7 +165,9 @@ def test_what_cannot_be(folder, data, tmp_path, capsys):
     assert not out.exists()
     assert not doubts.exists()
     tokenizer = Tokenizer.load(folder)
-    model = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=16).build({"mlm": 0}, seed=0)
+    model = Bert(vocabulary=tokenizer.size, dim=16, layers=1, heads=2, hidden=32, length=16).build(
+        as_heads({"mlm": 0}), seed=0
+    )
     huggingface.save(tmp_path / "mlm", model, tokenizer)
     with pytest.raises(UnmaskError, match="Only models that answer questions"):
         Predictor(tmp_path / "mlm", no_answer=0.0)

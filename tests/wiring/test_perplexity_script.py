@@ -14,6 +14,7 @@ import torch
 from unmask import huggingface
 from unmask.data.corpus import Corpus
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models import TransformerXl
 from unmask.types import Batch
 
@@ -68,7 +69,7 @@ def test_perplexity_is_that_of_a_word_whatever_its_pieces_are(script: ModuleType
     """With the whole text as its window a Transformer-XL reads it segment by segment, and guesses every token once."""
     tokenizer = Corpus(script.corpus("ptb", data, tmp_path, quick=True)["folder"]).tokenizer
     config = TransformerXl(vocabulary=tokenizer.size, dim=16, layers=2, heads=2, hidden=32, memory=8, std=0.5)
-    model = config.build({"next": 0}).eval()
+    model = config.build(as_heads({"next": 0})).eval()
     huggingface.save(tmp_path / "model", model, tokenizer)
     parts = script.parts("ptb", data, quick=False)
     text = parts["test"]["text"]

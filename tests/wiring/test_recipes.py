@@ -15,6 +15,7 @@ from unmask.data.corpus import Corpus
 from unmask.data.stream import Stream
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.pretrain import Pretrain
 from unmask.pretraining import EXAMPLES, LEARNED, Pretraining, settled
 from unmask.train.engine import Losses
@@ -124,7 +125,7 @@ def test_a_folder_says_what_it_goes_on_with(name: str, corpora: Path, tmp_path: 
     tokenizer = Corpus(corpora / "large").tokenizer
     learned = recipes.find(name).objectives.written
     model = short(name, learned).model.replace(vocabulary=tokenizer.size, padding=tokenizer.pad)
-    huggingface.save(tmp_path / "classes", model.build({"classification": 2}), tokenizer)
+    huggingface.save(tmp_path / "classes", model.build(as_heads({"classification": 2})), tokenizer)
     _, config = recipes.choose(None, str(tmp_path / "classes"))
     assert (config.objectives.written, config.objectives.sentences) == (learned, "none")
     run = Pretrain(config.replace(rows={"tokens": 32, "heldout": 4}), [corpora / "large"], tmp_path / "run")

@@ -15,6 +15,7 @@ from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.fit import Fit, fit
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.tasks import Classification, Encoded
@@ -43,7 +44,9 @@ def encoded(n, seed=0):
 
 
 def build(heads=None):
-    return Bert(**SIZE, dropout=0.3, attention_dropout=0.3, std=0.2).build(heads=heads or {"classification": 2}, seed=0)
+    return Bert(**SIZE, dropout=0.3, attention_dropout=0.3, std=0.2).build(
+        heads=heads or as_heads({"classification": 2}), seed=0
+    )
 
 
 class Counter:
@@ -155,6 +158,6 @@ def test_only_a_frozen_trunk_is_remembered_and_only_inside():
     with pytest.raises(UnmaskError, match="beyond the 16 positions"), remembering(model, FROZEN):
         model(collate.pad([Example(np.arange(2, 20))], 0))
     assert "forward" not in vars(model)
-    other = RecurrentNetwork(vocabulary=32, dim=16, hidden=16).build(heads={"tagging": 2})
+    other = RecurrentNetwork(vocabulary=32, dim=16, hidden=16).build(heads=as_heads({"tagging": 2}))
     with remembering(other, FROZEN):  # its forward may have more than the trunk
         assert "forward" not in vars(other)

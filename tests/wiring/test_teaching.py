@@ -20,6 +20,7 @@ from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models import Albert, Bert
 from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, Taught
@@ -198,7 +199,10 @@ def test_a_student_begins_with_every_other_layer(text: Path, teacher: Path, tmp_
 
 def test_shorter_rows_inherit_the_first_positions() -> None:
     page = Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32, length=24)
-    large, small = page.build({"mlm": 0}, seed=0), page.replace(length=10, layers=1).build({"mlm": 0}, seed=1)
+    large, small = (
+        page.build(as_heads({"mlm": 0}), seed=0),
+        page.replace(length=10, layers=1).build(as_heads({"mlm": 0}), seed=1),
+    )
     inherit(small, large)
     ours, theirs = small.state_dict(), large.state_dict()
     (name,) = [n for n in ours if n.startswith("embedding.position")]
@@ -218,7 +222,7 @@ def test_shorter_rows_inherit_the_first_positions() -> None:
 def test_what_cannot_be_inherited_is_one_sentence(other: Config, said: str) -> None:
     own = Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32)
     with pytest.raises(UnmaskError, match=said):
-        inherit(own.build({"mlm": 0}), other.build({"mlm": 0}))
+        inherit(own.build(as_heads({"mlm": 0})), other.build(as_heads({"mlm": 0})))
 
 
 def test_a_resumed_run_ends_where_the_whole_one_does(text: Path, teacher: Path, tmp_path: Path) -> None:
@@ -291,7 +295,7 @@ def test_a_vocabulary_that_was_filled_up_is_no_other(text: Path, teacher: Path, 
     """Published tables often have a multiple of 64 entries, of which the last ones stand for nothing."""
     loaded = huggingface.load(teacher)
     page = loaded.model.config
-    wide = page.replace(vocabulary=page.vocabulary + 28).build({"mlm": 0}, seed=3)
+    wide = page.replace(vocabulary=page.vocabulary + 28).build(as_heads({"mlm": 0}), seed=3)
     huggingface.save(tmp_path / "padded", wide, loaded.tokenizer)
     run = Pretrain(config(teacher=tmp_path / "padded", inherit=True), [text], tmp_path / "run")
     token = wide.state_dict()["embedding.token.weight"]
@@ -352,14 +356,14 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
 
 def test_heads_that_the_teacher_lacks_are_named(text: Path, tmp_path: Path) -> None:
     page = Bert(vocabulary=40, dim=16, layers=2, heads=2, hidden=32)
-    teacher, student = page.build({"mlm": 0}, seed=0), page.build({"mlm": 0, "nsp": 2}, seed=1)
+    teacher, student = page.build(as_heads({"mlm": 0}), seed=0), page.build(as_heads({"mlm": 0, "nsp": 2}), seed=1)
     assert inherit(student, teacher) == "New heads, which the teacher has not: nsp."
-    assert inherit(page.build({"mlm": 0}, seed=1), teacher) == ""
+    assert inherit(page.build(as_heads({"mlm": 0}), seed=1), teacher) == ""
 
 
 def test_a_teacher_with_another_vocabulary_is_refused(text: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(["other words"] * 20, 40)
-    model = Bert(vocabulary=tokenizer.size, **SMALL).build({"mlm": 0}, seed=0)
+    model = Bert(vocabulary=tokenizer.size, **SMALL).build(as_heads({"mlm": 0}), seed=0)
     huggingface.save(tmp_path / "teacher", model, tokenizer)
     with pytest.raises(UnmaskError, match="build it again with: unmask corpus build --tokenizer"):
         Pretrain(config(teacher=tmp_path / "teacher"), [text], tmp_path / "run")
@@ -367,7 +371,7 @@ def test_a_teacher_with_another_vocabulary_is_refused(text: Path, tmp_path: Path
 
 def test_only_guesses_are_softened() -> None:
     learned = MaskedLM(mask=4, specials=[0, 1, 2, 3, 4], vocabulary=40)
-    model = Gpt2(vocabulary=40, dim=16, layers=1, heads=2, hidden=32, length=8).build({"next": 0})
+    model = Gpt2(vocabulary=40, dim=16, layers=1, heads=2, hidden=32, length=8).build(as_heads({"next": 0}))
     with pytest.raises(UnmaskError, match="no head for mlm"):
         Taught(learned, model)
 

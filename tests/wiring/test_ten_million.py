@@ -21,6 +21,7 @@ from unmask import huggingface, recipes
 from unmask.data.corpus import Corpus
 from unmask.data.stream import fixed
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt
@@ -130,8 +131,10 @@ def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_
     built = corpus.build([TextDocument(t, "x") for t in texts], tmp_path / "corpus", vocabulary_size=120, heldout=0.3)
     sizes = {"vocabulary": built.tokenizer.size, "dim": 16, "layers": 1, "heads": 2, "length": 128}
     bert, gpt = tmp_path / "bert", tmp_path / "gpt"
-    huggingface.save(bert, Bert(hidden=32, std=0.3).replace(**sizes).build({"mlm": 0, "nsp": 2}), built.tokenizer)
-    huggingface.save(gpt, Gpt().replace(**sizes).build({"next": 0}), built.tokenizer)
+    huggingface.save(
+        bert, Bert(hidden=32, std=0.3).replace(**sizes).build(as_heads({"mlm": 0, "nsp": 2})), built.tokenizer
+    )
+    huggingface.save(gpt, Gpt().replace(**sizes).build(as_heads({"next": 0})), built.tokenizer)
     assert scripts.masked_words(gpt, str(tmp_path / "corpus"), 4) is None
     got = scripts.masked_words(bert, str(tmp_path / "corpus"), 4)
     learned = Objectives(sentences="none", short=0.0).build(built.tokenizer)
@@ -151,9 +154,9 @@ def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_
 def test_the_generator_counts_beside_but_for_what_it_shares(scripts: ModuleType) -> None:
     config = Electra(vocabulary=50, dim=16, layers=1, heads=2, hidden=32, factor=8, generator=0.5, length=16)
     model = config.build()
-    alone = sum(x.numel() for x in config.build({"rtd": 1}).parameters())
+    alone = sum(x.numel() for x in config.build(as_heads({"rtd": 1})).parameters())
     assert scripts._beside(model) == model.parameters_total - alone > 0
-    assert scripts._beside(Bert(vocabulary=50, dim=16, layers=1, heads=2, hidden=32).build({"mlm": 0})) == 0
+    assert scripts._beside(Bert(vocabulary=50, dim=16, layers=1, heads=2, hidden=32).build(as_heads({"mlm": 0}))) == 0
 
 
 def test_the_systems_weigh_about_the_same(scripts: ModuleType) -> None:
@@ -162,7 +165,7 @@ def test_the_systems_weigh_about_the_same(scripts: ModuleType) -> None:
     for name, system in lineage.SYSTEMS.items():
         config = recipes.find(system.recipe).override({**system.fields}).replace(model={"vocabulary": 8_192})
         learned = config.objectives
-        usual = {"next": 0} if learned.written == "next" else {"mlm": 0}
+        usual = as_heads({"next": 0}) if learned.written == "next" else as_heads({"mlm": 0})
         heads = None if learned.written == "spans" or learned.replaced else usual
         with torch.device("meta"):
             model = config.model.build(heads, seed=None)

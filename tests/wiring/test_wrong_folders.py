@@ -10,6 +10,7 @@ import pytest
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt2
@@ -26,9 +27,9 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
     WordVectors(["king", "queen", "man"], np.eye(3, 4)).save(root / "words")
     tokenizer = Tokenizer.train(["a text of a few words"] * 3, 40)
-    huggingface.save(root / "electra", Electra(**SIZES, hidden=16).build({"rtd": 1}), tokenizer)
-    huggingface.save(root / "pairs", Bert(**SIZES, hidden=16).build({"pairs": 3}), tokenizer)
-    huggingface.save(root / "gpt", Gpt2(**SIZES).build({"next": 0}), tokenizer)
+    huggingface.save(root / "electra", Electra(**SIZES, hidden=16).build(as_heads({"rtd": 1})), tokenizer)
+    huggingface.save(root / "pairs", Bert(**SIZES, hidden=16).build(as_heads({"pairs": 3})), tokenizer)
+    huggingface.save(root / "gpt", Gpt2(**SIZES).build(as_heads({"next": 0})), tokenizer)
     t5 = T5(vocabulary=40, dim=8, heads=2, head_dim=4, hidden=16, encoder_layers=1, decoder_layers=1)
     huggingface.save_writer(root / "t5", t5.build())
     huggingface.save_writer(root / "task", t5.build(), settings={"written": Written("sst2", ["good"]).settings()})

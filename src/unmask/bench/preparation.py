@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
+from unmask.huggingface.table import as_heads
 
 if TYPE_CHECKING:
     from unmask.data.text import TextDocument
@@ -54,7 +55,7 @@ def prepare_model(settings: Settings) -> Result:
     dropout = {"dropout": settings["dropout"], "attention_dropout": settings["dropout"]}
     ids = {"vocabulary": max(settings["vocabulary"], tokenizer.size), "padding": tokenizer.pad}
     config = Bert().replace(**SIZES[settings["size"]], **ids, **dropout, length=LENGTH)
-    model = config.build({"mlm": 0}, seed=settings["seed"])
+    model = config.build(as_heads({"mlm": 0}), seed=settings["seed"])
     huggingface.save(settings["model"], model, tokenizer)
     compared = {} if common.absent(["transformers"]) else compare_losses(settings)
     return {"parameters": model.parameters_total, **compared}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -10,7 +11,9 @@ from unmask.config import regular, typed
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
+from unmask.models.heads import asked_of
 from unmask.models.model import Model, ModelConfig
+from unmask.types import Head
 
 LABELLED = ("classification", "multilabel", "regression", "tagging")
 """Heads whose outputs have names."""
@@ -52,7 +55,7 @@ IRRELEVANT = frozenset(
     model_type name num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
     pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type return_dict
     sentence_transformers sep_token_id task_specific_params tokenizer_class torch_dtype torchscript
-    transformers_version unmask_heads unmask_task use_bfloat16 use_cache use_return_dict xla_device
+    transformers_version unmask_heads unmask_own_heads unmask_task use_bfloat16 use_cache use_return_dict xla_device
     decoder_start_token_id diversity_penalty length_penalty max_length num_beam_groups num_beams num_return_sequences
     repetition_penalty temperature top_k top_p typical_p n_ctx n_special predict_special_tokens
     summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
@@ -152,10 +155,11 @@ def published(heads: Set[str]) -> frozenset[str]:
 
 
 def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) -> dict[str, Any]:
-    heads = frozenset(model.heads)
+    heads = frozenset(model.heads) & table.heads.keys()
+    own = {name: asdict(head) for name, layer in model.heads.items() if name not in heads and (head := asked_of(layer))}
     config = model.config.to_dict()
     classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
-    if not heads and model.config.pools and model.pooler is None:
+    if not model.heads and model.config.pools and model.pooler is None:
         classes = []  # their class for a trunk has a pooler, for which this folder has no weights
     values: dict[str, Any] = {
         "architectures": classes,
@@ -175,10 +179,26 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
         }
     if "sop" in heads and _outputs(model, "sop") != 2:  # which transformers sizes by the labels, two unless they differ
         values["id2label"] = {str(i): name for i, name in enumerate(_usual_names("sop", _outputs(model, "sop")))}
-    for head in heads & set(PROBLEMS):
-        values["problem_type"] = PROBLEMS[head]
+    for name in heads & set(PROBLEMS):
+        values["problem_type"] = PROBLEMS[name]
     values["unmask_heads"] = sorted(heads)
+    if own:
+        values["unmask_own_heads"] = own
     return values
+
+
+def own_heads(values: Mapping[str, Any], folder: Path) -> dict[str, Head]:
+    """Heads that no table names, by what `config_json` wrote of them. Raises UnmaskError where that is damaged."""
+    found = values.get("unmask_own_heads") or {}
+    if not isinstance(found, Mapping) or not all(isinstance(fields, Mapping) for fields in found.values()):
+        raise UnmaskError(f"{folder / 'config.json'}: unmask_own_heads must map names to what each head answers.")
+    hints, heads = get_type_hints(Head), {}
+    for name, fields in found.items():
+        place = f"{folder / 'config.json'}: unmask_own_heads of {name}"
+        if fields.keys() != hints.keys():
+            raise UnmaskError(f"{place} must have the fields {', '.join(hints)}.")
+        heads[name] = Head(**{key: typed(value, hints[key], f"{place}: {key}") for key, value in fields.items()})
+    return heads
 
 
 def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:

@@ -24,17 +24,20 @@ from unmask.huggingface.config import (
     LABELLED,
     config_json,
     label_names,
+    own_heads,
     read_config,
     require_model,
     table_for,
     table_of,
 )
 from unmask.huggingface.layout import fold
-from unmask.huggingface.table import Table
+from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
+from unmask.models.heads import asked_of
 from unmask.models.model import Model, ModelConfig
 from unmask.nn import Classifier
 from unmask.nn.lora import adapters
+from unmask.types import Head
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 WORDS_FILE = "words.txt"
@@ -141,10 +144,10 @@ def config_of(folder: Path | str) -> ModelConfig:
     return config
 
 
-def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: int = 0) -> Loaded:
+def load(folder: Path | str, *, heads: Mapping[str, Head] | None = None, seed: int = 0) -> Loaded:
     """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
 
-    heads  head -> number of outputs, to put other heads on the trunk; None keeps those that the folder has
+    heads  name -> what is asked, to put other heads on the trunk; None keeps those that the folder has
     seed   of the initialisation of what the folder does not hold
 
     Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
@@ -161,9 +164,12 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     stored = stored_heads(table, tensors, values, config, folder)
     if not stored and table.heads.get("next") == () and any(key.startswith(table.prefix) for key in found):
         stored = {"next": 0}  # a head without weights; the names of a trunk alone have no prefix
-    wanted = dict(heads) if heads is not None else stored
-    for head in wanted.keys() - table.heads.keys():
-        raise unknown("head", head, table.heads)
+    own = {n: head for n, head in own_heads(values, folder).items() if any(k.startswith(f"heads.{n}.") for k in found)}
+    stored |= {name: head.outputs for name, head in own.items()}
+    table = table.with_heads([*own, *(heads or ())])
+    wanted = (
+        as_heads({name: n for name, n in stored.items() if name not in own}) | own if heads is None else dict(heads)
+    )
     pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
     make = partial(config.build, heads=wanted, seed=None, pooler=pooler)
     model = sizes.build(make, config.to_dict(), tensors.values(), folder)
@@ -178,7 +184,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
             module.on_a_trunk()
     for name, other in model.beside.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
-    classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
+    classes = [head.outputs for n, head in wanted.items() if n in LABELLED and stored.get(n) == head.outputs]
     if "regression" in wanted and classes and classes[0] != len(labels):
         labels = ()  # of several scores, version 0.1 named one
     if classes and labels and classes[0] != len(labels):
@@ -215,7 +221,8 @@ def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:
     if not folder.is_dir():
         other.config.initialise(nn.ModuleList([other.embedding.project, other.stack, other.heads]), seed)
         return False
-    stored = load(folder, heads=dict.fromkeys(other.heads, 0)).model.own_parameters()
+    asked = {name: head for name, layer in other.heads.items() if (head := asked_of(layer))}
+    stored = load(folder, heads=asked).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
         for name, p in other.named_parameters():
@@ -232,7 +239,7 @@ def export(model: Model) -> dict[str, Tensor]:
     no rule names, and for a model with adapters, whose answers its plain weights alone would not give."""
     if adapters(model):
         raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.transfer.merged.")
-    table, parameters = table_of(model.config), model.own_parameters()
+    table, parameters = _table(model), model.own_parameters()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
     return {_shown(theirs, model, table): tensor for theirs, tensor in tensors.items()}
 
@@ -245,8 +252,13 @@ def _copies(table: Table[ModelConfig], tensors: Mapping[str, Tensor]) -> dict[st
 def names(model: Model) -> dict[str, str]:
     """Our name of each parameter -> its Hugging Face name; one that a folder packs with others, as if it lay there for
     itself (`c_attn.query`). Raises UnmaskError for one that no rule names."""
-    table = table_of(model.config)
+    table = _table(model)
     return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
+
+
+def _table(model: Model) -> Table[ModelConfig]:
+    """The table of a model, with places for the heads of its own."""
+    return table_of(model.config).with_heads(name for name, layer in model.heads.items() if asked_of(layer))
 
 
 def _shown(theirs: str, model: Model, table: Table[ModelConfig]) -> str:

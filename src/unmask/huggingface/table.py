@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from unmask.config import Config
+from unmask.types import Head
 
 Page = TypeVar("Page", bound=Config, covariant=True)
 
 Names = tuple[tuple[str, str], ...]
 """(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for the
 number of a layer, or of a part in it."""
+
+
+PUBLISHED: Mapping[str, Head] = {
+    "mlm": Head("masked_token"),
+    "next": Head("next_token"),
+    "words": Head("words"),
+    "nsp": Head("sequence", 2, pretraining=True),
+    "sop": Head("sequence", 2, pretraining=True),
+    "rtd": Head("token", 1, pretraining=True),
+    "classification": Head("sequence"),
+    "multilabel": Head("sequence"),
+    "regression": Head("sequence", 1),
+    "choice": Head("choice", 1),
+    "tagging": Head("token"),
+    "crf": Head("transitions"),
+    "span": Head("span", 2),
+    "pairs": Head("vectors"),
+}
+"""Heads that have a name in the tables, of published classes and of folders of version 0.1 -> what they answer. Any
+other head lies in a folder under its own name, and config.json says what it answers (`unmask_own_heads`)."""
+
+
+def as_heads(outputs: Mapping[str, int]) -> dict[str, Head]:
+    """Heads by their names in `PUBLISHED`, each with this number of outputs: `as_heads({"classification": 3})`."""
+    return {name: replace(PUBLISHED[name], outputs=number) for name, number in outputs.items()}
+
+
+OF_SEQUENCES = tuple(sorted(name for name, head in PUBLISHED.items() if head.of_sequence))
 
 
 @dataclass(frozen=True)
@@ -55,3 +84,8 @@ class Table(Generic[Page]):
     packed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     transposed: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
+
+    def with_heads(self, names: Iterable[str]) -> Table[Page]:
+        """The same with a place for heads that it does not name: each lies under its own name."""
+        own = {name: ((f"heads.{name}", f"heads.{name}"),) for name in names if name not in self.heads}
+        return replace(self, heads={**self.heads, **own}) if own else self

@@ -8,6 +8,7 @@ from torch import nn
 
 from unmask.models.bert import Bert
 from unmask.nn import ActivationName, Block, Classifier, Dropout, Embedding, Segment, Stack, Token
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +50,11 @@ class Albert(Bert):
         """One block, run `layers` times (section 3.1, "Cross-layer parameter sharing")."""
         return Stack([self.block()], order=[0] * self.layers)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         """As BERT's; what says whether two segments are in their order is dropped out as other classifiers are."""
-        if name == "sop":
-            return Classifier(self.dim, outputs, dropout=self.head_dropout or 0.0)
-        return super().head(name, outputs, token)
+        if head.pretraining:
+            return Classifier(self.dim, head.outputs, dropout=self.head_dropout or 0.0)
+        return super().sequence_head(head, token)
 
 
 SIZES: dict[str, dict[str, int]] = {

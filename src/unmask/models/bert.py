@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from unmask.models.model import POOLED, Model, ModelConfig, truncated_normal
+from unmask.models.heads import head_of, summarises
+from unmask.models.model import Model, ModelConfig, truncated_normal
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -21,7 +22,6 @@ from unmask.nn import (
     FeedForward,
     LanguageModelHead,
     Learned,
-    LinearChainCRF,
     Pooler,
     Residual,
     Segment,
@@ -30,6 +30,7 @@ from unmask.nn import (
     Stack,
     Token,
 )
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,32 +104,42 @@ class Bert(ModelConfig):
         """The blocks, one after the other."""
         return Stack([self.block() for _ in range(self.layers)])
 
-    def pooler(self, heads: Collection[str]) -> Pooler | None:
+    def pooler(self, heads: Collection[Head]) -> Pooler | None:
         """What stands between the first token of a sequence and those of these heads that answer for it."""
         return Pooler(self.dim)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: over the vocabulary for "mlm", else over `outputs` classes."""
-        if name == "mlm":
-            return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
-        if name == "span":
-            return Span(self.dim)
-        if name == "crf":
-            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
-        if name == "pairs":
-            return Classifier(3 * self.dim, outputs)  # of (u, v, |u - v|)
-        pretraining = name in ("nsp", "sop")
-        dropout = self.dropout if self.head_dropout is None else self.head_dropout
-        return Classifier(self.dim, outputs, dropout=0.0 if pretraining else dropout)
+    @property
+    def classifier_dropout(self) -> float:
+        return self.dropout if self.head_dropout is None else self.head_dropout
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+    def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary, tied to the token vectors (section 3.1, Task #1)."""
+        return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, dropout=0.0 if head.pretraining else self.classifier_dropout)
+
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, dropout=0.0 if head.pretraining else self.classifier_dropout)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, dropout=self.classifier_dropout)
+
+    def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Span(self.dim)
+
+    def vectors_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(3 * self.dim, head.outputs)
+
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """A freshly initialised model.
 
-        heads   name -> outputs; default: masked words and next sentence, as in pre-training
+        heads   name -> what is asked; default: masked words and next sentence, as in pre-training
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  keep the pooler though no head needs it
         """
-        heads = {"mlm": 0, "nsp": 2} if heads is None else heads
+        if heads is None:
+            heads = {"mlm": Head("masked_token"), "nsp": Head("sequence", 2, pretraining=True)}
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
@@ -136,8 +147,8 @@ class Bert(ModelConfig):
             self,
             embedding,
             self.stack(),
-            pooler=self.pooler(heads) if pooler or POOLED & set(heads) else None,
-            heads={name: self.head(name, outputs, token) for name, outputs in heads.items()},
+            pooler=self.pooler(heads.values()) if pooler or summarises(heads) else None,
+            heads={name: head_of(self, head, token) for name, head in heads.items()},
         )
         if seed is not None:
             self.initialise(model, seed)
@@ -174,17 +185,16 @@ class Roberta(Bert):
         """The table has length + 2 rows whatever the padding is, as published ones have."""
         return Learned(self.length + 1 - self.padding, dim, offset=self.padding + 1)
 
-    def pooler(self, heads: Collection[str]) -> Pooler:
+    def pooler(self, heads: Collection[Head]) -> Pooler:
         """That of a text's classes or score is part of the published classifier, which drops before it as well."""
-        dropout = self.dropout if self.head_dropout is None else self.head_dropout
-        return Pooler(self.dim, dropout if {"classification", "multilabel", "regression"} & set(heads) else 0.0)
+        classifies = any(head.kind == "sequence" and not head.pretraining for head in heads)
+        return Pooler(self.dim, self.classifier_dropout if classifies else 0.0)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        if name == "mlm":
-            return LanguageModelHead(token, self.dim, eps=self.eps)
-        if name == "choice":
-            return Classifier(self.dim, outputs, dropout=self.dropout)
-        return super().head(name, outputs, token)
+    def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return LanguageModelHead(token, self.dim, eps=self.eps)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, dropout=self.dropout)
 
 
 SIZES: dict[str, dict[str, int]] = {

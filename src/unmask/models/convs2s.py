@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import (
     CausalConvolution,
@@ -34,7 +35,7 @@ from unmask.nn import (
     scaled_sum,
     weight_norm,
 )
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +103,8 @@ class ConvS2S(Config):
             linear(self.dim, widths[0]), blocks, linear(widths[-1], outputs), dropout=self.dropout
         )
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: "next", over the vocabulary."""
-        if name != "next":
-            raise unknown("head of a ConvS2S", name, ["next"])
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary."""
         if self.tied == "none":
             return linear(self.output_dim or self.dim, self.vocabulary)
         if self.output_dim not in (None, self.dim):
@@ -114,15 +113,15 @@ class ConvS2S(Config):
             )
         return TiedHead(token, bias=True)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> ConvS2SModel:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> ConvS2SModel:
         """A freshly initialised model.
 
-        heads  name -> outputs; default: the next token
+        heads  name -> what is asked; default: the next token
         seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
 
         Raises UnmaskError for widths, kernels or ties that do not go together.
         """
-        heads = {"next": 0} if heads is None else heads
+        heads = {"next": Head("next_token")} if heads is None else heads
         if self.tied == "all" and self.source_vocabulary not in (None, self.vocabulary):
             raise UnmaskError("Two vocabularies cannot share one table; set tied to 'output' or 'none'.")
         written = Token(self.vocabulary, self.dim)
@@ -133,7 +132,7 @@ class ConvS2S(Config):
             target=self.embedding(written),
             encoder=self.encoder(),
             decoder=self.decoder(),
-            heads={name: self.head(name, outputs, written) for name, outputs in heads.items()},
+            heads={name: head_of(self, head, written) for name, head in heads.items()},
         )
         if seed is not None:
             self.initialise(model, seed)

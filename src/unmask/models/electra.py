@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.models.bert import Bert
-from unmask.models.model import POOLED, Model
+from unmask.models.heads import head_of
+from unmask.models.model import Model
 from unmask.nn import (
     ACTIVATIONS,
     Classifier,
@@ -22,6 +23,7 @@ from unmask.nn import (
     Stack,
     Token,
 )
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +58,25 @@ class Electra(Bert):
             project=nn.Linear(self.factor, self.dim) if self.factor != self.dim else None,
         )
 
-    def pooler(self, heads: Collection[str]) -> Pooler | None:
+    def pooler(self, heads: Collection[Head]) -> Pooler | None:
         """None: heads that answer for a sequence have a layer of their own in its place."""
         return None
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`; "rtd" says of a token whether it was replaced, as the logit of yes."""
-        if name == "rtd":
-            return Projection(self.dim, self.dim, outputs, ACTIVATIONS[self.activation])
-        if name == "mlm":
-            return LanguageModelHead(token, self.dim, activation=F.gelu, eps=self.eps)
-        dropout = self.dropout if self.head_dropout is None else self.head_dropout
-        if name == "choice":
-            return DenseClassifier(self.dim, outputs, before=self.choice_input_dropout, after=self.choice_dropout)
-        if name in POOLED:
-            return DenseClassifier(self.dim, outputs, before=dropout, after=dropout)
-        return super().head(name, outputs, token)
+    def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return LanguageModelHead(token, self.dim, activation=F.gelu, eps=self.eps)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """In pre-training it says whether a token was replaced, as the logit of yes (section 3.1)."""
+        if head.pretraining:
+            return Projection(self.dim, self.dim, head.outputs, ACTIVATIONS[self.activation])
+        return super().token_head(head, token)
+
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        rate = self.classifier_dropout
+        return DenseClassifier(self.dim, head.outputs, before=rate, after=rate)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return DenseClassifier(self.dim, head.outputs, before=self.choice_input_dropout, after=self.choice_dropout)
 
     @property
     def smaller(self) -> Electra:
@@ -79,14 +84,17 @@ class Electra(Bert):
         dim, hidden = round(self.dim * self.generator), round(self.hidden * self.generator)
         return self.replace(dim=dim, hidden=hidden, heads=max(1, round(self.heads * self.generator)))
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model: with the heads "rtd" and "mlm", as in pre-training and by default, the
-        discriminator with its generator, which answers for "mlm"; with any others one network.
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """A freshly initialised model. Where it is asked for masked tokens and, in pre-training, for a class of each
+        token, as by default, it is the discriminator with its generator, which answers for the masked tokens; else it
+        is one network.
 
         pooler  is of no effect: there is none
         """
-        heads = {"rtd": 1, "mlm": 0} if heads is None else heads
-        if not {"rtd", "mlm"} <= set(heads):
+        if heads is None:
+            heads = {"rtd": Head("token", 1, pretraining=True), "mlm": Head("masked_token")}
+        masked = {name: head for name, head in heads.items() if head.kind == "masked_token"}
+        if not masked or not any(head.kind == "token" and head.pretraining for head in heads.values()):
             return super().build(heads, seed=seed)
         embedding = self.embedding()
         token = embedding.token
@@ -96,9 +104,9 @@ class Electra(Bert):
             smaller,
             _sharing(smaller.embedding(), embedding),
             smaller.stack(),
-            heads={"mlm": smaller.head("mlm", 0, token)},
+            heads={name: head_of(smaller, head, token) for name, head in masked.items()},
         )
-        own = {name: self.head(name, outputs, token) for name, outputs in heads.items() if name != "mlm"}
+        own = {name: head_of(self, head, token) for name, head in heads.items() if name not in masked}
         model = Discriminator(self, embedding, self.stack(), own, generator)
         if seed is not None:
             self.initialise(model, seed)

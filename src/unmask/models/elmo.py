@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from unmask.errors import UnmaskError, unknown
-from unmask.models.model import POOLED, Model, ModelConfig
+from unmask.errors import UnmaskError
+from unmask.models.heads import asked_of, head_of
+from unmask.models.model import Model, ModelConfig
 from unmask.nn import (
     CharacterCNN,
     Classifier,
     Highway,
-    LinearChainCRF,
     TaskReader,
     TwoWayLayer,
     TwoWayStack,
     UntiedHead,
 )
 from unmask.nn.sequences import Words
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 WORDS = "words"
 """The head of pre-training: which word comes next, or came before."""
@@ -91,31 +91,39 @@ class Elmo(ModelConfig):
         own = CharacterCNN(self.vocabulary, self.characters, {3: 128})
         return TaskReader(own, 2 * self.dim, self.task, layers=self.layers, dropout=self.dropout)
 
-    def head(self, name: str, outputs: int) -> nn.Module:
-        """The layer that answers for `name`: over the words of pre-training, or over classes. Raises UnmaskError for
-        heads that answer for single characters."""
-        if name == WORDS:
-            return UntiedHead(self.dim, outputs)
-        if name == "crf":
-            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
-        if name not in (*POOLED, "tagging"):
-            raise unknown("head of an ELMo, which answers for words and texts:", name, [WORDS, "tagging", *POOLED])
-        return Classifier(self.width, outputs, self.dropout)
+    # Heads answer for words and texts, and there are none for single characters, such as a span.
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> ElmoModel:
+    def words_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the words of pre-training."""
+        return UntiedHead(self.dim, head.outputs)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Of a word, at its first character."""
+        return Classifier(self.width, head.outputs, self.dropout)
+
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.width, head.outputs, self.dropout)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.width, head.outputs, self.dropout)
+
+    def build(
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> ElmoModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> outputs; default: none, which is the language model without its softmax
+        heads   name -> what is asked; default: none, which is the language model without its softmax
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  have a task's network though no head needs it
         """
         if self.layers and self.hidden <= self.dim:
             raise UnmaskError(f"An LSTM is projected to fewer numbers than its {self.hidden} cells, not to {self.dim}.")
         heads = heads or {}
-        built = {name: self.head(name, outputs) for name, outputs in heads.items()}
+        embedding = self.embedding()
+        built = {name: head_of(self, head, embedding.token) for name, head in heads.items()}
         stack = TwoWayStack([TwoWayLayer(self.dim, self.hidden) for _ in range(self.layers)], self.dropout)
-        reader = self.reader() if pooler or set(heads) - {WORDS} else None
-        model = ElmoModel(self, self.embedding(), stack, built, reader)
+        reader = self.reader() if pooler or any(head.kind != "words" for head in heads.values()) else None
+        model = ElmoModel(self, embedding, stack, built, reader)
         if seed is not None:
             self.initialise(model, seed)
         return model
@@ -188,9 +196,10 @@ class ElmoModel(Model):
     def asked(self, name: str, hidden_BTE: Tensor, places_M: Tensor) -> Tensor:
         """What the head `name` reads at these places of the flattened rows, where words begin."""
         x_ME, R2 = hidden_BTE.flatten(0, 1)[places_M], self.config.width
-        if name == WORDS:
+        head = asked_of(self.heads[name])
+        if head is not None and head.kind == "words":
             return x_ME
-        return x_ME[:, -R2:] if name in POOLED else x_ME[:, :R2]
+        return x_ME[:, -R2:] if head is not None and head.of_sequence else x_ME[:, :R2]
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
         """[B, T, D]: the last layer from the left (0) or from the right (1), from which words are guessed."""

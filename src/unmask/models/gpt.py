@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from unmask.errors import UnmaskError
 from unmask.models.causal import CausalModel
-from unmask.models.model import POOLED, ModelConfig
+from unmask.models.heads import head_of, summarises
+from unmask.models.model import ModelConfig
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -21,13 +21,13 @@ from unmask.nn import (
     Embedding,
     FeedForward,
     Learned,
-    LinearChainCRF,
     Residual,
     Span,
     Stack,
     TiedHead,
     Token,
 )
+from unmask.types import Head
 
 HEADS = ("next", "classification", "multilabel", "regression", "choice", "tagging", "crf", "span")
 """What a model can answer that sees the tokens before a place alone."""
@@ -96,40 +96,38 @@ class Gpt(ModelConfig):
         """The blocks, one after the other."""
         return Stack([self.block() for _ in range(self.layers)])
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: over the vocabulary for "next", P(u) = softmax(h W_e^T) (equation 2), else
-        over `outputs` classes, without a bias for whole sequences, P(y) = softmax(h W_y) (equation 3).
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """P(u) = softmax(h W_e^T) (equation 2)."""
+        return TiedHead(token)
 
-        Raises UnmaskError for what takes a model that sees the tokens after a place, too, such as hidden words.
-        """
-        if name not in HEADS:
-            raise UnmaskError(
-                f"A GPT reads from left to right and has no head '{name}', only {', '.join(HEADS)}. In pre-training "
-                "it learns the next token, --written next."
-            )
-        if name in ("next", "span"):
-            return TiedHead(token) if name == "next" else Span(self.dim)
-        if name == "crf":
-            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
-        if name == "tagging":
-            return Classifier(self.dim, outputs, dropout=0.1 if self.head_dropout is None else self.head_dropout)
-        return Classifier(self.dim, outputs, bias=False)
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """P(y) = softmax(h W_y), without a bias (equation 3)."""
+        return Classifier(self.dim, head.outputs, bias=False)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, bias=False)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs, dropout=0.1 if self.head_dropout is None else self.head_dropout)
+
+    def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Span(self.dim)
 
     def build(
-        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> CausalModel:
         """A freshly initialised model.
 
-        heads   name -> outputs; default: the next token
+        heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  sum sequences up though no head needs it; there are no weights to it
         """
-        heads = {"next": 0} if heads is None else heads
+        heads = {"next": Head("next_token")} if heads is None else heads
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
-        built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
-        model = CausalModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        built = {name: head_of(self, head, token) for name, head in heads.items()}
+        model = CausalModel(self, embedding, self.stack(), built, pools=pooler or summarises(heads))
         if seed is not None:
             self.initialise(model, seed)
         return model

@@ -30,7 +30,7 @@ from unmask.nn import (
     Stack,
     Token,
 )
-from unmask.types import Signal
+from unmask.types import Head, Signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,16 +83,14 @@ class MobileBert(Bert):
 
     pools = property(lambda self: self.pooled)
 
-    def pooler(self, heads: Collection[str]) -> Pooler | None:
+    def pooler(self, heads: Collection[Head]) -> Pooler | None:
         return Pooler(self.dim) if self.pooled else None
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """As BERT's, but for the vocabulary, whose vectors are narrower than the hidden states."""
-        if name == "mlm":
-            if self.factor > self.dim:
-                raise UnmaskError(f"Token vectors are at most {self.dim} wide, as the states are, not {self.factor}.")
-            return WideHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
-        return super().head(name, outputs, token)
+    def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """As BERT's, but that the vectors of the vocabulary are narrower than the hidden states."""
+        if self.factor > self.dim:
+            raise UnmaskError(f"Token vectors are at most {self.dim} wide, as the states are, not {self.factor}.")
+        return WideHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         super().initialise(module, seed)
@@ -181,7 +179,7 @@ class WideHead(LanguageModelHead):
     rest  [V, D - E], which belong to the output alone
     """
 
-    def __init__(self, token: Token, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
+    def __init__(self, token: nn.Embedding, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
         super().__init__(token, dim, activation=activation, eps=eps)
         self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
         self.rest = nn.Embedding(token.num_embeddings, dim - token.embedding_dim)

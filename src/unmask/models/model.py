@@ -11,12 +11,9 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.nn import Embedding, Logits, Mask, Pooler, Stack, logits_of
-from unmask.types import Batch
-
-POOLED = frozenset({"nsp", "sop", "classification", "multilabel", "regression", "choice"})
-"""Heads that answer for a whole sequence: from the pooled vector of its first token or, in a model that reads in one
-direction, from a summary that it hands on behind the state of every token."""
+from unmask.models.heads import asked_of
+from unmask.nn import Embedding, LinearChainCRF, Logits, Mask, Pooler, Stack, logits_of
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +57,18 @@ class ModelConfig(Config, ABC):
         """Numbers of a hidden state, as heads see it."""
 
     @abstractmethod
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model. Raises UnmaskError for parts that do not go together.
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """A freshly initialised model. Raises UnmaskError for parts that do not go together, and a head of a kind that
+        the page has no method for (`models.heads`).
 
-        heads   name -> outputs; default: those of pre-training
+        heads   name -> what is asked; default: those of pre-training
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  sum sequences up though no head needs it
         """
+
+    def transitions_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Scores of neighbouring tags, which reads what a head for tokens says, not hidden states."""
+        return LinearChainCRF(head.outputs)
 
     @abstractmethod
     def initialise(self, module: nn.Module, seed: int) -> None:
@@ -127,8 +129,16 @@ class Model(nn.Module):
     def asked(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
         """What the head `name` reads at these places, [M, D]."""
         x_MD, D = hidden_BTD.flatten(0, 1)[places_M], self.config.width
-        x_MD = x_MD[:, -D:] if name in POOLED else x_MD[:, :D]  # where there is a summary, it is the second half
-        return self.pooler(x_MD) if name in POOLED and self.pooler is not None else x_MD
+        head = asked_of(self.heads[name])
+        whole = head is not None and head.of_sequence
+        x_MD = x_MD[:, -D:] if whole else x_MD[:, :D]  # where there is a summary, it is the second half
+        return self.pooler(x_MD) if whole and self.pooler is not None else x_MD
+
+    @property
+    def of_sequences(self) -> list[str]:
+        """Names of the heads that answer for a whole sequence, in alphabetical order."""
+        found = ((name, asked_of(layer)) for name, layer in self.heads.items())
+        return sorted(name for name, head in found if head is not None and head.of_sequence)
 
     @property
     def beside(self) -> Mapping[str, Model]:

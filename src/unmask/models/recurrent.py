@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
 from unmask.models.causal import left_aligned
-from unmask.models.model import POOLED, Model, ModelConfig
+from unmask.models.heads import head_of, summarises
+from unmask.models.model import Model, ModelConfig
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.seq2seq import xavier
 from unmask.models.sequence import State
 from unmask.nn import (
     Classifier,
     Embedding,
-    LinearChainCRF,
     Logits,
     Recurrent,
     RecurrentState,
@@ -34,10 +34,7 @@ from unmask.nn import (
     VocabularyHead,
 )
 from unmask.nn.sequences import Sequences
-from unmask.types import Batch
-
-WRITING = ("next", "mlm")
-"""Heads that answer with a token of the vocabulary."""
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,36 +84,45 @@ class RecurrentNetwork(ModelConfig):
         layers = [Recurrent(self.cell, dim, self.hidden, bidirectional=self.bidirectional) for dim in widths]
         return RecurrentStack([RecurrentLayer(layer, self.dropout, self.tbptt) for layer in layers])
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: over the vocabulary for "next" and "mlm", else over `outputs` classes."""
-        if name == "next" and self.bidirectional:
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary. Raises UnmaskError in two directions, which have seen what they would guess."""
+        if self.bidirectional:
             raise UnmaskError(
                 "A bidirectional network has seen the next token and cannot learn to guess it: set --bidirectional "
                 "false, or learn hidden words."
             )
-        if name in WRITING:
-            return ProjectedHead(token, self.width)
-        if name == "span":
-            return Span(self.width)
-        if name == "crf":
-            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
-        return Classifier(self.width, outputs)  # the outputs of the stack are dropped out already
+        return ProjectedHead(token, self.width)
+
+    def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return ProjectedHead(token, self.width)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.width, head.outputs)  # the outputs of the stack are dropped out already
+
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.width, head.outputs)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.width, head.outputs)
+
+    def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Span(self.width)
 
     def build(
-        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> RecurrentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> outputs; default: the next token, or in two directions hidden words
+        heads   name -> what is asked; default: the next token, or in two directions hidden words
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  sum sequences up though no head needs it; there are no weights to it
         """
         if heads is None:
-            heads = {"mlm" if self.bidirectional else "next": 0}
+            heads = {"mlm": Head("masked_token")} if self.bidirectional else {"next": Head("next_token")}
         token = Token(self.vocabulary, self.dim, padding=self.padding)
-        built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
+        built = {name: head_of(self, head, token) for name, head in heads.items()}
         model = RecurrentModel(
-            self, Embedding(token, dropout=self.dropout), self.stack(), built, pools=pooler or bool(POOLED & set(heads))
+            self, Embedding(token, dropout=self.dropout), self.stack(), built, pools=pooler or summarises(heads)
         )
         if seed is not None:
             self.initialise(model, seed)

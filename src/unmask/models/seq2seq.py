@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.recurrent_decoder import (
     BahdanauDecoder,
     Bottleneck,
@@ -36,7 +37,7 @@ from unmask.nn import (
     Token,
     record_attention,
 )
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,22 +114,20 @@ class Seq2Seq(Config):
             return InputFeedingDecoder(self.network(dim + hidden), attention)
         return LuongDecoder(self.network(dim), attention)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: "next", over the vocabulary."""
-        if name != "next":
-            raise unknown("head of a Seq2Seq", name, ["next"])
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary."""
         if not self.tied:
             return nn.Linear(self.hidden, self.vocabulary)
         tied = TiedHead(token, bias=True)
         return tied if self.hidden == self.dim else nn.Sequential(nn.Linear(self.hidden, self.dim, bias=False), tied)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> Seq2SeqModel:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> Seq2SeqModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads  name -> outputs; default: the next token
+        heads  name -> what is asked; default: the next token
         seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
         """
-        heads = {"next": 0} if heads is None else heads
+        heads = {"next": Head("next_token")} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
         model = Seq2SeqModel(
@@ -137,7 +136,7 @@ class Seq2Seq(Config):
             target=Embedding(written, dropout=self.dropout),
             encoder=self.encoder(),
             decoder=self.decoder(),
-            heads={name: self.head(name, outputs, written) for name, outputs in heads.items()},
+            heads={name: head_of(self, head, written) for name, head in heads.items()},
         )
         if seed is not None:
             self.initialise(model, seed)

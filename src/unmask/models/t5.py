@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
+from unmask.models.heads import head_of
 from unmask.models.model import ModelConfig
 from unmask.models.transformer import TransformerModel
 from unmask.nn import (
@@ -27,6 +28,7 @@ from unmask.nn import (
     TiedHead,
     Token,
 )
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,25 +108,24 @@ class T5(ModelConfig):
         blocks = [Block(self.attention(), self.mlp(), cross=self.attention()) for _ in range(self.decoder_layers)]
         return self.stack(blocks, causal=True)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: "next", over the vocabulary."""
-        if name != "next":
-            raise unknown("head of a T5", name, ["next"])
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary."""
         if self.output == "untied":
             return Classifier(self.dim, self.vocabulary, bias=False)
         return ScaledTiedHead(token) if self.output == "scaled" else TiedHead(token)
 
     def build(  # type: ignore[override]  # an encoder–decoder; what trains and saves models takes both kinds
-        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> T5Model:
         """A freshly initialised model.
 
-        heads   name -> outputs; default: the next token
+        heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """
         if pooler:
             raise UnmaskError("T5 answers in words and has no pooler.")
+        heads = {"next": Head("next_token")} if heads is None else heads
         token = Token(self.vocabulary, self.dim)
         model = T5Model(
             self,  # type: ignore[arg-type]  # no Transformer, but with the fields that are read
@@ -132,7 +133,7 @@ class T5(ModelConfig):
             target=Embedding(token, dropout=self.dropout),
             encoder=self.encoder(),
             decoder=self.decoder(),
-            heads={n: self.head(n, outputs, token) for n, outputs in ({"next": 0} if heads is None else heads).items()},
+            heads={name: head_of(self, head, token) for name, head in heads.items()},
         )
         if seed is not None:
             self.initialise(model, seed)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import (
     ACTIVATIONS,
@@ -32,7 +33,7 @@ from unmask.nn import (
     TiedHead,
     Token,
 )
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": SinusoidalHalves}
 
@@ -130,19 +131,17 @@ class Transformer(Config):
         ]
         return Stack(blocks, norm=self.final_norm())
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: "next", over the vocabulary, with the token vectors as its weights."""
-        if name != "next":
-            raise unknown("head of a Transformer", name, ["next"])
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """Over the vocabulary, with the token vectors as its weights."""
         return TiedHead(token, bias=self.output_bias)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> TransformerModel:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> TransformerModel:
         """A freshly initialised model.
 
-        heads  name -> outputs; default: the next token
+        heads  name -> what is asked; default: the next token
         seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
         """
-        heads = {"next": 0} if heads is None else heads
+        heads = {"next": Head("next_token")} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
         model = TransformerModel(
@@ -151,7 +150,7 @@ class Transformer(Config):
             target=self.embedding(written),
             encoder=self.encoder(),
             decoder=self.decoder(),
-            heads={name: self.head(name, outputs, written) for name, outputs in heads.items()},
+            heads={name: head_of(self, head, written) for name, head in heads.items()},
         )
         if seed is not None:
             self.initialise(model, seed)

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.model import POOLED, ModelConfig
+from unmask.models.heads import head_of, summarises
+from unmask.models.model import ModelConfig
 from unmask.models.segment_model import SegmentModel, SegmentStack
 from unmask.models.transformer import ScaledToken
 from unmask.nn import (
@@ -23,14 +24,13 @@ from unmask.nn import (
     Classifier,
     Embedding,
     FeedForward,
-    LinearChainCRF,
     Residual,
     Span,
     TiedHead,
-    Token,
     TransformerXL,
 )
 from unmask.nn.attention import Bias
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,30 +88,35 @@ class TransformerXl(ModelConfig):
             position.u, position.v = positions[0].u, positions[0].v
         return SegmentStack([self.block(position) for position in positions], self.memory, self.dropout)
 
-    def head(self, name: str, outputs: int, token: Token) -> nn.Module:
-        """The layer that answers for `name`: over the vocabulary for "next", else over `outputs` classes."""
-        if name == "next":
-            return TiedHead(token, bias=True)
-        if name == "span":
-            return Span(self.dim)
-        if name == "crf":
-            return LinearChainCRF(outputs)  # reads what "tagging" says, not hidden states
-        return Classifier(self.dim, outputs)  # the output of the stack is dropped out already
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return TiedHead(token, bias=True)
+
+    def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs)  # the output of the stack is dropped out already
+
+    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs)
+
+    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Classifier(self.dim, head.outputs)
+
+    def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return Span(self.dim)
 
     def build(
-        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> SegmentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> outputs; default: the next token
+        heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  sum sequences up though no head needs it; there are no weights to it
         """
-        heads = {"next": 0} if heads is None else heads
+        heads = {"next": Head("next_token")} if heads is None else heads
         token = ScaledToken(self.vocabulary, self.dim)
-        built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
+        built = {name: head_of(self, head, token) for name, head in heads.items()}
         embedding = Embedding(token, dropout=self.dropout)
-        model = SegmentModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        model = SegmentModel(self, embedding, self.stack(), built, pools=pooler or summarises(heads))
         if seed is not None:
             self.initialise(model, seed)
         return model

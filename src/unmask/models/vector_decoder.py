@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from unmask.config import Config
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.recurrent import ProjectedHead, initialise
 from unmask.models.recurrent_decoder import Bottleneck, Seq2SeqState
 from unmask.models.sequence import EncoderDecoder, State
 from unmask.nn import Embedding, Recurrent, RecurrentState, Token
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +44,16 @@ class VectorDecoder(Config):
     start: int = 1
     end: int = 2
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> VectorDecoderModel:
-        """A freshly initialised model; its head is "next". Raises UnmaskError for another one."""
-        for name in (heads or {}).keys() - {"next"}:
-            raise unknown("head of a VectorDecoder", name, ["next"])
-        model = VectorDecoderModel(self)
+    def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return ProjectedHead(token, self.hidden)
+
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> VectorDecoderModel:
+        """A freshly initialised model.
+
+        heads  name -> what is asked; default: the next token
+        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        """
+        model = VectorDecoderModel(self, {"next": Head("next_token")} if heads is None else heads)
         if seed is not None:
             self.initialise(model, seed)
         return model
@@ -65,7 +71,7 @@ class VectorDecoderModel(EncoderDecoder):
 
     config: VectorDecoder
 
-    def __init__(self, config: VectorDecoder) -> None:
+    def __init__(self, config: VectorDecoder, heads: Mapping[str, Head]) -> None:
         super().__init__()
         self.config = config
         token = Token(config.vocabulary, config.dim, padding=config.padding)
@@ -76,7 +82,7 @@ class VectorDecoderModel(EncoderDecoder):
         self.hidden = nn.Linear(config.features, config.layers * config.hidden)
         self.cell = nn.Linear(config.features, config.layers * config.hidden) if config.cell == "lstm" else None
         self.dropout = nn.Dropout(config.dropout)
-        self.heads = nn.ModuleDict({"next": ProjectedHead(token, config.hidden)})
+        self.heads = nn.ModuleDict({name: head_of(config, head, token) for name, head in heads.items()})
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, H]. Raises UnmaskError without vectors, or for some of another width."""

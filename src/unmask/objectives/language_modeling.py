@@ -10,7 +10,7 @@ import torch
 
 from unmask.errors import UnmaskError
 from unmask.objectives.objective import Join, Objective
-from unmask.types import Batch, Document, Example, Target
+from unmask.types import Batch, Document, Example, Head, Target
 
 
 class MaskedLM(Objective):
@@ -50,7 +50,8 @@ class MaskedLM(Objective):
             raise UnmaskError(
                 f"A share of {rate} of the tokens cannot be hidden: --rate must be above 0 and below 1, such as 0.15."
             )
-        self.heads, self.becomes, self.span = {self.name: 0}, becomes, span
+        self.heads = {self.name: Head("masked_token")}
+        self.becomes, self.span = becomes, span
         self.mask, self.rate, self.join, self.continuation, self.short = mask, rate, join, continuation, short
         self.special = np.zeros(vocabulary, dtype=bool)
         self.special[list(specials)] = True

@@ -17,7 +17,7 @@ from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Logits
 from unmask.objectives.cross_entropy import cross_entropy
 from unmask.objectives.objective import Objective
-from unmask.types import Batch, Loss
+from unmask.types import Batch, Head, Loss
 
 
 class NextToken(Objective):
@@ -34,7 +34,7 @@ class NextToken(Objective):
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
             raise UnmaskError(f"The label smoothing is a share from 0 to below 1, not {label_smoothing}.")
-        self.heads = {self.name: 0}
+        self.heads = {self.name: Head("next_token")}
         self.label_smoothing = label_smoothing
 
     def loss(self, model: Model | EncoderDecoder, batch: Batch) -> dict[str, Loss]:

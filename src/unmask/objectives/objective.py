@@ -11,7 +11,7 @@ from torch import Tensor
 from unmask.models.model import Model
 from unmask.nn import Logits
 from unmask.objectives.cross_entropy import of_logits
-from unmask.types import Batch, Document, Example, Loss
+from unmask.types import Batch, Document, Example, Head, Loss
 
 
 class Join(Protocol):
@@ -26,11 +26,11 @@ class Objective:
     """One thing to learn: how it samples sequences, chooses its targets, and scores the answers.
 
     name   of its loss term, of its target in `Batch.targets`, and of the head that answers it
-    heads  what it needs of the model: head -> number of outputs (0 where the vocabulary decides)
+    heads  what it asks of the model: name of the head -> its kind
     """
 
     name: str
-    heads: Mapping[str, int]
+    heads: Mapping[str, Head]
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -75,7 +75,7 @@ class Joint(Objective):
     def __init__(self, *parts: Objective, weights: Mapping[str, float] | None = None) -> None:
         self.parts = parts
         self.name = "+".join(part.name for part in parts)
-        self.heads = {head: outputs for part in parts for head, outputs in part.heads.items()}
+        self.heads = {name: head for part in parts for name, head in part.heads.items()}
         self._weights = {name: w for part in parts for name, w in part.weights.items()} | dict(weights or {})
 
     @property

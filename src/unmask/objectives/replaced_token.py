@@ -19,7 +19,7 @@ from unmask.models.model import Model
 from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.objectives.objective import Objective
-from unmask.types import Batch, Document, Example, Loss, Target
+from unmask.types import Batch, Document, Example, Head, Loss, Target
 
 CHOSEN = (0.85, 0.0)
 """Shares of the chosen tokens that the generator sees as [MASK], and as a random token. The paper hides all of them;
@@ -49,7 +49,7 @@ class ReplacedToken(Objective):
         if not weight > 0:
             raise UnmaskError(f"The weight of replaced tokens must be above 0, not {weight}.")
         self.masked, self.weight = masked, weight
-        self.heads = {self.name: 1, **masked.heads}
+        self.heads = {self.name: Head("token", 1, pretraining=True), **masked.heads}
 
     @property
     def weights(self) -> Mapping[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from unmask.objectives.language_modeling import runs, target_length
 from unmask.objectives.objective import Join, Objective
-from unmask.types import Document, Example
+from unmask.types import Document, Example, Head
 
 NEXT, RANDOM = 0, 1
 IN_ORDER, SWAPPED = 0, 1
@@ -22,7 +22,7 @@ class SentencePair(Objective):
     """
 
     def __init__(self, join: Join, *, short: float = 0.1) -> None:
-        self.heads = {self.name: 2}
+        self.heads = {self.name: Head("sequence", 2, pretraining=True)}
         self.join, self.short = join, short
         nothing = np.zeros(0, dtype=np.int64)
         self.frame = len(join(nothing, nothing)[0])  # special tokens of a pair: 3 for BERT, 4 for RoBERTa

@@ -13,7 +13,7 @@ from unmask.errors import UnmaskError
 from unmask.objectives.language_modeling import runs
 from unmask.objectives.next_token import NextToken
 from unmask.objectives.paired_rows import pack_pairs
-from unmask.types import Batch, Document, Example
+from unmask.types import Batch, Document, Example, Head
 
 
 class SpanCorruption(NextToken):
@@ -52,7 +52,7 @@ class SpanCorruption(NextToken):
                 f"A share of {rate} of the tokens, in spans of {mean} on average, cannot be hidden; "
                 "choose a share between 0 and 1 and spans of at least 1."
             )
-        self.heads = {self.head: 0}
+        self.heads = {self.head: Head("next_token")}
         self.sentinels = np.asarray(sentinels, np.int64)
         self.start, self.end, self.padding = start, end, padding
         self.rate, self.mean, self.short = rate, mean, short

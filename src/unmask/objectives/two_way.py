@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.models.elmo import WORDS, ElmoModel
 from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.objective import Objective
-from unmask.types import Batch, Document, Example, Loss
+from unmask.types import Batch, Document, Example, Head, Loss
 
 DIRECTIONS = ("forward", "backward")
 LOGITS = 1 << 24  # that are made at a time
@@ -49,7 +49,7 @@ class TwoWayLM(Objective):
             raise UnmaskError("There are no words to guess; give the corpus some text.")
         self.ids = {word: i for i, word in enumerate(vocabulary, EDGE + 1)}
         self.split, self.continues, self.start, self.end = split, continues, start, end
-        self.heads = {WORDS: len(vocabulary) + EDGE + 1}
+        self.heads = {WORDS: Head("words", len(vocabulary) + EDGE + 1)}
         self.counts = np.array([others, 0, *vocabulary.values()], np.int64)
 
     @property

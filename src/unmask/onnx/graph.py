@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.models.model import POOLED, Model
+from unmask.models.model import Model
 from unmask.nn.attention import Attention, Bias, Device, Mask
 from unmask.nn.lora import adapters
 from unmask.nn.position import Position
@@ -121,7 +121,7 @@ class EncoderGraph(nn.Module):
             return (hidden_BTD,)
         if self.head == "embedding":
             return hidden_BTD, self._pooled(hidden_BTD, attention_mask)
-        if self.head in POOLED:
+        if self.head in self.model.of_sequences:
             first_B = torch.arange(hidden_BTD.shape[0], device=hidden_BTD.device)
             logits_BC = self.model.answer(self.head, hidden_BTD[:, :1], first_B)
             return (logits_BC.view(rows) if self.head == "choice" else logits_BC,)

@@ -17,7 +17,7 @@ from torch import nn
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.models.model import POOLED, Model
+from unmask.models.model import Model
 from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
@@ -181,7 +181,7 @@ def _attention(asked: Asked) -> Data:
 
 def _saliency(asked: Asked) -> Data:
     model, tokenizer = asked.reader
-    heads = sorted(POOLED & set(model.heads))
+    heads = model.of_sequences
     if not heads:
         raise UnmaskError("Gradient × input is for models that answer for a whole text: those that classify.")
     reading = read(model, tokenizer, asked.text(), asked.maybe("pair"))

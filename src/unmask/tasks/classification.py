@@ -19,7 +19,7 @@ from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.lengths import Long, frames
 from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, one_class
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Example, Head, Loss
 
 
 class TextTask(Task):
@@ -83,7 +83,7 @@ class Classification(TextTask):
     def __init__(self, labels: Sequence[str], *, weighing: ClassLoss | None = None, long: Long = "truncate") -> None:
         super().__init__(long)
         self.labels = different(labels)
-        self.heads: Mapping[str, int] = {self.name: len(self.labels)}
+        self.heads: Mapping[str, Head] = {self.name: Head("sequence", len(self.labels))}
         self.metric = "accuracy"
         self.weighing = weighing
         self._ids = {label: i for i, label in enumerate(self.labels)}
@@ -142,7 +142,7 @@ class MultiLabel(TextTask):
     ) -> None:
         super().__init__(long)
         self.labels = different(labels)
-        self.heads: Mapping[str, int] = {self.name: len(self.labels)}
+        self.heads: Mapping[str, Head] = {self.name: Head("sequence", len(self.labels))}
         self.positive = positive
         self._ids = {label: i for i, label in enumerate(self.labels)}
 
@@ -192,7 +192,7 @@ class Regression(TextTask):
     """A score for a text or a pair: squared error of one output at [CLS], as BERT does for STS-B."""
 
     name = "regression"
-    heads: Mapping[str, int] = {"regression": 1}
+    heads: Mapping[str, Head] = {"regression": Head("sequence", 1)}
     metric = "pearson"
 
     def value(self, row: Row) -> np.ndarray:

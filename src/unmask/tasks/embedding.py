@@ -21,7 +21,7 @@ from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks.similarity import Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, score
 from unmask.tasks.task import Encoded, Task, sequence_of
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Example, Head, Loss
 
 Pooling = Literal["mean", "cls"]
 QUERIES = 1_024  # that are compared with all candidates at a time
@@ -65,7 +65,7 @@ class Embedding(Task):
             raise unknown("pooling", pooling, POOLINGS)
         self.trained_by = loss
         self.pooling, self.normalise, self.length, self.metric = pooling, normalise, length, metric
-        self.heads: Mapping[str, int] = {} if loss is None else loss.heads
+        self.heads: Mapping[str, Head] = {} if loss is None else loss.heads
         self.labels = () if loss is None else loss.labels
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:

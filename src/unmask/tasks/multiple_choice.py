@@ -17,7 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.task import Encoded, Task, mean_cross_entropy, sequence_of
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Example, Head, Loss
 
 
 class MultipleChoice(Task):
@@ -30,7 +30,7 @@ class MultipleChoice(Task):
 
     name = "choice"
     reference = "the place where the right choice stands most often"
-    heads: Mapping[str, int] = {"choice": 1}
+    heads: Mapping[str, Head] = {"choice": Head("choice", 1)}
     metric = "accuracy"
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:

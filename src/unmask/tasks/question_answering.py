@@ -23,7 +23,7 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.contexts import Context, Window, contexts_of, windows
 from unmask.tasks.task import Encoded, Task, sequence_of
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Example, Head, Loss
 
 BEGIN, END = 0, 1
 
@@ -111,7 +111,7 @@ class QuestionAnswering(Task):
 
     name = "span"
     reference = "no answer, or the sentence that shares most words with the question"
-    heads: Mapping[str, int] = {"span": 2}
+    heads: Mapping[str, Head] = {"span": Head("span", 2)}
 
     def __init__(
         self,

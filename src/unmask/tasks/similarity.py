@@ -22,7 +22,7 @@ from unmask.data.rows import Row, Triplet
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks.task import different, mean_cross_entropy
-from unmask.types import Loss
+from unmask.types import Head, Loss
 
 Kind = Literal["texts", "scores", "classes", "positives", "triplets"]
 """What rows say: nothing; how similar two texts are; how two texts stand to each other, by name; that two texts belong
@@ -57,7 +57,7 @@ class VectorLoss(Protocol):
     """
 
     @property
-    def heads(self) -> Mapping[str, int]: ...
+    def heads(self) -> Mapping[str, Head]: ...
 
     @property
     def labels(self) -> tuple[str, ...]: ...
@@ -74,7 +74,7 @@ class VectorLoss(Protocol):
 class _Plain:
     """A loss without parameters, which needs no label."""
 
-    heads: ClassVar[Mapping[str, int]] = {}
+    heads: ClassVar[Mapping[str, Head]] = {}
     labels: ClassVar[tuple[str, ...]] = ()
 
     def value(self, row: Row) -> np.ndarray:
@@ -120,8 +120,8 @@ class SoftmaxPairs:
         different(self.labels)
 
     @property
-    def heads(self) -> Mapping[str, int]:
-        return {"pairs": len(self.labels)}
+    def heads(self) -> Mapping[str, Head]:
+        return {"pairs": Head("vectors", len(self.labels))}
 
     def value(self, row: Row) -> np.ndarray:
         if row.label in self.labels:

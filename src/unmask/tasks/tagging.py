@@ -23,7 +23,7 @@ from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.lengths import windows
 from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, sequence_of
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Example, Head, Loss
 
 AT_ONCE = 64  # sentences that go through a CRF together: what is held grows with them times C * C
 
@@ -77,7 +77,9 @@ class Tagging(Task):
             raise UnmaskError("Weights of classes are for words, but a CRF scores whole sentences: use one of the two.")
         self.labels = different(labels)
         self.scheme, self.crf, self.weighing = scheme, crf, weighing
-        self.heads: Mapping[str, int] = dict.fromkeys((self.name, "crf") if crf else (self.name,), len(self.labels))
+        self.heads: Mapping[str, Head] = {self.name: Head("token", len(self.labels))}
+        if crf:
+            self.heads = {**self.heads, "crf": Head("transitions", len(self.labels))}
         self.metric = "f1" if metrics.are_iob(self.labels) or metrics.outside(self.labels) else "accuracy"
         self._allowed = None if scheme is None else allowed(self.labels, scheme)
         self._ids = {label: i for i, label in enumerate(self.labels)}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models.model import POOLED, Model
+from unmask.models.model import Model
 from unmask.visualize.attention import CAUTION, layers_of, rollout, weights
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import Read, twin
@@ -22,7 +22,7 @@ def gradient_times_input(model: Model, reading: Read, head: str, output: int) ->
 
     Raises UnmaskError for a head that does not answer for a whole sequence, or an output that it does not have.
     """
-    answering = sorted(POOLED & set(model.heads))
+    answering = model.of_sequences
     if head not in answering:
         raise unknown("head that answers for a whole text:", head, answering)
     other = twin(model)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unmask import huggingface
 from unmask.huggingface.layout import fold
-from unmask.models.model import POOLED
+from unmask.huggingface.table import OF_SEQUENCES
 from unmask.types import Batch
 
 ACTIVATIONS = (
@@ -135,14 +135,14 @@ def encoder_outputs(
     wanted = heads_of(case.architecture, heads, config)
     assert set(ours.heads) == wanted
     choice = case.architecture.endswith("MultipleChoice")
-    left = case.left and not wanted & POOLED and case.architecture.removesuffix("Model") == case.architecture
+    left = case.left and not wanted & set(OF_SEQUENCES) and case.architecture.removesuffix("Model") == case.architecture
     batch, inputs, places = rows(config, case.seed, left, counts_text)
     hidden = ours(batch)
     output = theirs(**{k: v[None] if choice else v for k, v in inputs.items()}, output_hidden_states=True)
     mine = {"hidden": hidden.flatten(0, 1)[places]}
     other = {"hidden": output.hidden_states[-1].flatten(0, 1)[places]}
     for head in sorted(wanted):
-        mine[head] = ours.answer(head, hidden, batch.starts if head in POOLED else places)
+        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places)
         other[head] = their_answer(head, output, places)
     if case.architecture.endswith("Model"):
         pooled = getattr(output, "pooler_output", None)
@@ -179,7 +179,7 @@ def their_answer(head: str, output: Any, places: Tensor) -> Tensor:
     names = {"mlm": ("prediction_logits", "logits"), "nsp": ("seq_relationship_logits", "logits")}
     found = {"sop": ("sop_logits",), **names}.get(head, ("logits",))
     logits = next(getattr(output, name) for name in found if getattr(output, name, None) is not None)
-    if head in POOLED:
+    if head in OF_SEQUENCES:
         return logits
     return logits.unsqueeze(-1).flatten(0, 1)[places] if head == "rtd" else logits.flatten(0, 1)[places]
 

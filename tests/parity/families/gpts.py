@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from families import encoders
 from unmask import huggingface
 from unmask.huggingface.layout import fold
-from unmask.models.model import POOLED
+from unmask.huggingface.table import OF_SEQUENCES
 from unmask.types import Batch
 
 DRAWN = {
@@ -86,7 +86,7 @@ def outputs(
         mine["hidden"] = hidden[..., : config.n_embd].flatten(0, 1)[places]
         other["hidden"] = output.hidden_states[-1].flatten(0, 1)[places]
     for head in wanted:
-        mine[head] = ours.answer(head, hidden, batch.starts if head in POOLED else places)
+        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places)
         other[head] = encoders.their_answer(head, output, places)
     return mine, other
 

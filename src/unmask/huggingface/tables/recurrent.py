@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from unmask.huggingface.table import Table
+from unmask.huggingface.table import OF_SEQUENCES, Table
 from unmask.huggingface.tables.bert import CRF
-from unmask.models.model import POOLED
-from unmask.models.recurrent import WRITING, RecurrentNetwork
+from unmask.models.recurrent import RecurrentNetwork
 
 RECURRENT = Table(
     model_type="unmask-recurrent",
@@ -18,9 +17,9 @@ RECURRENT = Table(
     heads={
         **{
             name: ((f"heads.{name}.project", f"{name}.project"), (f"heads.{name}.tied.bias", f"{name}.bias"))
-            for name in WRITING
+            for name in ("next", "mlm")
         },
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*OF_SEQUENCES, "tagging", "span")},
         "crf": CRF,
     },
     architectures={},

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from unmask.huggingface.table import Table
+from unmask.huggingface.table import OF_SEQUENCES, Table
 from unmask.huggingface.tables.bert import CRF
-from unmask.models.model import POOLED
 from unmask.models.transformer_xl import TransformerXl
 
 TRANSFORMER_XL = Table(
@@ -25,7 +24,7 @@ TRANSFORMER_XL = Table(
     pooler=(),
     heads={
         "next": (("heads.next.bias", "next.bias"),),
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*sorted(POOLED), "tagging", "span")},
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*OF_SEQUENCES, "tagging", "span")},
         "crf": CRF,
     },
     architectures={},
