@@ -539,7 +539,6 @@ def test_a_file_of_another_encoding_is_named(folders, domain, tmp_path, capsys):
         (["pretrain", "--from", "{mlm}", "--corpus", "{corpus}", "--out", "out", "--layers", "3"], "keeps its sizes"),
         (["pretrain", "--from", "{mlm}", "--out", "out"], "--corpus FOLDER"),
         (["pretrain", "--from", "{mlm}", "--corpus", "{corpus}"], "--out FOLDER"),
-        (["pretrain", "--from", "{roberta}", "--corpus", "{merged}", "--out", "out", "--sentences", "next"], "nsp"),
         (["vocabulary"], "required: verb"),
         (["vocabulary", "chekc"], "did you mean 'check'?"),
         (["vocabulary", "check", "--model", "missing", "--data", "{domain}"], "There is no tokenizer missing"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -26,7 +27,7 @@ from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.model import Model
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 TINY = Bert(vocabulary=40, dim=8, layers=2, heads=2, hidden=16, length=16, dropout=0.0, attention_dropout=0.0)
 TEXT = ["the cat sat on the mat", "a cat and a dog sat", "the dog ran"] * 3
@@ -492,7 +493,7 @@ def test_a_bare_trunk_opens_with_and_without_prefix(folder):
 
 
 def classifier(path: Path, outputs: int = 3, head: str = "classification", **options: object) -> Model:
-    model = TINY.build({head: outputs}, seed=2)
+    model = TINY.build(as_heads({head: outputs}), seed=2)
     huggingface.save(path, model, **options)
     return model
 
@@ -582,13 +583,35 @@ def test_labels_are_in_the_order_of_their_numbers(tmp_path):
     assert huggingface.load(tmp_path).labels == tuple(names)
 
 
-def test_an_unknown_head_is_refused_with_the_nearest(folder):
-    assert "did you mean 'tagging'?" in refusal(folder, heads={"taging": 3})
+def test_an_unknown_kind_of_head_is_refused_with_the_nearest(folder):
+    assert "did you mean 'token'?" in refusal(folder, heads={"tagging": Head("tokens", 3)})
+
+
+@pytest.mark.parametrize("beside", [{}, {"mlm": Head("masked_token")}])
+def test_heads_that_no_table_names_lie_under_their_own_names(beside, tmp_path):
+    model = TINY.build({**beside, "length": Head("sequence", 5, pretraining=True)}, seed=2)
+    huggingface.save(tmp_path, model, labels=())
+    loaded = huggingface.load(tmp_path)
+    assert same(loaded.model, model)
+    assert loaded.model.of_sequences == ["length"]
+    assert transformers.AutoModel.from_pretrained(tmp_path).config.architectures == (["BertForMaskedLM"] * len(beside))
+    huggingface.save(tmp_path / "again", loaded.model)
+    names = ("config.json", "model.safetensors")
+    assert all((tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names)
+
+
+@pytest.mark.parametrize("fields", [[], {"kind": "token"}, {"kind": "token", "outputs": "2", "pretraining": False}])
+def test_what_is_said_of_such_a_head_is_checked(fields, tmp_path):
+    huggingface.save(tmp_path, TINY.build({"length": Head("sequence", 5)}, seed=2))
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / "config.json").write_text(json.dumps(values | {"unmask_own_heads": {"length": fields}}))
+    assert "unmask_own_heads" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("head", ["nsp", "sop", "classification", "tagging", "regression"])
 def test_heads_that_share_a_name_in_the_file_are_told_apart(head, tmp_path):
-    outputs = as_heads({"nsp": 2, "sop": 2, "regression": 1}).get(head, 3)
+    outputs = {"nsp": 2, "sop": 2, "regression": 1}.get(head, 3)
     model = classifier(tmp_path, outputs, head)
     loaded = huggingface.load(tmp_path)
     assert {name: type(module) for name, module in loaded.model.heads.items()} == {head: type(model.heads[head])}

@@ -12,7 +12,7 @@ from torch import nn
 
 from unmask.models.model import Model, ModelConfig, truncated_normal
 from unmask.nn import Attention, Block, Embedding, FeedForward, Learned, Patch, Places, Residual, Stack
-from unmask.types import Example, Kind
+from unmask.types import Example, Head, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Vit(ModelConfig):
             Residual(feedforward, before=nn.LayerNorm(self.dim, self.eps)),
         )
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         patches = Patch(self.channels * self.patch**2, self.dim)
         embedding = Embedding(Places(patches, self.dim, (Kind.CLS, Kind.MASK)), position=Learned(self.length, self.dim))
         stack = Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
-        made = {name: nn.Linear(self.dim, outputs) for name, outputs in (heads or {}).items()}
+        made = {name: nn.Linear(self.dim, head.outputs) for name, head in (heads or {}).items()}
         model = Model(self, embedding, stack, heads=made)
         if seed is not None:
             self.initialise(model, seed)

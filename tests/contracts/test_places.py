@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from unmask.data.collate import pack, pad
 from unmask.errors import UnmaskError
-from unmask.types import LAYOUTS, Batch, Example, Kind, Signal, Target, concatenate
+from unmask.types import LAYOUTS, Batch, Example, Head, Kind, Signal, Target, concatenate
 
 RNG = np.random.default_rng(0)
 PICTURES = [RNG.standard_normal((3, *size)) for size in ((16, 16), (8, 16), (4, 8), (16, 4), (12, 12))]
@@ -101,7 +101,7 @@ def test_a_signal_that_does_not_fit_is_named(signal) -> None:
 
 @pytest.fixture(scope="module")
 def model():
-    return Vit().build({"class": 5}, seed=1).eval()
+    return Vit().build({"class": Head("token", 5)}, seed=1).eval()
 
 
 def test_packed_padded_and_single_pictures_are_the_same(model) -> None:
@@ -155,7 +155,7 @@ def test_a_vit_is_that_of_transformers(model) -> None:
         )
     ).eval()
     stored = {key.removeprefix("vit."): value for key, value in theirs.state_dict().items()}
-    ours = Vit().build({"class": 5}, seed=None).eval()
+    ours = Vit().build({"class": Head("token", 5)}, seed=None).eval()
     ours.load_state_dict({name: as_theirs(name, stored) for name in ours.state_dict()})
     pictures = np.stack([PICTURES[0], RNG.standard_normal((3, 16, 16))])
     batch = pack([encode(picture, config.patch) for picture in pictures], 40, Kind.PADDING)

@@ -283,7 +283,7 @@ def test_small_is_small():
 @pytest.mark.parametrize(
     ("use", "says"),
     [
-        (lambda: TINY.build(as_heads({"mlm": 0})), "There is no head of a ConvS2S 'mlm'"),
+        (lambda: TINY.build(as_heads({"mlm": 0})), "There is no head of a ConvS2S 'masked_token'"),
         (lambda: TINY.replace(kernel=4).build(), "odd, not 4"),
         (lambda: TINY.replace(pointwise=3).build(), "of 2 layers 3 cannot be pointwise"),
         (lambda: TINY.replace(decoder_widths=()).build(), "at least one layer"),

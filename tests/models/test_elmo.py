@@ -304,8 +304,8 @@ def test_a_new_task_gets_a_fresh_network_by_its_seed(tmp_path: Path) -> None:
     ("changes", "heads", "message"),
     [
         ({"widths": (1,)}, {}, "1 widths"),
-        ({}, as_heads({"span": 2}), "head of an ELMo"),
-        ({}, as_heads({"next": 0}), "head of an ELMo"),
+        ({}, as_heads({"span": 2}), "head of an Elmo"),
+        ({}, as_heads({"next": 0}), "head of an Elmo"),
         ({"hidden": 8}, {}, "8 cells"),
     ],
 )

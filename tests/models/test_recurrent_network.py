@@ -72,7 +72,7 @@ def test_packed_padded_and_single_sequences_are_the_same(cell, bidirectional, tb
     if bidirectional and tbptt:
         return
     head = "mlm" if bidirectional else "next"
-    model = built({head: 0, "classification": 3}, cell=cell, bidirectional=bidirectional, tbptt=tbptt)
+    model = built(as_heads({head: 0, "classification": 3}), cell=cell, bidirectional=bidirectional, tbptt=tbptt)
     some = examples([5, 1, 9, 3, 7, 2])
     single = [model(Batch(torch.from_numpy(e.tokens)[None]))[0] for e in some]
     for batch in (collate.pack(some, 10, PAD), collate.pad(some, PAD)):

@@ -10,7 +10,7 @@ from unmask.errors import UnmaskError
 from unmask.models.recurrent_decoder import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
 from unmask.models.seq2seq import SIZES, Seq2Seq, backwards
 from unmask.objectives import NextToken, ScheduledSampling
-from unmask.types import Batch, Target
+from unmask.types import Batch, Head, Target
 
 V, S, T = 13, 6, 5
 WIRINGS = {
@@ -280,8 +280,8 @@ def test_bad_input_is_named():
     for wiring in ("none", "additive"):
         with pytest.raises(UnmaskError, match="Input feeding"):
             config(wiring, input_feeding=True).build()
-    with pytest.raises(UnmaskError, match="did you mean 'next'"):
-        config().build({"nxt": 0})
+    with pytest.raises(UnmaskError, match="did you mean 'next_token'"):
+        config().build({"nxt": Head("next_tokn")})
     with pytest.raises(UnmaskError, match="attention"):
         config().replace(attention="dots")
 

@@ -17,7 +17,7 @@ from unmask.huggingface.average import average
 from unmask.models.transformer import SIZES, ScaledToken, Transformer, TransformerModel
 from unmask.nn import Block, Mask, Sinusoidal, SinusoidalHalves, Stack
 from unmask.objectives.next_token import NextToken
-from unmask.types import Batch, Target
+from unmask.types import Batch, Head, Target
 
 V, D, H, HIDDEN = 23, 16, 4, 24
 SMALL = Transformer(
@@ -352,7 +352,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UnmaskError, match="7 tokens does not fit"):
         model.next(state.first, state)
     with pytest.raises(UnmaskError, match="next"):
-        SMALL.build({"nxt": 0})
+        SMALL.build({"nxt": Head("next_tokn")})
 
 
 # Averages

@@ -96,5 +96,5 @@ def test_what_is_no_vector_is_named(source, sentence):
 
 
 def test_another_head_is_named():
-    with pytest.raises(UnmaskError, match="'tagging'"):
+    with pytest.raises(UnmaskError, match="'token'"):
         config().build(as_heads({"tagging": 3}))

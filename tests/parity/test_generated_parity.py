@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import read_config
+from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 
 ENCODERS = (bert, roberta, albert, electra, mobilebert)
@@ -157,7 +158,7 @@ def test_an_absent_field_means_what_the_reference_defaults_to(name: str, tmp_pat
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_a_folder_of_scores_opens_on_both_sides(outputs: int, tmp_path: Path) -> None:
-    model = Bert(vocabulary=23, dim=8, layers=1, heads=2, hidden=8, length=8).build({"regression": outputs})
+    model = Bert(vocabulary=23, dim=8, layers=1, heads=2, hidden=8, length=8).build(as_heads({"regression": outputs}))
     huggingface.save(tmp_path, model)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert theirs.config.problem_type == "regression"

@@ -42,7 +42,7 @@ def tokenizer() -> Tokenizer:
 
 
 def folder(path: Path, tokenizer: Tokenizer, config: Bert | Gpt2, head: str) -> Path:
-    model = config.replace(vocabulary=tokenizer.size, std=0.4).build({head: 0}, seed=3)
+    model = config.replace(vocabulary=tokenizer.size, std=0.4).build(as_heads({head: 0}), seed=3)
     huggingface.save(path, model, tokenizer)
     return path
 

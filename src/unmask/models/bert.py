@@ -119,11 +119,7 @@ class Bert(ModelConfig):
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Classifier(self.dim, head.outputs, dropout=0.0 if head.pretraining else self.classifier_dropout)
 
-    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs, dropout=0.0 if head.pretraining else self.classifier_dropout)
-
-    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs, dropout=self.classifier_dropout)
+    sequence_head = choice_head = token_head
 
     def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Span(self.dim)
@@ -132,12 +128,7 @@ class Bert(ModelConfig):
         return Classifier(3 * self.dim, head.outputs)
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model.
-
-        heads   name -> what is asked; default: masked words and next sentence, as in pre-training
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  keep the pooler though no head needs it
-        """
+        """As `ModelConfig.build`; the default heads are those of masked words and next sentence."""
         if heads is None:
             heads = {"mlm": Head("masked_token"), "nsp": Head("sequence", 2, pretraining=True)}
         embedding = self.embedding()

@@ -101,21 +101,13 @@ class Elmo(ModelConfig):
         """Of a word, at its first character."""
         return Classifier(self.width, head.outputs, self.dropout)
 
-    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs, self.dropout)
-
-    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs, self.dropout)
+    sequence_head = choice_head = token_head
 
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> ElmoModel:
-        """A freshly initialised model. Raises UnmaskError for parts that do not go together.
-
-        heads   name -> what is asked; default: none, which is the language model without its softmax
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  have a task's network though no head needs it
-        """
+        """As `ModelConfig.build`; the default is the language model without its softmax, and `pooler` asks for the
+        network of a task."""
         if self.layers and self.hidden <= self.dim:
             raise UnmaskError(f"An LSTM is projected to fewer numbers than its {self.hidden} cells, not to {self.dim}.")
         heads = heads or {}

@@ -29,9 +29,6 @@ from unmask.nn import (
 )
 from unmask.types import Head
 
-HEADS = ("next", "classification", "multilabel", "regression", "choice", "tagging", "crf", "span")
-"""What a model can answer that sees the tokens before a place alone."""
-
 ACTIVATED = {"gelu": ACTIVATIONS["gelu_new"], **{name: ACTIVATIONS[name] for name in ("relu", "silu", "swish")}}
 """Activations of GPT; by GELU it means the form that was published with it, by a tanh."""
 
@@ -104,8 +101,7 @@ class Gpt(ModelConfig):
         """P(y) = softmax(h W_y), without a bias (equation 3)."""
         return Classifier(self.dim, head.outputs, bias=False)
 
-    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs, bias=False)
+    choice_head = sequence_head
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Classifier(self.dim, head.outputs, dropout=0.1 if self.head_dropout is None else self.head_dropout)

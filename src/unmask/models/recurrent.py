@@ -99,11 +99,7 @@ class RecurrentNetwork(ModelConfig):
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Classifier(self.width, head.outputs)  # the outputs of the stack are dropped out already
 
-    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs)
-
-    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs)
+    sequence_head = choice_head = token_head
 
     def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Span(self.width)

@@ -94,11 +94,7 @@ class TransformerXl(ModelConfig):
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Classifier(self.dim, head.outputs)  # the output of the stack is dropped out already
 
-    def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs)
-
-    def choice_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs)
+    sequence_head = choice_head = token_head
 
     def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Span(self.dim)
