@@ -226,7 +226,7 @@ def test_every_head_comes_back_from_a_folder(page, heads, tmp_path):
 
 def test_what_needs_the_words_behind_is_refused():
     for name in ("mlm", "pairs"):
-        with pytest.raises(UnmaskError, match="There is no head of a Gpt2? '(masked_token|vectors)'.*next_token"):
+        with pytest.raises(UnmaskError, match=r"There is no head of a Gpt2? '(masked_token|vectors)'.*next_token"):
             made(heads=as_heads({name: 2}))
 
 
