@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from unmask.bench import common
+from bench import common
 
 
 def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -> Callable[[], float]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from unmask.bench import common
+from bench import common
 
 
 @contextmanager

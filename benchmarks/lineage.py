@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import ten_million
-from unmask.bench import common
-from unmask.bench.common import Result
+from bench import common
+from bench.common import Result
 from unmask.errors import UnmaskError
 
 TASKS = ("sst2", "cola", "mrpc")

@@ -28,8 +28,8 @@ from typing import Any
 
 import ten_million
 import ten_million_text
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 VOCABULARY = 10_000
@@ -243,7 +243,4 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve({"score": score}, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, {"score": score})

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import ten_million
+from bench import common
+from bench.common import Result
 from unmask import recipes
-from unmask.bench import common
-from unmask.bench.common import Result
 from unmask.cli.parser import overrides
 from unmask.errors import UnmaskError
 

@@ -33,10 +33,10 @@ from typing import Any
 
 import tasks_data
 import tasks_transformers
+from bench import common
+from bench.common import Result, Settings
 from tasks_data import TASKS
 from unmask import processor
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 SIDES = ("unmask", "transformers")
@@ -287,7 +287,4 @@ TRIALS = {
 }
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve(TRIALS, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, TRIALS)

@@ -20,8 +20,8 @@ from typing import Any
 
 import tasks_data
 import ten_million_text
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 WORDS = 10_200_000  # of which about 10 million are left to learn from

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common
+from bench import common
 from unmask.errors import UnmaskError
 
 SIDES = ("rows", "whole")

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common
+from bench import common
 from unmask.errors import Stopped, UnmaskError
 from unmask.processor import settle
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import translation_tables
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 DROPOUT = 0.3  # to convergence: 29,000 captions are soon known by heart
@@ -280,7 +280,4 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve({"train": train, "score": score}, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, {"train": train, "score": score})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unmask.bench.common import Result
+from bench.common import Result
 
 FEW = 20  # sentences, below which the score of a bucket is not drawn
 MULTI30K_DE = ("multi30k", ("en", "de"))

