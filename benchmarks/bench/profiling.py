@@ -1,4 +1,4 @@
-"""Where the time of a turn goes, by kinds of operations: `unmask bench --profile`."""
+"""Where the time of a turn goes, by kinds of operations: `make bench ARGS=--profile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run of `unmask bench`: rows by name, one after the other, into a file of results, a table and a picture."""
+"""The run of `make bench`: rows by name, one after the other, into a file of results, a table and a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of `unmask bench` for a reader: a table in Markdown, and a plot of how many times as fast."""
+"""The results of `make bench` for a reader: a table in Markdown, and a plot of how many times as fast."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Moved(argparse.Action):
 
 
 def add_verbs(verbs: Any) -> None:
-    says, more = "Say how to run the benchmarks, which are in a checkout of unmask.", "It takes every row and option."
+    says, more = "Say how to run the benchmarks, which are in a checkout of unmask.", "It takes the arguments of `make bench`."
     sub = add_verb(verbs, "bench", _refuse, says, fields=True, more=more)
     sub.add_argument("words", nargs="*", action=Moved, metavar="ARG", help="rows and options of `make bench`")
 
