@@ -315,11 +315,21 @@ RULES = [
     imports_heavy_things_late,
     leaves_ranks_to_one_file,
 ]
+EVERYWHERE = [is_short, constructs_with_few_arguments, has_a_docstring, reads_nothing_as_code]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_every_source_file(rule):
     broken = {f"src/unmask/{source.path}:{line}: {what}" for source in sources() for line, what in rule(source)}
+    assert not broken, "\n" + "\n".join(sorted(broken))
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "reliability"])
+@pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
+def test_every_file_outside_the_package(rule, folder):
+    found = [Source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in (ROOT / folder).rglob("*.py")]
+    broken = {f"{source.path}:{line}: {what}" for source in found for line, what in rule(source)}
+    assert len(found) > 10
     assert not broken, "\n" + "\n".join(sorted(broken))
 
 

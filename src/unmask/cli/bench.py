@@ -20,8 +20,8 @@ class Moved(argparse.Action):
 
 
 def add_verbs(verbs: Any) -> None:
-    says, more = "Say how to run the benchmarks, which are in a checkout of unmask.", "It takes the arguments of `make bench`."
-    sub = add_verb(verbs, "bench", _refuse, says, fields=True, more=more)
+    says = "Say how to run the benchmarks, which are in a checkout of unmask."
+    sub = add_verb(verbs, "bench", _refuse, says, fields=True, more="It takes the arguments of `make bench`.")
     sub.add_argument("words", nargs="*", action=Moved, metavar="ARG", help="rows and options of `make bench`")
 
 
