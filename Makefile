@@ -19,7 +19,7 @@ CAPPED = tests/test_processor.py tests/nn/test_packed.py tests/nn/test_linear.py
 	tests/models/test_quick.py tests/models/test_quick_encoder.py tests/train/test_step_numbers.py \
 	tests/serve/test_vectors.py tests/models/test_t5.py::test_it_writes_in_bfloat16_what_it_writes_in_float32 \
 	tests/objectives/test_cross_entropy.py tests/serve/test_service.py::test_the_precision_is_that_of_the_predictor \
-	tests/wiring/test_bench.py::test_the_smallest_comparison_of_decoding_runs_in_fresh_processes \
+	tests/benchmarks/test_bench.py::test_the_smallest_comparison_of_decoding_runs_in_fresh_processes \
 	tests/train/test_trainer.py::test_bf16_keeps_weights_in_fp32
 
 test-slow: .venv/tested  ## checks that take minutes
@@ -35,13 +35,13 @@ lint: .venv/tested
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 types: .venv/tested
-	$(BIN)/mypy && $(BIN)/mypy benchmarks/*.py reliability/*.py
+	$(BIN)/mypy && $(BIN)/mypy benchmarks reliability
 
 check: lint types test test-capped
 
 bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
-	$(BIN)/unmask bench $(ARGS)
+	PYTHONPATH=benchmarks $(BIN)/python -m bench $(ARGS)
 
 reliability: .venv/tested  ## faults injected for real: kills, refused writes, hostile files; docs/reliability.md
 	$(BIN)/python reliability/kill.py

@@ -9,11 +9,10 @@ tokens; both ways take turns in one process. This is what `nn/attention.py` choo
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 
-from unmask.bench import common
+from bench import common
 
 
 def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -> Callable[[], float]:
@@ -56,14 +55,13 @@ def main() -> None:
     for dtype in ("bfloat16", "float32"):
         for masked in (False, True):
             for length in (32, 128, 256, 512, 1_024, 2_048):
-                ways = [once(way, length, options.tokens, dtype, masked) for way in (part._fused, part._explicit)]
+                ways = [once(way, length, options.tokens, dtype, masked) for way in (part._explicit, part._fused)]
                 for way in ways:
                     way()
-                fused, plain = zip(*[[way() for way in ways] for _ in range(options.turns)], strict=True)
-                ratios = [a / b for a, b in zip(fused, plain, strict=True)]
-                times = " | ".join(f"{1e3 * statistics.median(x):.1f}" for x in (fused, plain))
-                spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-                print(f"| {dtype} | {'yes' if masked else 'no'} | {length:,} | {times} | {spread} |", flush=True)
+                pairs = [[way() for way in ways] for _ in range(options.turns)]
+                plain, fused, ratio = common.compare_times(pairs)  # how many times as long as plain the fused one takes
+                times = f"{1e3 * fused:.1f} | {1e3 * plain:.1f}"
+                print(f"| {dtype} | {'yes' if masked else 'no'} | {length:,} | {times} | {ratio} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from unmask.bench import common
+from bench import common
 from unmask.huggingface.table import as_heads
 
 
@@ -86,11 +86,9 @@ def main() -> None:
             ours = seconds(run)
             with of_pytorch():
                 pairs.append((ours, seconds(run)))
-        ours, theirs = (common.spread(side)["median"] for side in zip(*pairs, strict=True))
-        ratio = common.spread(theirs / ours for ours, theirs in pairs)
+        ours, theirs, ratio = common.compare_times(pairs)
         print(
-            f"{tokens:4} tokens a text: {ours:.3f} s a step, with PyTorch's dropout {theirs:.3f} s; "
-            f"ratio {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})",
+            f"{tokens:4} tokens a text: {ours:.3f} s a step, with PyTorch's dropout {theirs:.3f} s; ratio {ratio}",
             flush=True,
         )
 

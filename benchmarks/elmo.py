@@ -9,15 +9,13 @@ first is frozen (`--strategy frozen`), the second has none (`layers=0`). Rows, s
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench import common
 from unmask import huggingface
 from unmask.errors import UnmaskError
-from unmask.files import write_text
 from unmask.finetune import FineTuning, finetune
 from unmask.models.elmo import Elmo
 from unmask.train.display import Terminal
@@ -60,17 +58,13 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--out", help="write the scores to this file")
     options = parser.parse_args()
-    try:
-        found = compare(options)
-    except UnmaskError as error:
-        sys.exit(f"elmo: {error}")
+    found = compare(options)
     for way in ("elmo", "without"):
         print(
             f"{way:8} " + "  ".join(f"{name} {row['mean']:.4f} ± {row['std']:.4f}" for name, row in found[way].items())
         )
-    if options.out:
-        write_text(Path(options.out), json.dumps(found, indent=2) + "\n")
+    common.write(options.out, found)
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

@@ -13,16 +13,16 @@ as a BERT of 4 layers of 256, and is pre-trained in a fresh process; another one
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ten_million
-from unmask.bench import common
-from unmask.bench.common import Result
-from unmask.errors import UnmaskError
+from bench import common
+from bench.common import Result
+from bench.table import markdown
 
 TASKS = ("sst2", "cola", "mrpc")
 
@@ -105,7 +105,7 @@ def table(systems: Mapping[str, Result], words: Mapping[str, Mapping[str, float]
     answers = (f"{100 * first[name]['baseline']:.1f}" for name in TASKS)
     constant = ["word frequencies, one answer to all", *[""] * 6, *plain, "50.0", *answers]
     plain_rows = [[WORDS[way], *[""] * 8, *(f"{100 * words[way][name]:.1f}" for name in TASKS)] for way in WORDS]
-    return ten_million.markdown([HEADER, *map(cells, systems.values()), *plain_rows, constant])
+    return markdown([HEADER, *map(cells, systems.values()), *plain_rows, constant])
 
 
 def cells(system: Result) -> list[str]:
@@ -127,41 +127,30 @@ def cells(system: Result) -> list[str]:
 def main() -> None:
     options = parse()
     common.need("torch", "sklearn", "scipy")
-    facts: Result = {"machine": common.machine(options.threads), "run": ten_million.asked(options), "systems": {}}
-    if options.resume:
-        facts = common.before(options.out, facts)
-    common.introduce(facts["machine"])
-    failed = []
+    facts = common.begin(options, ten_million.asked(options), systems={})
     with ten_million.place(options) as folder:
         bench = ten_million.Bench(options, Path(folder), TASKS)
         facts["text"] = bench.facts
         facts["words"] = bench.words()
-        for name in options.systems:
-            if name in facts["systems"]:
-                print(f"\n{name} is in {options.out} already.")
-            elif not _one(name, bench, facts, options.out):
-                failed.append(name)
+        titles = {name: SYSTEMS[name].title for name in options.systems}
+        failed = common.measure_systems(titles, facts, options.out, partial(measure, bench), line)
     if facts["systems"]:
         shown = table(facts["systems"], facts["words"])
         print("\n" + "\n\n".join([shown, *ten_million.sentences(facts["text"], facts["run"])]))
-    if failed:
-        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+    common.leave_without(failed)
 
 
-def _one(name: str, bench: ten_million.Bench, facts: Result, out: str | None) -> bool:
-    """One system, written at once; False, and a sentence, where there is no result. The others go on."""
+def measure(bench: ten_million.Bench, name: str) -> Result:
+    """Pre-train and score one system."""
     system = SYSTEMS[name]
-    print(f"\n{name}: {system.title}", flush=True)
-    try:
-        found = bench.measure(name, system.recipe, system.fields, system.fit)
-    except UnmaskError as problem:
-        print(f"{name}: {problem}")
-        return False
-    facts["systems"][name] = {"title": system.title, "learned": system.learned, **found}
-    shown = zip(HEADER[2:], cells(facts["systems"][name])[2:], strict=True)
-    print("  " + ", ".join(f"{head} {cell}" for head, cell in shown if cell), flush=True)
-    common.write(out, facts)
-    return True
+    found = bench.measure(name, system.recipe, system.fields, system.fit)
+    return {"title": system.title, "learned": system.learned, **found}
+
+
+def line(system: Result) -> str:
+    """One system in a line, as it comes out."""
+    shown = zip(HEADER[2:], cells(system)[2:], strict=True)
+    return ", ".join(f"{head} {cell}" for head, cell in shown if cell)
 
 
 def parse() -> argparse.Namespace:

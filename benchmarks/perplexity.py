@@ -18,7 +18,6 @@ import argparse
 import gzip
 import math
 import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -28,8 +27,9 @@ from typing import Any
 
 import ten_million
 import ten_million_text
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
+from bench.table import markdown
 from unmask.errors import UnmaskError
 
 VOCABULARY = 10_000
@@ -158,8 +158,9 @@ def score(settings: Settings) -> Result:
     return found
 
 
-def measure(system: System, name: str, options: argparse.Namespace, text: Result, folder: Path) -> Result:
+def measure(name: str, options: argparse.Namespace, text: Result, folder: Path) -> Result:
     """Pre-train one system in a fresh process, score it in another."""
+    system = SYSTEMS[name]
     home = str(folder / "runs" / f"{options.text}-{name}-{options.steps}-s{options.seed}")
     fields = {
         **{"training.device": "cpu", "training.seed": options.seed, "training.steps": options.steps},
@@ -170,9 +171,10 @@ def measure(system: System, name: str, options: argparse.Namespace, text: Result
     begin = {"folder": home, "corpus": text["folder"], "recipe": system.recipe, "fields": fields}
     place, threads = ten_million.__file__, options.threads
     learned = common.trial(place, "pretrain", {**begin, "resume": options.resume}, threads=threads)
-    scored = parts(options.text, options.data, options.quick)
-    asked = {"folder": home, "parts": scored, "window": system.window, "stride": system.stride}
-    return {**learned, "perplexity": common.trial(__file__, "score", asked, threads=threads)}
+    texts = parts(options.text, options.data, options.quick)
+    asked = {"folder": home, "parts": texts, "window": system.window, "stride": system.stride}
+    scored = common.trial(__file__, "score", asked, threads=threads)
+    return {"title": system.title, "row": system.row, **learned, "perplexity": scored}
 
 
 # ------------------------------------------------------------------------------------------------ the table
@@ -193,34 +195,21 @@ def main() -> None:
     options = parse()
     common.need("torch")
     asked = {key: getattr(options, key) for key in SAME}
-    facts: Result = {"machine": common.machine(options.threads), "run": asked, "systems": {}}
-    if options.resume:
-        facts = common.before(options.out, facts)
-    common.introduce(facts["machine"])
-    failed = []
+    facts = common.begin(options, asked, systems={})
     kept = tempfile.TemporaryDirectory(prefix="unmask-benchmark-") if options.quick else nullcontext(options.folder)
     with kept as place:
         facts["text"] = corpus(options.text, options.data, Path(place), options.quick)
-        for name in options.systems:
-            system = SYSTEMS[name]
-            if name in facts["systems"]:
-                print(f"\n{name} is in {options.out} already.")
-                continue
-            print(f"\n{name}: {system.title}", flush=True)
-            try:
-                found = measure(system, name, options, facts["text"], Path(place))
-            except UnmaskError as problem:
-                print(f"{name}: {problem}")
-                failed.append(name)
-                continue
-            facts["systems"][name] = {"title": system.title, "row": system.row, **found}
-            print("  " + ", ".join(cells(facts["systems"][name], options.text)[1:]), flush=True)
-            common.write(options.out, facts)
+        failed = common.measure_systems(
+            {name: SYSTEMS[name].title for name in options.systems},
+            facts,
+            options.out,
+            lambda name: measure(name, options, facts["text"], Path(place)),
+            lambda found: ", ".join(cells(found, options.text)[1:]),
+        )
     if facts["systems"]:
         rows = [cells(found, options.text) for found in facts["systems"].values()]
-        print("\n" + ten_million.markdown([(*HEADER, *PARTS[options.text]), *rows]))
-    if failed:
-        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+        print("\n" + markdown([(*HEADER, *PARTS[options.text]), *rows]))
+    common.leave_without(failed)
 
 
 def parse() -> argparse.Namespace:
@@ -243,7 +232,4 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve({"score": score}, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, {"score": score})

@@ -20,8 +20,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import Places, common
-from unmask.bench.common import Result
+from bench import common
+from bench.common import Result
+from bench.run import Places
 from unmask.errors import UnmaskError
 from unmask.processor import settle
 

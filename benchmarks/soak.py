@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from unmask.bench import common
+from bench import common
 from unmask.huggingface.table import as_heads
 
 TEXT = "the of a model reads text and answers what it has learned from many sentences"

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import ten_million
+from bench import common
+from bench.common import Result
+from bench.table import markdown
 from unmask import recipes
-from unmask.bench import common
-from unmask.bench.common import Result
 from unmask.cli.parser import overrides
 from unmask.errors import UnmaskError
 
@@ -79,10 +80,7 @@ def main() -> None:
     options, given = parse()
     common.need("torch", "sklearn", "scipy")
     asked = {**ten_million.asked(options), "recipe": options.recipe, "given": given}
-    facts: Result = {"machine": common.machine(options.threads), "run": asked}
-    if options.resume:
-        facts = common.before(options.out, facts)
-    common.introduce(facts["machine"])
+    facts = common.begin(options, asked)
     with ten_million.place(options) as folder:
         bench = ten_million.Bench(options, Path(folder), TASKS)
         facts["text"] = bench.facts
@@ -92,7 +90,7 @@ def main() -> None:
     about = {key: facts["machine"][key] for key in ("cores", "threads")}
     facts["result"] = {**found, **about, "given": given}
     common.write(options.out, facts)
-    table = ten_million.markdown([HEADER, line(facts["result"])])
+    table = markdown([HEADER, line(facts["result"])])
     said = [*ten_million.sentences(facts["text"], asked), floor(found), verdict(facts["result"], options)]
     print("\n" + "\n\n".join([table, *said]))
 

@@ -26,17 +26,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import tasks_data
 import tasks_transformers
+from bench import common
+from bench.common import Result, Settings
+from bench.table import markdown
 from tasks_data import TASKS
 from unmask import processor
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 SIDES = ("unmask", "transformers")
@@ -160,15 +160,11 @@ HEADER = ("task", "rows", "dev", "metric", "baseline", "unmask", "transformers",
 
 def table(found: dict[str, Result]) -> str:
     """The tasks as a Markdown table; scores x 100, mean ± standard deviation; median seconds and ratio of them."""
-    rows = [_row(name, result) for name, result in found.items()]
-    widths = [max(len(row[i]) for row in (HEADER, *rows)) for i in range(len(HEADER))]
-    lines = [_line(HEADER, widths), _line(["-" * width for width in widths], widths)]
-    lines += [_line(row, widths) for row in rows]
     notes = [f"{name}: {result['note']}." for name, result in found.items() if result["note"]]
     again = [f"{name} {n}" for name, result in found.items() if (n := _restarts(result))]
     if again:
         notes.append(f"Runs of unmask that gave one answer only and were started again: {', '.join(again)}.")
-    return "\n".join([*lines, "", *notes])
+    return "\n".join([markdown([HEADER, *(_row(name, result) for name, result in found.items())]), "", *notes])
 
 
 def _row(name: str, result: Result) -> list[str]:
@@ -195,10 +191,6 @@ def _restarts(result: Result) -> int:
     return sum(bool(turn.get("restarted")) for turn in result["turns"]["unmask"])
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
-
-
 # ------------------------------------------------------------------------------------------------ the run
 
 
@@ -210,10 +202,7 @@ def main() -> None:
         sys.exit(f"{options.model} is not a model folder: it has no config.json.")
     if not Path(options.data).is_dir():
         sys.exit(f"There is no folder {options.data}; say with --data where the rows are.")
-    facts: dict[str, Any] = {"machine": common.machine(options.threads), "run": _asked(options), "tasks": {}}
-    if options.resume:
-        facts = common.before(options.out, facts)
-    common.introduce(facts["machine"])
+    facts = common.begin(options, _asked(options), tasks={})
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder, ThreadPoolExecutor(options.beside) as pool:
         begin = sorted(options.tasks, key=lambda name: name not in LONG) if options.beside > 1 else options.tasks
@@ -222,8 +211,7 @@ def main() -> None:
     if facts["tasks"]:
         print(f"\n{table({name: facts['tasks'][name] for name in options.tasks if name in facts['tasks']})}")
     print(f"\n{(time.perf_counter() - began) / 60:.0f} minutes in all.")
-    if failed:
-        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+    common.leave_without(failed)
 
 
 def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) -> bool:
@@ -287,7 +275,4 @@ TRIALS = {
 }
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve(TRIALS, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, TRIALS)

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench import common
+from bench.common import Result, Settings
+from bench.trainer import arguments
 from tasks_data import Record, records
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
-from unmask.bench.trainer import arguments
 
 IGNORED = -100
 BEST = 20  # begins and ends of answers that are paired

@@ -7,7 +7,6 @@ process, and what scores it is another. benchmarks/README.md says what is counte
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
@@ -20,8 +19,8 @@ from typing import Any
 
 import tasks_data
 import ten_million_text
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 from unmask.errors import UnmaskError
 
 WORDS = 10_200_000  # of which about 10 million are left to learn from
@@ -308,13 +307,6 @@ def place(options: argparse.Namespace) -> AbstractContextManager[str]:
 
 
 # ------------------------------------------------------------------------------------------------ tables
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table, the first one above the line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows]
-    return "\n".join(itertools.chain(lines[:1], ["| " + " | ".join("-" * w for w in widths) + " |"], lines[1:]))
 
 
 def percent(task: Result) -> str:

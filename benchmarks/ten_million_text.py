@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from unmask.bench.common import Result
+from bench.common import Result
 from unmask.errors import UnmaskError
 
 HELDOUT = 0.02  # share of the documents, chosen by the hash of their text

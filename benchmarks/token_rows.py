@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common
+from bench import common
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 
@@ -107,11 +107,10 @@ def main() -> None:
         return
     sides = [engine(options.vocabulary, options.size, side) for side in SIDES]
     pairs = [[seconds(side, batch) for side in sides] for batch in steps][UNTIMED:]
-    ours, theirs = (common.spread(side)["median"] for side in zip(*pairs, strict=True))
-    ratio = common.spread(theirs / ours for ours, theirs in pairs)
+    ours, theirs, ratio = common.compare_times(pairs)
     print(
         f"{options.vocabulary:,} tokens: {1e3 * ours:.0f} ms a step by rows, {1e3 * theirs:.0f} ms as a whole; "
-        f"ratio {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})"
+        f"ratio {ratio}"
     )
 
 

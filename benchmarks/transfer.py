@@ -11,14 +11,13 @@ chosen. The learning rates are those of `RATES`, one for each strategy, and not 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common
+from bench import common
 from unmask.errors import Stopped, UnmaskError
 from unmask.processor import settle
 
@@ -95,12 +94,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     model = common.packaged_model()
     asked = {"steps": options.steps, "seeds": options.seeds, "precision": options.precision, "model": model.name}
-    facts: dict[str, Any] = {"machine": common.machine(options.threads), "run": asked, "cells": []}
-    if options.resume and options.out and Path(options.out).is_file():
-        facts = json.loads(Path(options.out).read_text(encoding="utf-8"))
-        if facts["run"] != asked:
-            sys.exit(f"{options.out} is of a run with other settings; give the same, or another --out.")
-    common.introduce(facts["machine"])
+    facts = common.begin(options, asked, cells=[])
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
         options.dev = {}
         for domain, (name, _) in DOMAINS.items():

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import translation_tables
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
-from unmask.errors import UnmaskError
+from bench import common
+from bench.common import Result, Settings
 
 DROPOUT = 0.3  # to convergence: 29,000 captions are soon known by heart
 FULL = {"minutes": None, "steps": 16_000, "tokens": 4_096}
@@ -211,31 +210,20 @@ def main() -> None:
     common.need("torch", "sentencepiece", "sacrebleu", *(["matplotlib"] if options.plot else []))
     if not options.data.is_dir():
         sys.exit(f"There is no folder {options.data}; say with --data where the pairs are.")
-    facts: Result = {"machine": common.machine(options.threads), "run": _asked(options), "systems": {}}
-    if options.resume:
-        facts = common.before(options.out, facts)
-    common.introduce(facts["machine"])
-    failed = []
+    facts = common.begin(options, _asked(options), systems={})
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
-        for name in options.runs:
-            if name in facts["systems"]:
-                print(f"\n{name} is in {options.out} already.")
-                continue
-            print(f"\n{name}: {RUNS[name].title}", flush=True)
-            try:
-                facts["systems"][name] = measure(name, options, Path(folder))
-            except (SystemExit, UnmaskError) as problem:  # a turn that failed; the others go on
-                print(f"{name}: {problem}")
-                failed.append(name)
-                continue
-            print(translation_tables.line(facts["systems"][name]), flush=True)
-            common.write(options.out, facts)
+        failed = common.measure_systems(
+            {name: RUNS[name].title for name in options.runs},
+            facts,
+            options.out,
+            lambda name: measure(name, options, Path(folder)),
+            translation_tables.line,
+        )
     if facts["systems"]:
         print(f"\n{translation_tables.render(facts['systems'])}")
         if options.plot:
             print(f"\nDrawn in {translation_tables.plot(facts['systems'], options.plot)}.")
-    if failed:
-        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
+    common.leave_without(failed)
 
 
 SAME = ("minutes", "steps", "tokens", "vocabulary", "average", "dropout", "precision", "seed", "most", "threads")
@@ -280,7 +268,4 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve({"train": train, "score": score}, sys.argv[2:])
-    else:
-        common.command(main)
+    common.command(main, {"train": train, "score": score})

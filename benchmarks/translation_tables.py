@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unmask.bench.common import Result
+from bench.common import Result
+from bench.table import markdown
 
 FEW = 20  # sentences, below which the score of a bucket is not drawn
 MULTI30K_DE = ("multi30k", ("en", "de"))
@@ -43,7 +44,7 @@ def cells(system: Result) -> list[str]:
 
 def line(system: Result) -> str:
     """One system in a line, as it comes out."""
-    return "  " + ", ".join(f"{name} {cell}" for name, cell in zip(HEADER[1:], cells(system)[1:], strict=True))
+    return ", ".join(f"{name} {cell}" for name, cell in zip(HEADER[1:], cells(system)[1:], strict=True))
 
 
 def signatures(systems: Mapping[str, Result]) -> list[str]:
@@ -97,14 +98,6 @@ def _order(bucket: tuple[int, int | None]) -> int:
 
 def _score(bucket: Mapping[str, Any] | None) -> str:
     return "" if bucket is None else f"{bucket['bleu']:.1f} ({bucket['sentences']})"
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first row is the header."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    head, *body = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    rule = " | ".join("-" * width for width in widths)
-    return "\n".join(f"| {text} |" for text in (head, rule, *body))
 
 
 def plot(systems: Mapping[str, Result], path: Path) -> Path:

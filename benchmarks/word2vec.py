@@ -9,7 +9,6 @@ With --ten-million, the text is that of `lineage.py`: half of it books, half rev
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import ten_million_text
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 
 SIDES = ("unmask", "gensim", "gensim-file")
 
@@ -177,9 +176,6 @@ def show(network: str, output: str, turns: dict[str, list[Result]]) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--trial"]:
-        common.serve(TRIALS, sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=[], help="text; default: the documentation installed with Python")
     parser.add_argument("--ten-million", metavar="DATA", help="its books/ and imdb/ in place of --data")
@@ -217,4 +213,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    common.command(main)
+    common.command(main, TRIALS)

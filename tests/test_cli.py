@@ -528,14 +528,20 @@ def test_the_value_of_a_field_is_never_taken_for_the_recipe(tmp_path, capsys):
     assert printed[printed.index("--training.optimizer.lr") + 1] == "0.5"
 
 
-def test_verbs_that_are_not_for_people_are_not_named(capsys):
-    for arguments in (["nothing"], ["--help"], ["help"], ["bench-turns"]):
-        with pytest.raises(SystemExit):
-            main(arguments)
-        said = "".join(capsys.readouterr())
-        assert "bench" in said
-        assert "bench-turn," not in said
-        assert "'bench-turn'" not in said
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ([], "`make bench`"),
+        (["pretrain", "--quick", "--size", "tiny"], "`make bench ARGS='pretrain --quick --size tiny'`"),
+        (["--list", "decode"], "`make bench ARGS='--list decode'`"),
+        (["embed", "--model", "owner/name", "-x"], "`make bench ARGS='embed --model owner/name -x'`"),
+    ],
+)
+def test_bench_says_where_the_benchmarks_are(words, command, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(["bench", *words])
+    assert exit.value.code == 2
+    assert command in capsys.readouterr().err
 
 
 def test_the_package_shows_what_it_is_for():

@@ -66,9 +66,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "onnx": ANSWERING,
     "serve": ANSWERING | {"generate", "tasks", "data", "metrics", "visualize"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
-    # What measures stands beside the command line: it begins runs, and no run knows of it.
-    "bench": EVERYTHING | WIRING | {"cost"},
-    "cli": EVERYTHING | WIRING | {"bench"},
+    "cli": EVERYTHING | WIRING,
     "__init__": EVERYTHING | WIRING,
     "__main__": {"cli"},
 }
@@ -85,7 +83,6 @@ READ_AS_CODE = words("""
 """)
 ENVIRONMENT = words("os.environ os.environb os.getenv os.putenv os.unsetenv")
 MAY_READ_ENVIRONMENT = {"cli/process.py", "cli/training.py", "train/distributed.py"}
-MAY_READ_ENVIRONMENT |= {"bench/common.py"}  # passes it on to the processes that it measures, threads set alike
 SEEDS = words("""
     torch.manual_seed torch.seed torch.set_rng_state torch.random torch.cuda.manual_seed torch.cuda.manual_seed_all
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
@@ -99,7 +96,6 @@ INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
 HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub"}
 FOREIGN = {"transformers", "sentence_transformers", "peft", "accelerate", "ctranslate2"}
-MAY_COMPARE = "bench"  # the room that measures peers, each in a process of its own: in functions that run there
 
 
 @dataclass(frozen=True)
@@ -295,7 +291,7 @@ def leaves_global_randomness_alone(source: Source) -> Complaints:
 def imports_heavy_things_late(source: Source) -> Complaints:
     for found in source.imports:
         root = found.module.split(".")[0]
-        if root in FOREIGN and not (source.room == MAY_COMPARE and found.lazy):
+        if root in FOREIGN:
             yield found.line, f"{root} is a reference for tests and benchmarks, not a part of this"
         elif root in HEAVY and not found.lazy and not found.typing:
             yield found.line, f"import {root} inside the function that needs it"
@@ -319,11 +315,21 @@ RULES = [
     imports_heavy_things_late,
     leaves_ranks_to_one_file,
 ]
+EVERYWHERE = [is_short, constructs_with_few_arguments, has_a_docstring, reads_nothing_as_code]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_every_source_file(rule):
     broken = {f"src/unmask/{source.path}:{line}: {what}" for source in sources() for line, what in rule(source)}
+    assert not broken, "\n" + "\n".join(sorted(broken))
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "reliability"])
+@pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
+def test_every_file_outside_the_package(rule, folder):
+    found = [Source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in (ROOT / folder).rglob("*.py")]
+    broken = {f"{source.path}:{line}: {what}" for source in found for line, what in rule(source)}
+    assert len(found) > 10
     assert not broken, "\n" + "\n".join(sorted(broken))
 
 
@@ -368,8 +374,8 @@ BROKEN = [
     (imports_heavy_things_late, "data/bad.py", "import pyarrow.parquet as pq"),
     (imports_heavy_things_late, "data/bad.py", "class A:\n    from rich import print"),
     (imports_heavy_things_late, "data/bad.py", "def f():\n    import transformers"),
-    (imports_heavy_things_late, "bench/bad.py", "import transformers"),
-    (knows_only_its_ground, "pretrain.py", "from unmask.bench import common"),
+    (knows_only_its_ground, "pretrain.py", "from unmask import cost"),
+    (reads_no_environment, "bench/common.py", "import os\nos.environ"),
     (leaves_ranks_to_one_file, "train/bad.py", "import torch.distributed as dist"),
 ]
 ALLOWED = [
@@ -393,7 +399,6 @@ ALLOWED = [
     (leaves_global_randomness_alone, "nn/good.py", "import torch\ntorch.randn(3, generator=g)\nw.normal_(generator=g)"),
     (leaves_global_randomness_alone, "train/trainer.py", "import torch\ntorch.manual_seed(0)"),
     (imports_heavy_things_late, "data/good.py", "def f():\n    import pyarrow"),
-    (imports_heavy_things_late, "bench/good.py", "def f():\n    import transformers"),
 ]
 
 

@@ -28,12 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; exits with status 0, 2 after an error of the user's, and 128 and its number after a signal: 130
     after Ctrl-C, 143 after SIGTERM, also where a run was saved first and can go on."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] != ["bench"]:  # what it measures beside us begins in the environment that it is found in
+    if arguments is None:
+        process.start(given)
+    else:
         process.share_the_machine()
-        if arguments is None and process.answers(given):
-            process.take_large_pages()
-        if arguments is None and process.tunes(given):
-            process.keep_memory()
     Interrupt.heard = 0
     with harmless_streams():
         _run(given)

@@ -13,9 +13,6 @@ ANSWERING = ("embed", "evaluate", "generate", "predict", "serve", "translate")
 TUNING = ("finetune",)
 """Commands whose steps are short beside the gradient of a large table of tokens, which each of them makes anew."""
 
-MEASURED = {"decoding": ANSWERING, "inference": ANSWERING, "finetuning": TUNING}
-"""What `unmask bench` measures -> the commands that it stands for."""
-
 AHEAD = 64 << 20
 """Bytes that are taken from the system at a time, at least."""
 
@@ -27,6 +24,15 @@ SET_BY = {
 
 PAGES = "glibc.malloc.hugetlb=1"
 ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def start(arguments: Sequence[str]) -> None:
+    """Settle everything for a process that runs `unmask` with these arguments; call it before torch is imported."""
+    share_the_machine()
+    if answers(arguments):
+        take_large_pages()
+    if tunes(arguments):
+        keep_memory()
 
 
 def share_the_machine() -> None:
@@ -41,18 +47,13 @@ def share_the_machine() -> None:
 
 
 def answers(arguments: Sequence[str]) -> bool:
-    """Whether these arguments of `unmask` are of a command that answers, or of a turn that measures one."""
-    return _one_of(ANSWERING, arguments)
+    """Whether these arguments of `unmask` are of a command that answers."""
+    return any(verb in ANSWERING for verb in arguments[:1])
 
 
 def tunes(arguments: Sequence[str]) -> bool:
     """The same of a command that fine-tunes."""
-    return _one_of(TUNING, arguments)
-
-
-def _one_of(verbs: tuple[str, ...], arguments: Sequence[str]) -> bool:
-    verb, measured, *_ = *arguments, "", ""
-    return verb in verbs or (verb == "bench-turn" and MEASURED.get(measured) is verbs)
+    return any(verb in TUNING for verb in arguments[:1])
 
 
 def keep_memory() -> bool:

@@ -1,12 +1,12 @@
-"""The results of `unmask bench` for a reader: a table in Markdown, and a plot of how many times as fast."""
+"""The results of `make bench` for a reader: a table in Markdown, and a plot of how many times as fast."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unmask.bench.common import Result, introduction
+from bench.common import Result, introduction
 
 HEADER = ("row", "what is measured", "unmask", "beside", "it has", "times as fast (range)", "goal")
 COLOURS = {"reached": "#007d5c", "missed": "#c85200", "": "#0072b2"}
@@ -49,6 +49,14 @@ def _line(row: Result, line: Result, *, first: bool) -> str:
 
 def _cells(cells: tuple[str, ...]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown with aligned columns; the first row is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *body = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    rule = " | ".join("-" * width for width in widths)
+    return "\n".join(f"| {text} |" for text in (head, rule, *body))
 
 
 def plot(facts: Mapping[str, Any], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""unmask bench time-to-loss: held-out rows that are the same for all sides, and clocks that stop when asked."""
+"""make bench time-to-loss: held-out rows that are the same for all sides, and clocks that stop when asked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from bench import common, time_to_loss
+from bench.preparation import LENGTH
+from bench.row import Plan
+from bench.time_to_loss import OURS, PUBLISHED, RATED, TimeToLoss, heldout, heldout_loss
 from unmask import huggingface
-from unmask.bench import common, reaching
-from unmask.bench.preparation import LENGTH
-from unmask.bench.reaching import OURS, PUBLISHED, RATED, Reaching, heldout, heldout_loss
-from unmask.bench.row import Plan
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.huggingface.table import as_heads
@@ -25,7 +25,7 @@ def given(tmp_path_factory):
     rng, words = np.random.default_rng(0), [f"w{i}" for i in range(60)]
     texts = [". ".join(" ".join(rng.choice(words, 12)).capitalize() for _ in range(30)) for _ in range(60)]
     stories = [TextDocument(f"{text}.", f"story-{i}") for i, text in enumerate(texts)]
-    folder = tmp_path_factory.mktemp("reaching") / "corpus"
+    folder = tmp_path_factory.mktemp("time-to-loss") / "corpus"
     corpus.build(stories, folder, vocabulary_size=120, heldout=0.2)
     return {"corpus": str(folder), "size": "tiny", "rows": 2, "precision": "fp32", "seed": 0, "minutes": 0.01}
 
@@ -58,28 +58,28 @@ def test_both_sides_have_the_same_loss_for_the_same_weights(given, tmp_path):
     huggingface.save(tmp_path, ours, tokenizer)
     theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
     rows = heldout(given)
-    found = heldout_loss(partial(reaching._ours, ours), *rows)
-    assert heldout_loss(partial(reaching._theirs, theirs), *rows) == pytest.approx(found, abs=1e-5)
+    found = heldout_loss(partial(time_to_loss._ours, ours), *rows)
+    assert heldout_loss(partial(time_to_loss._theirs, theirs), *rows) == pytest.approx(found, abs=1e-5)
     tokens, places, values = rows
     with torch.inference_mode():
-        whole = torch.nn.functional.cross_entropy(reaching._theirs(theirs, tokens, places), values)
+        whole = torch.nn.functional.cross_entropy(time_to_loss._theirs(theirs, tokens, places), values)
     assert found == pytest.approx(float(whole), abs=1e-5)
 
 
 @pytest.mark.parametrize(("target", "reached"), [(100.0, True), (0.0, False)])
 def test_a_side_stops_where_it_is_as_good_or_when_its_time_is_over(given, target, reached, monkeypatch):
     pytest.importorskip("accelerate")
-    monkeypatch.setattr(reaching, "LOOKS", 6)
+    monkeypatch.setattr(time_to_loss, "LOOKS", 6)
     asked = {**given, "target": target, "budget": 0.01}
-    found = reaching.run_transformers(asked, rated=True)
-    steps = reaching.LOOKS
+    found = time_to_loss.run_transformers(asked, rated=True)
+    steps = time_to_loss.LOOKS
     assert found["reached"] == reached
     assert (found["steps"], len(found["curve"])) == ((1, 1) if reached else (steps, steps))
     assert found["figure"] == found["curve"][-1][0]
 
 
 def test_ours_says_how_far_it_came(given):
-    found = reaching.run_unmask(given)
+    found = time_to_loss.run_unmask(given)
     assert found["steps"] >= 1
     assert 0 < found["figure"] < 60
     assert 2 < found["loss"] < 6
@@ -97,7 +97,7 @@ def test_others_are_given_their_time_by_ours(tmp_path, monkeypatch):
         return {"figure": 33.0, "loss": 4.5, "reached": name == RATED}
 
     monkeypatch.setattr(common, "trial", trial)
-    found = reaching.measure(Reaching(patience=3.0), [OURS, PUBLISHED, RATED], Plan(1, 2, tmp_path))
+    found = time_to_loss.measure(TimeToLoss(patience=3.0), [OURS, PUBLISHED, RATED], Plan(1, 2, tmp_path))
     first, second = (4.0, 30.0, 0), (5.0, 30.0, 1)
     assert asked[1:4] == [(OURS, None, None, 0), (PUBLISHED, *first), (RATED, *first)]
     assert asked[4:] == [(OURS, None, None, 1), (PUBLISHED, *second), (RATED, *second)]

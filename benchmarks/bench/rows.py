@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unmask.bench import ceiling, decoding, finetuning, inference, pretraining, reaching, startup
-from unmask.bench.decoding import Decoding
-from unmask.bench.finetuning import BY_LENGTH, PADDED, Tuned
-from unmask.bench.inference import Answering
-from unmask.bench.preparation import LENGTH
-from unmask.bench.pretraining import Comparison
-from unmask.bench.reaching import Reaching
-from unmask.bench.row import Row, at_least, at_most, times, within
-from unmask.bench.startup import Startup
+from bench import ceiling, decoding, finetuning, inference, pretraining, startup, time_to_loss
+from bench.decoding import Decoding
+from bench.finetuning import BY_LENGTH, PADDED, Tuned
+from bench.inference import Answering
+from bench.preparation import LENGTH
+from bench.pretraining import Comparison
+from bench.row import Row, at_least, at_most, times, within
+from bench.startup import Startup
+from bench.time_to_loss import TimeToLoss
 from unmask.errors import unknown
 
 TINY = {
@@ -89,11 +89,11 @@ ROWS = {
         Row(
             "time-to-loss",
             "time to the held-out loss of two minutes of unmask, BERT-mini, V 8,192, {precision}",
-            reaching.SECONDS,
-            reaching.SIDES,
-            Reaching(),
-            reaching.measure,
-            {reaching.PUBLISHED: times(3)},
+            time_to_loss.SECONDS,
+            time_to_loss.SIDES,
+            TimeToLoss(),
+            time_to_loss.measure,
+            {time_to_loss.PUBLISHED: times(3)},
             {"size": "tiny", "vocabulary": 512, "rows": 4, "minutes": 0.02, "patience": 1.0, "packages": "python"},
         ),
         share("ceiling-mini", "share of the measured ceiling, pre-training BERT-mini, {precision}", Comparison()),

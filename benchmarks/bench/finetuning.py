@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common, encoder, trainer
-from unmask.bench.common import Result, Settings
-from unmask.bench.row import OURS, Measured, Plan, Unit
-from unmask.bench.stopwatch import Stopwatch, attended
+from bench import common, encoder, trainer
+from bench.common import Result, Settings
+from bench.row import OURS, Measured, Plan, Unit
+from bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
 from unmask.processor import Precision
 

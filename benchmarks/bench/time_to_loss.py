@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from unmask.bench import common, trainer
-from unmask.bench.common import Result, Settings
-from unmask.bench.preparation import LENGTH, huggingface_rows
-from unmask.bench.row import OURS, Measured, Plan, Unit
+from bench import common, trainer
+from bench.common import Result, Settings
+from bench.preparation import LENGTH, huggingface_rows
+from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
 from unmask.processor import Precision
 
@@ -37,7 +37,7 @@ RATES = {"tiny": 3e-3, "mini": 1e-3, "small": 7e-4}  # of AdamW in the recipes; 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reaching(Config):
+class TimeToLoss(Config):
     """What is trained, and for how long.
 
     size      published: of Turc et al. 2019
@@ -212,7 +212,7 @@ def _theirs(model: Any, tokens_RT: torch.Tensor, places_M: torch.Tensor) -> Any:
 # ------------------------------------------------------------------------------------------------ the comparison
 
 
-def measure(asked: Reaching, sides: Sequence[str], plan: Plan) -> Measured:
+def measure(asked: TimeToLoss, sides: Sequence[str], plan: Plan) -> Measured:
     """Let every side get as far as ours did in its minutes."""
     given = {"folder": str(plan.folder), **asked.to_dict()}
     corpus = common.trial("pretraining", "corpus", given, threads=plan.threads, ours=True)
@@ -221,12 +221,12 @@ def measure(asked: Reaching, sides: Sequence[str], plan: Plan) -> Measured:
     def turn(side: str, number: int) -> Result:
         seeded = {**settings, "seed": asked.seed + number}
         first = plan.once(
-            (asked, number), lambda: common.trial("reaching", OURS, seeded, threads=plan.threads, ours=True)
+            (asked, number), lambda: common.trial("time_to_loss", OURS, seeded, threads=plan.threads, ours=True)
         )
         if side == OURS:
             return dict(first)
         given = {"target": first["loss"], "budget": asked.patience * first["figure"]}
-        return common.trial("reaching", side, {**seeded, **given}, threads=plan.threads)
+        return common.trial("time_to_loss", side, {**seeded, **given}, threads=plan.threads)
 
     turns = plan.alternate(sides, SECONDS, turn)
     return Measured(turns, {"corpus": {"tokens": corpus["tokens"]}}, tuple(_notes(turns)))

@@ -1,4 +1,4 @@
-"""unmask bench: rows by name and with other fields, missing peers, goals as they are judged, tables and plots."""
+"""make bench: rows by name and with other fields, missing peers, goals as they are judged, tables and plots."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+from bench import ceiling, common, encoder, inference, pretraining, run, startup, table, turn
+from bench.__main__ import main
+from bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, within
+from bench.rows import ROWS, find
+from bench.run import Places, bench
+from bench.stopwatch import Stopwatch, attended
 from unmask import processor
-from unmask.bench import ROWS, Places, bench, ceiling, common, encoder, inference, pretraining, run, startup, table
-from unmask.bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, within
-from unmask.bench.rows import find
-from unmask.bench.stopwatch import Stopwatch, attended
-from unmask.cli import main
+from unmask.cli import process
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
@@ -201,7 +203,7 @@ def test_the_plot_has_a_point_for_each_peer(rows, tmp_path):
 def test_the_start_of_processes_is_measured_by_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(startup, "COMMANDS", {**startup.COMMANDS, "import torch": ["-c", "pass"]})
     out = tmp_path / "bench.json"
-    main(["bench", "start-help", "--quick", "--threads", "1", "--out", str(out)])
+    main(["start-help", "--quick", "--threads", "1", "--out", str(out)])
     (row,) = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert row["settings"] == {"repeats": 1}
     assert row["turns"]["unmask --help"][0]["figure"] > 0
@@ -209,17 +211,34 @@ def test_the_start_of_processes_is_measured_by_the_command(tmp_path, monkeypatch
 
 
 def test_the_command_lists_rows_and_fields(capsys):
-    main(["bench", "decode", "--list"])
+    main(["decode", "--list"])
     assert "decoding, Transformer-base, V 32,000, the fastest precision, batch 32" in capsys.readouterr().out
-    main(["bench", "start-help", "--fields"])
+    main(["start-help", "--fields"])
     assert capsys.readouterr().out.split() == ["start-help:", "--repeats", "3"]
 
 
-def test_peers_begin_in_the_environment_that_they_were_found_in(monkeypatch):
+def test_peers_start_in_the_environment_of_the_benchmark(monkeypatch):
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    main(["bench", "--list"])
+    main(["--list"])
     assert "GOMP_SPINCOUNT" not in common.environment(1)
     assert common.environment(3)["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("module", "prepared"),
+    [
+        ("pretraining", []),
+        ("finetuning", ["keep_memory"]),
+        ("decoding", ["take_large_pages"]),
+        ("inference", ["take_large_pages"]),
+    ],
+)
+def test_our_turns_start_as_the_command_that_they_measure(module, prepared, monkeypatch):
+    called = []
+    for name in ("share_the_machine", "keep_memory", "take_large_pages"):
+        monkeypatch.setattr(process, name, lambda name=name: called.append(name))
+    turn.start_as_unmask(module)
+    assert called == ["share_the_machine", *prepared]
 
 
 def test_the_smallest_comparison_of_decoding_runs_in_fresh_processes(tmp_path):
@@ -272,7 +291,7 @@ def test_attention_is_counted_within_sequences():
 
 def test_the_stopwatch_counts_from_the_first_step_that_counts_to_the_end_of_the_last(monkeypatch):
     clock = iter([0.0, 10.0, 12.0, 16.0])
-    monkeypatch.setattr("unmask.bench.stopwatch.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("bench.stopwatch.time.perf_counter", lambda: next(clock))
     watch = Stopwatch()
     for real in (99, 30, 60, 99):
         watch.next_step()

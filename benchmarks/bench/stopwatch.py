@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unmask.bench import common, where
-from unmask.bench.common import Result
+from bench import common, profiling
+from bench.common import Result
 
 if TYPE_CHECKING:
     from unmask.types import Batch
@@ -33,7 +33,7 @@ class Stopwatch:
 
     def next_step(self) -> None:
         common.wait_for_gpu()
-        self.steps.append(Step(time.perf_counter(), where.mark()))
+        self.steps.append(Step(time.perf_counter(), profiling.mark()))
 
     def count(self, real: int, computed: int, pairs: int) -> None:
         self.steps[-1].real += real
@@ -45,7 +45,7 @@ class Stopwatch:
         import torch
 
         counted = self.steps[first : first + steps]
-        where.between(counted[0].mark, self.steps[first + steps].mark)
+        profiling.between(counted[0].mark, self.steps[first + steps].mark)
         seconds = self.steps[first + steps].began - counted[0].began
         real = sum(step.real for step in counted)
         return {

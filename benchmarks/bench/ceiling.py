@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
-from unmask.bench.pretraining import Comparison, compared
-from unmask.bench.row import Measured, Plan, Unit
+from bench import common
+from bench.common import Result, Settings
+from bench.pretraining import Comparison, compared
+from bench.row import Measured, Plan, Unit
 from unmask.cost import training_flops
 
 SHARE = Unit("of the ceiling", digits=2)

@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unmask.bench.common import Settings
-from unmask.bench.stopwatch import Stopwatch
+from bench.common import Settings
+from bench.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     import torch

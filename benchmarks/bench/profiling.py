@@ -1,4 +1,4 @@
-"""Where the time of a turn goes, by kinds of operations: `unmask bench --profile`."""
+"""Where the time of a turn goes, by kinds of operations: `make bench ARGS=--profile`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
-from unmask.bench.common import Result
+from bench.common import Result
 
-MARK = "unmask.bench: mark"
+MARK = "bench: mark"
 LEAST = 0.01  # share of the time, below which a kind is not named
 BUSY = 0.1  # of the time, for which a thread computes that is counted
 BETWEEN = "between operations"

@@ -1,4 +1,4 @@
-"""unmask bench --profile: where the time of a turn goes, by kinds of operations."""
+"""make bench --profile: where the time of a turn goes, by kinds of operations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unmask.bench import ROWS, Places, bench, common, run, where
-from unmask.bench.row import OURS, Plan, Unit
-from unmask.bench.stopwatch import Stopwatch
-from unmask.bench.where import BETWEEN, MARK, OTHERS, Event, kind_of, profiled, sentence, shares
+from bench import common, profiling, run
+from bench.profiling import BETWEEN, MARK, OTHERS, Event, kind_of, profiled, sentence, shares
+from bench.row import OURS, Plan, Unit
+from bench.rows import ROWS
+from bench.run import Places, bench
+from bench.stopwatch import Stopwatch
+from bench.turn import serve
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def test_operations_are_told_by_their_names(name, kind):
 
 
 def test_every_operation_has_one_kind():
-    names = [name for listed in where.KINDS.values() for name in listed.split()]
+    names = [name for listed in profiling.KINDS.values() for name in listed.split()]
     assert len(names) == len(set(names))
 
 
@@ -65,7 +68,7 @@ def test_a_turn_that_is_looked_into_says_where_its_time_goes():
 
     def turn():
         x.exp()
-        with where.counted():
+        with profiling.counted():
             beside = threading.Thread(target=lambda: [x @ x for _ in range(50)])
             beside.start()
             beside.join()
@@ -108,7 +111,7 @@ def test_a_row_says_where_the_time_of_our_side_goes(tmp_path, monkeypatch):
 
     def here(command, **_):
         """The turn in this process; test_bench.py has one that is begun in a fresh one."""
-        common.serve_room(command[-4:])
+        serve(command[-4:])
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=here))

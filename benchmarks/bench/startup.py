@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from unmask.bench import common
-from unmask.bench.common import Result
-from unmask.bench.row import Measured, Plan, Unit
+from bench import common
+from bench.common import Result
+from bench.row import Measured, Plan, Unit
 from unmask.config import Config
 from unmask.errors import UnmaskError
 

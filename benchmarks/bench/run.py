@@ -1,4 +1,4 @@
-"""The run of `unmask bench`: rows by name, one after the other, into a file of results, a table and a picture."""
+"""The run of `make bench`: rows by name, one after the other, into a file of results, a table and a picture."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unmask.bench import common, table, where
-from unmask.bench.common import Result
-from unmask.bench.row import OURS, Measured, Plan, Row, Turns
-from unmask.bench.rows import find
+from bench import common, profiling, table
+from bench.common import Result
+from bench.row import OURS, Measured, Plan, Row, Turns
+from bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 from unmask.processor import settle
@@ -141,7 +141,7 @@ def measured(row: Row, plan: Plan) -> Result:
     except UnmaskError as error:
         print(f"  {row.name} has no result: {error}", flush=True)
         return {**facts, "lines": [], "failed": str(error)}
-    goes = [where.sentence(turn["where"]) for turn in found.turns.get(OURS, []) if turn.get("where")]
+    goes = [profiling.sentence(turn["where"]) for turn in found.turns.get(OURS, []) if turn.get("where")]
     notes = [*of_precision, *found.notes, *disturbed(found.turns), *goes]
     return {**facts, "lines": lines(row, found), "turns": found.turns, "facts": found.facts, "notes": notes}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from unmask.bench import common
-from unmask.bench.row import Plan
+from bench import common
+from bench.row import Plan
 
 SHAPE = {"vocabulary": 30_522, "layers": 6, "dim": 384, "heads": 12, "hidden": 1_536, "length": 512}
 """Of all-MiniLM-L6-v2 (after Wang et al. 2020)."""

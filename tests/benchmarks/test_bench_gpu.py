@@ -1,11 +1,13 @@
-"""The rows of unmask bench that are for a GPU: left out where there is none, and with its published peak as ceiling."""
+"""The rows of make bench that are for a GPU: left out where there is none, and with its published peak as ceiling."""
 
 from __future__ import annotations
 
 import pytest
 
-from unmask.bench import ROWS, Places, bench, ceiling, common, pretraining, run, trainer
-from unmask.bench.row import Plan
+from bench import ceiling, common, pretraining, run, trainer
+from bench.row import Plan
+from bench.rows import ROWS
+from bench.run import Places, bench
 from unmask.models.bert import SIZES, Bert
 
 ROW = ROWS["pretrain-gpu"]

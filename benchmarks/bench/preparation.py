@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.bench import common
-from unmask.bench.common import Result, Settings
+from bench import common
+from bench.common import Result, Settings
 from unmask.huggingface.table import as_heads
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from unmask.bench import common, trainer
-from unmask.bench.common import Result, Settings
-from unmask.bench.preparation import LENGTH, huggingface_rows, prepare_corpus, prepare_model
-from unmask.bench.row import OURS, Measured, Plan, Turns, Unit
-from unmask.bench.stopwatch import Stopwatch, attended
+from bench import common, trainer
+from bench.common import Result, Settings
+from bench.preparation import LENGTH, huggingface_rows, prepare_corpus, prepare_model
+from bench.row import OURS, Measured, Plan, Turns, Unit
+from bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.processor import Precision

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from unmask.bench import common
-from unmask.bench.common import Result
+from bench import common
+from bench.common import Result
 from unmask.config import Config
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from unmask.bench import common, where
-from unmask.bench.common import CLOCKS, Result, Settings
-from unmask.bench.row import OURS, Measured, Plan, Unit
+from bench import common, profiling
+from bench.common import CLOCKS, Result, Settings
+from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
 from unmask.processor import Precision
 
@@ -110,7 +110,7 @@ def ctranslate2(settings: Settings) -> Decode:
     """`Translator.translate_batch` on the converted weights. Tokens are turned into names before the clock starts."""
     import ctranslate2
 
-    from unmask.bench.decoding_models import name
+    from bench.decoding_models import name
 
     folder, form, threads = Path(settings["folder"]), settings["form"], settings["threads"]
     shared = {"inter_threads": threads, "intra_threads": 1} if several(settings) else {"intra_threads": threads}
@@ -158,7 +158,7 @@ def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bo
     list(each(decode, asked[: settings["threads"]]))
     clock = CLOCKS[settings["clock"]]
     began = clock()
-    with where.counted():
+    with profiling.counted():
         texts = [text for found in each(decode, asked) for text in found]
     seconds = clock() - began
     tokens = sum(len(text) + 1 for text in texts)
@@ -198,7 +198,7 @@ def measure(asked: Decoding, sides: Sequence[str], plan: Plan) -> Measured:
 
 def write_model(settings: Settings) -> Result:
     """The folders that all sides read, and the sources."""
-    from unmask.bench import decoding_models as models
+    from bench import decoding_models as models
 
     folder, vocabulary, seed = Path(settings["folder"]), settings["vocabulary"], settings["seed"]
     parameters = models.write_marian(settings["size"], vocabulary, folder, seed)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from unmask.bench import common, encoder, where
-from unmask.bench.common import CLOCKS, Result, Settings
-from unmask.bench.row import OURS, Measured, Plan, Unit
+from bench import common, encoder, profiling
+from bench.common import CLOCKS, Result, Settings
+from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.processor import Precision
@@ -170,7 +170,7 @@ def answer_texts(settings: Settings) -> Result:
     embed = MAKERS[settings["package"]](settings)
     embed(texts[: 4 * BATCH])
     began = clock()
-    with where.counted():
+    with profiling.counted():
         vectors = embed(texts)
     seconds = clock() - began
     np.save(settings["vectors"], np.asarray(vectors, np.float32))
@@ -186,7 +186,7 @@ def answer_sentence(settings: Settings) -> Result:
     for _ in range(10):
         embed([SENTENCE])
     times = []
-    with where.counted():
+    with profiling.counted():
         for _ in range(settings["sentences"]):
             began = clock()
             embed([SENTENCE])
