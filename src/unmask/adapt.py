@@ -25,9 +25,8 @@ from unmask.files import sha256, write_text
 from unmask.heldout import WORDS
 from unmask.models.mobilebert import WideHead
 from unmask.models.model import Model, ModelConfig
-from unmask.models.recurrent import ProjectedHead
 from unmask.models.t5 import T5Model
-from unmask.nn import LanguageModelHead, TiedHead, Token
+from unmask.nn import LanguageModelHead, ProjectedHead, TiedHead, Token
 from unmask.report import run_facts
 from unmask.train import checkpoint
 

@@ -10,8 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unmask.models.model import Model, ModelConfig, truncated_normal
-from unmask.nn import Attention, Block, Embedding, FeedForward, Learned, Patch, Places, Residual, Stack
+from unmask.models.model import Model, ModelConfig
+from unmask.nn import (
+    Attention,
+    Block,
+    Embedding,
+    FeedForward,
+    Learned,
+    Patch,
+    Places,
+    Residual,
+    Stack,
+    truncated_normal,
+)
 from unmask.types import Example, Kind
 
 

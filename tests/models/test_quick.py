@@ -10,7 +10,8 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.quick import QuickTransformer, quickened
 from unmask.models.sequence import State
-from unmask.models.transformer import Transformer, TransformerModel
+from unmask.models.transformer import Transformer
+from unmask.models.transformer_model import TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.nn.packed import PackedLinear
 from unmask.types import Batch

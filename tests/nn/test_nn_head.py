@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from unmask.models.mobilebert import WideHead
-from unmask.models.recurrent import ProjectedHead
 from unmask.nn import (
     Classifier,
     LanguageModelHead,
     Logits,
     Pooler,
+    ProjectedHead,
     Projection,
     ScalarMix,
     ScaledTiedHead,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from unmask.models.model import POOLED, Model, ModelConfig, truncated_normal
+from unmask.models.model import POOLED, Model, ModelConfig
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -29,6 +29,7 @@ from unmask.nn import (
     Span,
     Stack,
     Token,
+    truncated_normal,
 )
 
 

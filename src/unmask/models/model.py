@@ -152,15 +152,3 @@ class Model(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
-
-
-def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
-    """BERT's initialisation: weights from a normal of `std` cut at two of them, biases 0, norms 1 and 0."""
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-        if isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.models.sequence import State, Writer
-from unmask.models.transformer import TransformerModel, TransformerState
+from unmask.models.transformer_model import TransformerModel, TransformerState
 from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
 from unmask.nn.cache import BlockCache, additive
 from unmask.nn.lora import adapters

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import ModelConfig
-from unmask.models.transformer import TransformerModel
+from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     FEEDFORWARDS,
     Attention,

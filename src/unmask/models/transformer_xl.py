@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from unmask.errors import UnmaskError
 from unmask.models.model import POOLED, ModelConfig
 from unmask.models.segment_model import SegmentModel, SegmentStack
-from unmask.models.transformer import ScaledToken
 from unmask.nn import (
     Attention,
     Classifier,
@@ -25,6 +24,7 @@ from unmask.nn import (
     FeedForward,
     LinearChainCRF,
     Residual,
+    ScaledToken,
     Span,
     TiedHead,
     Token,

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
-from unmask.models.recurrent import ProjectedHead, initialise
 from unmask.models.recurrent_decoder import Bottleneck, Seq2SeqState
 from unmask.models.sequence import EncoderDecoder, State
-from unmask.nn import Embedding, Recurrent, RecurrentState, Token
+from unmask.nn import Embedding, ProjectedHead, Recurrent, RecurrentState, Token, xavier_uniform
 from unmask.types import Batch
 
 
@@ -54,7 +53,7 @@ class VectorDecoder(Config):
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from."""
-        initialise(module, seed, padding=self.padding)
+        xavier_uniform(module, seed, padding=self.padding)
 
 
 class VectorDecoderModel(EncoderDecoder):

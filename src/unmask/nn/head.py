@@ -116,6 +116,18 @@ class ScaledTiedHead(TiedHead):
         return super().logits(x_MD * x_MD.shape[-1] ** -0.5)
 
 
+class ProjectedHead(VocabularyHead):
+    """E (W h) + b: the state, brought to the width of a token vector, against all of them (Press & Wolf 2017)."""
+
+    def __init__(self, token: nn.Embedding, width: int):
+        super().__init__()
+        self.project = nn.Linear(width, token.embedding_dim, bias=False)
+        self.tied = TiedHead(token, bias=True)
+
+    def logits(self, x_ME: Tensor) -> Logits:
+        return self.tied.logits(self.project(x_ME))
+
+
 class UntiedHead(VocabularyHead):
     """output(x): an answer for each of some words, with vectors of its own."""
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.models.recurrent import RecurrentLayer, RecurrentModel
+from unmask.models.recurrent_model import RecurrentModel
+from unmask.nn import RecurrentLayer
 from unmask.terminal import harmless
 
 RED, BLUE = (220, 60, 50), (50, 100, 220)  # below and above zero
