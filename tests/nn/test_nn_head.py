@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unmask.models.mobilebert import WideHead
 from unmask.nn import (
     Classifier,
     LanguageModelHead,
@@ -24,6 +23,7 @@ from unmask.nn import (
     TiedHead,
     Token,
     UntiedHead,
+    WideHead,
     logits_of,
 )
 

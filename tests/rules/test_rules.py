@@ -310,7 +310,20 @@ def leaves_ranks_to_one_file(source: Source) -> Complaints:
                 yield line, "only train/distributed.py knows ranks"
 
 
+def asks_no_model_for_its_kind(source: Source) -> Complaints:
+    """A model is asked for what all models have. A module of `huggingface` is of one system and knows its config."""
+    if source.room in ("models", "huggingface"):
+        return
+    for call in source.calls:
+        if source.full(call.func) in ("isinstance", "issubclass") and len(call.args) == 2:
+            for node in ast.walk(call.args[1]):
+                name = source.full(node) or ""
+                if name.startswith("unmask.models."):
+                    yield call.lineno, f"asks a model whether it is a {name.rpartition('.')[2]}; ask for what is needed"
+
+
 RULES = [
+    asks_no_model_for_its_kind,
     knows_only_its_ground,
     is_short,
     constructs_with_few_arguments,
@@ -341,6 +354,8 @@ BROKEN = [
     (knows_only_its_ground, "huggingface/folder.py", "from unmask.data import corpus"),
     (knows_only_its_ground, "pretrain.py", "from unmask.cli import main"),
     (knows_only_its_ground, "attic/bad.py", "x = 1"),
+    (asks_no_model_for_its_kind, "pretrain.py", "from unmask.models.t5 import T5\nisinstance(config, T5)"),
+    (asks_no_model_for_its_kind, "serve/bad.py", "from unmask import models\nisinstance(x, int | models.Bert)"),
     (is_short, "nn/bad.py", "x = 1\n" * 401),
     (is_short, "models/bert.py", "x = 1\n" * 201),
     (is_short, "models/new.py", "x = 1\n" * 201),

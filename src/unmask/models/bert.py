@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from unmask.models.model import POOLED, Model, ModelConfig
+from unmask.models.stack_model import StackModel
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -64,13 +65,12 @@ class Bert(ModelConfig):
     positions: Literal["normal", "sinusoids"] = "normal"
     padding: int = 0
 
+    pools = True
+    sentence_encoder = True
+
     @property
     def learns(self) -> tuple[str, ...]:
         return ("hidden", "pairs")
-
-    @property
-    def pools(self) -> bool:
-        return True
 
     @property
     def width(self) -> int:
@@ -133,7 +133,7 @@ class Bert(ModelConfig):
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
-        model = Model(
+        model = StackModel(
             self,
             embedding,
             self.stack(),

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
 from unmask.models.convs2s_model import ConvS2SModel
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.nn import (
     AttentiveBlock,
     CausalConvolution,
@@ -37,7 +37,7 @@ from unmask.nn import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvS2S(Config):
+class ConvS2S(EncoderDecoderConfig):
     """The numbers that make a ConvS2S; the defaults are the published model for WMT'16 English-Romanian.
 
     vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
@@ -69,6 +69,11 @@ class ConvS2S(Config):
     start: int = 1
     end: int = 2
 
+    @property
+    def width(self) -> int:
+        """O, of what the output layer reads."""
+        return self.output_dim or self.dim
+
     def embedding(self, token: Token) -> Embedding:
         """Token + position (section 3.1)."""
         return Embedding(token, position=Learned(self.length, self.dim), dropout=self.dropout)
@@ -96,7 +101,7 @@ class ConvS2S(Config):
             for before, width, kernel in self._layers(self.decoder_widths)
         ]
         widths = self.decoder_widths
-        outputs = self.output_dim or self.dim
+        outputs = self.width
         return ConvolutionalDecoder(
             normalised_linear(self.dim, widths[0]), blocks, normalised_linear(widths[-1], outputs), dropout=self.dropout
         )
@@ -106,21 +111,25 @@ class ConvS2S(Config):
         if name != "next":
             raise unknown("head of a ConvS2S", name, ["next"])
         if self.tied == "none":
-            return normalised_linear(self.output_dim or self.dim, self.vocabulary)
+            return normalised_linear(self.width, self.vocabulary)
         if self.output_dim not in (None, self.dim):
             raise UnmaskError(
                 f"Tied vectors are {self.dim} wide, so output_dim cannot be {self.output_dim}; leave it out."
             )
         return TiedHead(token, bias=True)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> ConvS2SModel:
+    def build(
+        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> ConvS2SModel:
         """A freshly initialised model.
 
-        heads  name -> outputs; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        heads   name -> outputs; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
 
         Raises UnmaskError for widths, kernels or ties that do not go together.
         """
+        self.vocabulary_only(pooler)
         heads = {"next": 0} if heads is None else heads
         if self.tied == "all" and self.source_vocabulary not in (None, self.vocabulary):
             raise UnmaskError("Two vocabularies cannot share one table; set tied to 'output' or 'none'.")
@@ -138,16 +147,17 @@ class ConvS2S(Config):
             self.initialise(model, seed)
         return model
 
-    def initialise(self, model: ConvS2SModel, seed: int) -> None:
+    def initialise(self, module: nn.Module, seed: int) -> None:
         """Weights that keep the variance of what passes through at 1 (section 3.5); biases are zero.
 
         N(0, sqrt(1 / n)) for n inputs; a gated unit quarters the variance, so that its convolution gets sqrt(4 / n);
         where dropout keeps a share p of the inputs, sqrt(p / n) and sqrt(4 p / n).
         """
+        assert isinstance(module, ConvS2SModel)
         generator = torch.Generator().manual_seed(seed)
         keep = 1 - self.dropout
-        dropped = [model.encoder.input, model.decoder.input, *model.heads.values()]
-        for part in model.modules():
+        dropped = [module.encoder.input, module.decoder.input, *module.heads.values()]
+        for part in module.modules():
             if isinstance(part, nn.Embedding):
                 nn.init.normal_(part.weight, std=self.std, generator=generator)
             elif isinstance(part, nn.Linear):

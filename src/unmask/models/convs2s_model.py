@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.sequence import EncoderDecoder, State
+from unmask.models.encoder_decoder import EncoderDecoder
+from unmask.models.writer import State
 from unmask.nn import ConvolutionalDecoder, ConvolutionalEncoder, Embedding, Memory, Window, scaled_sum
 from unmask.types import Batch
 
@@ -45,6 +46,9 @@ class ConvS2SModel(EncoderDecoder):
     """
 
     config: ConvS2S
+    source: Embedding
+    encoder: ConvolutionalEncoder
+    decoder: ConvolutionalDecoder
 
     def __init__(
         self,
@@ -56,8 +60,8 @@ class ConvS2SModel(EncoderDecoder):
         decoder: ConvolutionalDecoder,
         heads: Mapping[str, nn.Module],
     ) -> None:
-        super().__init__()
-        self.config, self.source, self.target = config, source, target
+        super().__init__(config)
+        self.source, self.target = source, target
         self.encoder, self.decoder = encoder, decoder
         self.heads = nn.ModuleDict(dict(heads))
 
@@ -104,7 +108,7 @@ class ConvS2SModel(EncoderDecoder):
     def begin(self, batch: Batch, width: int = 1) -> ConvS2SState:
         """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
         memory = self.encode(batch)
-        first_N = torch.full((len(batch.tokens) * width,), self.config.start, device=batch.tokens.device)
+        first_N = self.first(len(batch.tokens), width, batch.tokens.device)
         return ConvS2SState(memory, self.decoder.windows(), first_N, width)
 
     @torch.no_grad()

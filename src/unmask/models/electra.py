@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from unmask.models.bert import Bert
 from unmask.models.model import POOLED, Model
+from unmask.models.stack_model import StackModel
 from unmask.nn import (
     ACTIVATIONS,
     Classifier,
@@ -92,7 +93,7 @@ class Electra(Bert):
         token = embedding.token
         assert isinstance(token, Token)
         smaller = self.smaller
-        generator = Model(
+        generator = StackModel(
             smaller,
             _sharing(smaller.embedding(), embedding),
             smaller.stack(),
@@ -113,7 +114,7 @@ def _sharing(embedding: Embedding, other: Embedding) -> Embedding:
     return embedding
 
 
-class Discriminator(Model):
+class Discriminator(StackModel):
     """The model that is kept, and the generator that it is trained against: `generator` is a model of its own."""
 
     def __init__(
@@ -122,13 +123,13 @@ class Discriminator(Model):
         embedding: Embedding,
         stack: Stack,
         heads: Mapping[str, nn.Module],
-        generator: Model,
+        generator: StackModel,
     ) -> None:
         super().__init__(config, embedding, stack, heads=heads)
         self.generator = generator
 
     @property
-    def beside(self) -> Mapping[str, Model]:
+    def beside(self) -> Mapping[str, StackModel]:
         return {"generator": self.generator}
 
 

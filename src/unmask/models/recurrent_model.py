@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
 from unmask.models.causal import left_aligned
-from unmask.models.model import Model
 from unmask.models.recurrent_decoder import Seq2SeqState
-from unmask.models.sequence import State
-from unmask.nn import Embedding, RecurrentStack, RecurrentState
+from unmask.models.stack_model import StackModel
+from unmask.models.writer import State
+from unmask.nn import Embedding, RecurrentLayer, RecurrentStack, RecurrentState
 from unmask.nn.sequences import Sequences
 from unmask.types import Batch
 
@@ -29,7 +29,7 @@ MOST_PADDED = 4
 """Places, padding included, for each token, up to which padding is read as if it were text."""
 
 
-class RecurrentModel(Model):
+class RecurrentModel(StackModel):
     """Tokens in, outputs of a recurrent network out. Every sequence is read from a state of zero: packed, padded and
     single sequences give the same.
 
@@ -39,7 +39,8 @@ class RecurrentModel(Model):
     """
 
     config: RecurrentNetwork
-    stack: RecurrentStack  # type: ignore[assignment]  # of blocks that hand on states
+    embedding: Embedding
+    stack: RecurrentStack
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class RecurrentModel(Model):
         *,
         pools: bool,
     ) -> None:
-        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]  # as above
+        super().__init__(config, embedding, stack, heads=heads)
         self.pools = pools
 
     def forward(self, batch: Batch) -> Tensor:
@@ -91,7 +92,32 @@ class RecurrentModel(Model):
             last_N = lengths_N.to(rows_N.device) - 1
         return torch.cat([outputs_NSE[rows_N, last_N, :H], outputs_NSE[:, 0, H:]], -1)
 
-    # -- writing: see `models.sequence.Writer`
+    @property
+    def causal(self) -> bool:
+        return not self.config.bidirectional
+
+    @property
+    def forward_is_trunk(self) -> bool:
+        return False
+
+    def units(self, tokens_BT: Tensor) -> list[Tensor]:
+        x_BTD, layers = self.embedding(tokens_BT), []
+        for block in self.stack.blocks:
+            assert isinstance(block, RecurrentLayer)
+            trace = block.network.trace(x_BTD)
+            x_BTD = torch.cat(list(trace.hidden), -1)  # both directions side by side
+            layers.append(x_BTD if trace.cell is None else torch.cat(list(trace.cell), -1).tanh())
+        return layers
+
+    # -- writing: see `models.writer.Writer`
+
+    @property
+    def writes(self) -> bool:
+        return "next" in self.heads
+
+    @property
+    def continues_prompt(self) -> bool:
+        return True
 
     @torch.no_grad()
     def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:

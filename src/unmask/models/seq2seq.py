@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.recurrent_decoder import (
     BahdanauDecoder,
     Bottleneck,
@@ -39,7 +39,7 @@ from unmask.nn import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2Seq(Config):
+class Seq2Seq(EncoderDecoderConfig):
     """The numbers and the parts that make a recurrent encoder–decoder.
 
     vocabulary     V, entries of the tokenizer       source_vocabulary  where the source has a tokenizer of its own;
@@ -76,6 +76,10 @@ class Seq2Seq(Config):
     padding: int = 0
     start: int = 1
     end: int = 2
+
+    @property
+    def width(self) -> int:
+        return self.hidden
 
     def token(self, vocabulary: int) -> Token:
         """The table of token vectors."""
@@ -121,12 +125,16 @@ class Seq2Seq(Config):
         tied = TiedHead(token, bias=True)
         return tied if self.hidden == self.dim else nn.Sequential(nn.Linear(self.hidden, self.dim, bias=False), tied)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> Seq2SeqModel:
+    def build(
+        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> Seq2SeqModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads  name -> outputs; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        heads   name -> outputs; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
         """
+        self.vocabulary_only(pooler)
         heads = {"next": 0} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)

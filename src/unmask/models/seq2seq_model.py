@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.recurrent_decoder import Decoder, Seq2SeqState
-from unmask.models.sequence import EncoderDecoder, State
+from unmask.models.writer import State
 from unmask.nn import Dropout, Embedding, RecurrentEncoder, record_attention
 from unmask.types import Batch
 
@@ -30,6 +31,9 @@ class Seq2SeqModel(EncoderDecoder):
     """
 
     config: Seq2Seq
+    source: Embedding
+    encoder: RecurrentEncoder
+    decoder: Decoder
 
     def __init__(
         self,
@@ -41,8 +45,8 @@ class Seq2SeqModel(EncoderDecoder):
         decoder: Decoder,
         heads: Mapping[str, nn.Module],
     ) -> None:
-        super().__init__()
-        self.config, self.source, self.target = config, source, target
+        super().__init__(config)
+        self.source, self.target = source, target
         self.encoder, self.decoder = encoder, decoder
         self.dropout = Dropout(config.dropout)
         self.heads = nn.ModuleDict(dict(heads))
@@ -63,7 +67,7 @@ class Seq2SeqModel(EncoderDecoder):
         """Run the encoder: the state from which `width` hypotheses of each source start."""
         self._fits(source.tokens.shape[1])
         outputs_BSE, last = self.encoder(self.source(source.tokens), source.lengths)
-        first_N = torch.full((len(source.tokens) * width,), self.config.start, device=source.tokens.device)
+        first_N = self.first(len(source.tokens), width, source.tokens.device)
         return Seq2SeqState(width, first_N, last.repeat(width), self.decoder.keys(outputs_BSE, source.lengths))
 
     @torch.no_grad()

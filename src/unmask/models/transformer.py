@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from unmask.config import Config
 from unmask.errors import unknown
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     ACTIVATIONS,
@@ -35,7 +35,7 @@ POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformer(Config):
+class Transformer(EncoderDecoderConfig):
     """The numbers that make a Transformer; the defaults are the base model of the paper.
 
     vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
@@ -77,6 +77,10 @@ class Transformer(Config):
     padding: int = 0
     start: int = 1
     end: int = 2
+
+    @property
+    def width(self) -> int:
+        return self.dim
 
     def token(self, vocabulary: int) -> Token:
         """The table of token vectors."""
@@ -133,12 +137,16 @@ class Transformer(Config):
             raise unknown("head of a Transformer", name, ["next"])
         return TiedHead(token, bias=self.output_bias)
 
-    def build(self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0) -> TransformerModel:
+    def build(
+        self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> TransformerModel:
         """A freshly initialised model.
 
-        heads  name -> outputs; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        heads   name -> outputs; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
         """
+        self.vocabulary_only(pooler)
         heads = {"next": 0} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)

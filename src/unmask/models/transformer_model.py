@@ -6,18 +6,15 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.sequence import EncoderDecoder, State
+from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.writer import State
 from unmask.nn import Cache, CrossMask, Embedding, Mask, Stack
 from unmask.types import Batch
-
-if TYPE_CHECKING:
-    from unmask.models.transformer import Transformer
 
 
 class TransformerState(State):
@@ -38,12 +35,14 @@ class TransformerModel(EncoderDecoder):
     encoder, decoder  the blocks
     """
 
-    config: Transformer
+    source: Embedding
+    encoder: Stack
+    decoder: Stack
     crossing = "cross"
 
     def __init__(
         self,
-        config: Transformer,
+        config: EncoderDecoderConfig,
         *,
         source: Embedding,
         target: Embedding,
@@ -51,8 +50,8 @@ class TransformerModel(EncoderDecoder):
         decoder: Stack,
         heads: Mapping[str, nn.Module],
     ) -> None:
-        super().__init__()
-        self.config, self.source, self.target = config, source, target
+        super().__init__(config)
+        self.source, self.target = source, target
         self.encoder, self.decoder = encoder, decoder
         self.heads = nn.ModuleDict(dict(heads))
 
@@ -88,8 +87,7 @@ class TransformerModel(EncoderDecoder):
     def begin(self, batch: Batch, width: int = 1) -> TransformerState:
         """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
         cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
-        first_N = torch.full((len(batch.tokens) * width,), self.config.start, device=batch.tokens.device)
-        return TransformerState(cache, first_N)
+        return TransformerState(cache, self.first(len(batch.tokens), width, batch.tokens.device))
 
     @torch.no_grad()
     def next(self, tokens_N: Tensor, state: State) -> Tensor:

@@ -48,6 +48,7 @@ from unmask.nn.head import (
     TiedHead,
     UntiedHead,
     VocabularyHead,
+    WideHead,
     logits_of,
 )
 from unmask.nn.initialise import truncated_normal, xavier_gates, xavier_uniform
@@ -135,6 +136,7 @@ __all__ = [
     "UntiedHead",
     "VocabularyHead",
     "WeightNorm",
+    "WideHead",
     "Window",
     "backwards",
     "gated_tanh",
