@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,8 @@ from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
 from unmask.heldout import WORDS
-from unmask.models.mobilebert import WideHead
 from unmask.models.model import Model, ModelConfig
-from unmask.models.recurrent import ProjectedHead
-from unmask.models.t5 import T5Model
-from unmask.nn import LanguageModelHead, TiedHead, Token
+from unmask.nn import ProjectedHead, VocabularyHead
 from unmask.report import run_facts
 from unmask.train import checkpoint
 from unmask.types import Head
@@ -137,14 +134,14 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
     if not huggingface.holds_writer(folder):
         return huggingface.load(folder, heads=heads, seed=seed)
     model = huggingface.load_writer(folder).model
-    if not isinstance(model, T5Model):
+    if not model.config.learns:
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
     if (Path(folder) / T5_MODEL).is_file():
         raise UnmaskError(
             f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
             "unmask train --from or unmask finetune."
         )
-    return huggingface.Loaded(cast(Model, model), Tokenizer.load(folder), (), (), ())  # both kinds are trained alike
+    return huggingface.Loaded(model, Tokenizer.load(folder), (), (), ())
 
 
 def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -256,7 +253,7 @@ def extend(
     loaded = huggingface.load(folder)
     tokenizer = loaded.require_tokenizer(folder)
     extension.check_wordpiece(tokenizer)
-    if not isinstance(loaded.model.embedding.token, Token):
+    if loaded.model.token is None:
         raise UnmaskError(f"{folder} holds a model that reads words character by character: it needs no new pieces.")
     parts, generator = {out: loaded}, folder / "generator"
     if "rtd" in loaded.model.heads and generator.is_dir():
@@ -290,8 +287,8 @@ def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
     begin    id of the first new token; rows from there on that the model has already, unused, are written over
     made_of  for each new token, ids of the old ones whose mean it begins as
     """
-    token = model.embedding.token
-    assert isinstance(token, Token)
+    token = model.token
+    assert token is not None
 
     def larger(old: Tensor) -> nn.Parameter:
         rows = [old[torch.tensor(ids, device=old.device)].mean(0) for ids in made_of]
@@ -300,12 +297,8 @@ def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
     token.weight = larger(token.weight)
     token.num_embeddings = token.weight.shape[0]
     for head in model.heads.values():
-        owner = head.tied if isinstance(head, ProjectedHead) else head
-        if isinstance(owner, LanguageModelHead | TiedHead) and owner.bias is not None:
-            owner.bias = larger(owner.bias)
-        if isinstance(owner, WideHead):
-            owner.rest.weight = larger(owner.rest.weight)
-            owner.rest.num_embeddings = owner.rest.weight.shape[0]
+        if isinstance(head, VocabularyHead):
+            head.extend(larger)
     model.config = model.config.replace(vocabulary=token.num_embeddings)
 
 

@@ -35,7 +35,6 @@ from unmask.fit import (
     settings_of,
     sign_of,
 )
-from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.objectives import Objective
 from unmask.tasks import Encoded, Task, pair_classes
@@ -191,7 +190,7 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     sizes = huggingface.config_of(config.model)  # first: reading the rows may take long
-    if config.task == "embedding" and not isinstance(sizes, Bert):
+    if config.task == "embedding" and not sizes.sentence_encoder:
         raise UnmaskError(
             f"Sentence encoders open in sentence-transformers; {config.model} would not: start from a BERT."
         )

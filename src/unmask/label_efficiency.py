@@ -17,7 +17,6 @@ from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Examples, Fit, fit
-from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
 from unmask.tasks import Encoded, Tagging
 from unmask.train.optim import Optimizer, Schedule
@@ -138,7 +137,6 @@ def _finetuned(
     loaded = huggingface.load(folder, heads=task.heads, seed=seed)
     model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
     if fresh:
-        assert isinstance(model.config, Bert)
         model = model.config.build(task.heads, seed=seed)
         model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks begin with the same new head
     encoded = task.encode(train, tokenizer, LENGTH)

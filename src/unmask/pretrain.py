@@ -21,9 +21,8 @@ from unmask.data.stream import Stream, fixed
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
-from unmask.nn import Token
 from unmask.objectives import SpanCorruption, TwoWayLM
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
 from unmask.teaching import begin, taught
@@ -147,8 +146,8 @@ class Pretrain:
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
-        if isinstance(self.model, EncoderDecoder):
-            huggingface.save_writer(folder, self.model, Subwords.of(self.tokenizer))
+        if self.model.reads_source:
+            huggingface.save_writer(folder, cast(EncoderDecoder, self.model), Subwords.of(self.tokenizer))
         else:
             words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
             huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
@@ -268,7 +267,7 @@ class Pretrain:
 
     def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
         """Mean loss and accuracy of each term over the held-out rows, under the names that training uses."""
-        model = cast(Model, model)  # an encoder–decoder is scored alike
+        model = cast(Model, model)
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
         with cuttable():
@@ -281,7 +280,7 @@ class Pretrain:
                     }.items():
                         sums[key] = sums.get(key, 0.0) + float(value)
         if self.prompts and distributed.is_main():
-            guess = samples.written if isinstance(model, EncoderDecoder) else samples.guesses
+            guess = samples.written if model.reads_source else samples.guesses
             samples.note(self.out, step, self.prompts, guess(model, self.tokenizer, self.prompts))
         found = {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
         return found | heldout.of_language(found, self._characters)
@@ -323,12 +322,11 @@ class Pretrain:
         return np.log(counts / counts.sum())
 
 
-def warm_start(model: Model | EncoderDecoder, splits: Sequence[Split]) -> None:
+def warm_start(model: Model, splits: Sequence[Split]) -> None:
     """Let the vectors of the tokens that occur in `splits` start from what stands beside them there, scaled to the
     deviation of the table that they replace. Raises UnmaskError for a model that has no such table."""
-    embedding = getattr(model, "embedding", None)
-    token = getattr(embedding, "token", None)
-    if not isinstance(token, Token):
+    token = None if model.reads_source else model.token
+    if token is None:
         raise UnmaskError(f"A {type(model.config).__name__} has no one table of token vectors: leave out --warm-start.")
     vectors, occurs = cooccurrence.token_vectors(splits, *token.weight.shape)
     deviation = vectors[occurs].std() if occurs.any() else 0.0

@@ -17,7 +17,6 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.models.elmo import ElmoModel
 from unmask.models.model import ModelConfig
 from unmask.models.t5 import T5
 from unmask.objectives import (
@@ -237,7 +236,7 @@ class Pretraining(Config):
             config = config.replace(objectives={"written": usual, "sentences": "none"})
         if "rtd" in model.heads:
             config = config.replace(objectives={"replaced": True})
-        if isinstance(model.config, T5) and config.training.optimizer.algorithm in ("auto", "muon"):
+        if model.config.adafactor and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
         return config
 
@@ -267,7 +266,7 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
         config = config.replace(objectives={"sentences": "none" if origin is None else origin.sentences})
     if origin is None:
         config = config.replace(model=_ids(config.objectives, corpora[0].tokenizer))
-    elif isinstance(origin.stored.model, ElmoModel):
+    else:
         check_words(origin.stored.model, origin.stored.words, origin.folder)
     tokens = tokens_of(config)
     if config.model.length is not None and tokens > config.model.length:

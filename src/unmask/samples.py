@@ -18,7 +18,6 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import SpanCorruption
 from unmask.types import Example
 
@@ -87,7 +86,7 @@ def cut_out(
     return found
 
 
-def written(model: EncoderDecoder, tokenizer: Tokenizer, given: Sequence[Prompt]) -> list[list[tuple[str, float]]]:
+def written(model: Model, tokenizer: Tokenizer, given: Sequence[Prompt]) -> list[list[tuple[str, float]]]:
     """What the model writes for each prompt, and the probability of all of it."""
     search = Search(limits=Limits(max_length=SHOWN))
     sources = [prompt.tokens.tolist() for prompt in given]

@@ -9,8 +9,6 @@ from unmask.adapt import STARTED, TRAINED, opened
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
-from unmask.nn import Stack
 from unmask.objectives import Objective, Taught, Teaching
 from unmask.pretraining import Pretraining, tokens_of
 
@@ -40,7 +38,7 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
     if asked.attention > 0 and config.training.recompute:
         raise UnmaskError("--attention looks into layers that --recompute does not keep: leave one of them out.")
     teacher = opened(asked.teacher)
-    if isinstance(teacher.model, EncoderDecoder) != (config.objectives.written == "spans"):
+    if teacher.model.reads_source != (config.objectives.written == "spans"):
         raise UnmaskError("A T5 learns from a T5, and other models from others: take another --teacher.")
     if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
         raise UnmaskError(
@@ -76,7 +74,7 @@ def begin(model: Model, learned: Objective, asked: Teaching) -> str:
 
 def _check_layers(model: Model, teacher: Model, flag: str) -> None:
     for one, who in ((model, "student"), (teacher, "teacher")):
-        if type(getattr(one, "stack", None)) is not Stack:  # others run a layer step by step, or segment by segment
+        if one.transformer is None:  # others run a layer step by step, or segment by segment
             raise UnmaskError(
                 f"{flag} compares models of one stack of layers, such as a BERT or a GPT; the {who} is a "
                 f"{type(one.config).__name__}: leave {flag} at 0."

@@ -10,8 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unmask.models.model import Model, ModelConfig, truncated_normal
-from unmask.nn import Attention, Block, Embedding, FeedForward, Learned, Patch, Places, Residual, Stack
+from unmask.models.model import Model, ModelConfig
+from unmask.models.stack_model import StackModel
+from unmask.nn import (
+    Attention,
+    Block,
+    Embedding,
+    FeedForward,
+    Learned,
+    Patch,
+    Places,
+    Residual,
+    Stack,
+    truncated_normal,
+)
 from unmask.types import Example, Head, Kind
 
 
@@ -47,7 +59,7 @@ class Vit(ModelConfig):
         embedding = Embedding(Places(patches, self.dim, (Kind.CLS, Kind.MASK)), position=Learned(self.length, self.dim))
         stack = Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
         made = {name: nn.Linear(self.dim, head.outputs) for name, head in (heads or {}).items()}
-        model = Model(self, embedding, stack, heads=made)
+        model = StackModel(self, embedding, stack, heads=made)
         if seed is not None:
             self.initialise(model, seed)
         return model

@@ -7,6 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from unmask.models.writer import Writer
 from unmask.types import Batch
 
 START = -1
@@ -27,7 +28,7 @@ class Kept:
         self.tensors = {name: tensor[rows_N] for name, tensor in self.tensors.items()}
 
 
-class Table:
+class Table(Writer):
     """Logits that depend on the source's first token and on every token written: `table` [sources, nodes, V]."""
 
     def __init__(self, sources: int, vocabulary: int, length: int, seed: int = 0, scale: float = 2.0):
@@ -64,7 +65,7 @@ class Table:
         return texts
 
 
-class Recurrent:
+class Recurrent(Writer):
     """h = tanh(E[token] + W h), logits = O h; the first h is the sum of the source's embeddings."""
 
     def __init__(self, vocabulary: int, dim: int = 8, seed: int = 0, scale: float = 2.0):

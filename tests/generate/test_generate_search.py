@@ -15,6 +15,7 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.generate import Blocking, Limits, Search, Trace, generate, generate_all
 from unmask.generate.rules import largest, remaining
+from unmask.models.writer import Writer
 from unmask.types import Batch
 
 END = 0
@@ -241,7 +242,7 @@ def test_what_is_forbidden_is_not_written(forbidden, beam, seed):
 
 
 def test_a_repetition_penalty_is_that_of_its_formula():
-    class Fixed:
+    class Fixed(Writer):
         def begin(self, batch: Batch, width: int = 1) -> Kept:
             return Kept(width, len(batch.tokens) * width)
 

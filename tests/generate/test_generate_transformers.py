@@ -9,12 +9,13 @@ from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 from unmask.generate import Blocking, Limits, Search, generate
+from unmask.models.writer import Writer
 from unmask.types import Batch
 
 END, PAD, VOCABULARY, LONGEST = 0, 59, 60, 14
 
 
-class Marian:
+class Marian(Writer):
     """A Marian network as a Writer that keeps nothing: it decodes the whole prefix for every token."""
 
     def __init__(self, network: MarianMTModel):

@@ -18,7 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.generate import Blocking, Limits, Search, generate
 from unmask.models import Transformer
-from unmask.models.transformer import TransformerModel
+from unmask.models.transformer_model import TransformerModel
 from unmask.objectives.next_token import NextToken
 from unmask.types import Batch, Target
 

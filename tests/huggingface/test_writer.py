@@ -20,8 +20,8 @@ from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.models import Bert, ConvS2S, Transformer
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.seq2seq import Seq2Seq
-from unmask.models.sequence import EncoderDecoder
 from unmask.nn import lora
 from unmask.types import Batch
 

@@ -9,8 +9,9 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.quick import QuickTransformer, quickened
-from unmask.models.sequence import State
-from unmask.models.transformer import Transformer, TransformerModel
+from unmask.models.transformer import Transformer
+from unmask.models.transformer_model import TransformerModel
+from unmask.models.writer import State, Writer
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.nn.packed import PackedLinear
 from unmask.types import Batch
@@ -71,7 +72,7 @@ def test_it_is_searched_like_the_model() -> None:
         assert len({len(hs[0].tokens) for hs in wanted}) > 1
 
 
-class Own:
+class Own(Writer):
     """A writer of another make."""
 
     def begin(self, batch: Batch, width: int = 1) -> State:

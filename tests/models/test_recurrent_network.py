@@ -15,7 +15,7 @@ from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
 from unmask.huggingface.table import as_heads
-from unmask.models import recurrent
+from unmask.models import recurrent_model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.sequences import Sequences
 from unmask.objectives import CausalLM, NextToken, SequenceAutoencoder
@@ -88,7 +88,7 @@ def test_padding_that_is_read_or_left_out_gives_the_same_answers_and_gradients(m
     batch = written([12, 2, 5, 9])
     found = []
     for most in (0, 100):
-        monkeypatch.setattr(recurrent, "MOST_PADDED", most)
+        monkeypatch.setattr(recurrent_model, "MOST_PADDED", most)
         model = built(as_heads({"next": 0, "classification": 3}), tbptt=tbptt)
         hidden = model(batch)
         model.answer("classification", hidden, batch.starts).square().sum().backward(retain_graph=True)

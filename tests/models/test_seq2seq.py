@@ -8,7 +8,8 @@ import torch
 
 from unmask.errors import UnmaskError
 from unmask.models.recurrent_decoder import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
-from unmask.models.seq2seq import SIZES, Seq2Seq, backwards
+from unmask.models.seq2seq import SIZES, Seq2Seq
+from unmask.nn import backwards
 from unmask.objectives import NextToken, ScheduledSampling
 from unmask.types import Batch, Head, Target
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.huggingface.average import average
-from unmask.models.transformer import SIZES, ScaledToken, Transformer, TransformerModel
-from unmask.nn import Block, Mask, Sinusoidal, SinusoidalHalves, Stack
+from unmask.models.transformer import SIZES, Transformer
+from unmask.models.transformer_model import TransformerModel
+from unmask.nn import Block, Mask, ScaledToken, Sinusoidal, SinusoidalHalves, Stack
 from unmask.objectives.next_token import NextToken
 from unmask.types import Batch, Head, Target
 

@@ -10,13 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unmask.models.mobilebert import WideHead
-from unmask.models.recurrent import ProjectedHead
 from unmask.nn import (
     Classifier,
     LanguageModelHead,
     Logits,
     Pooler,
+    ProjectedHead,
     Projection,
     ScalarMix,
     ScaledTiedHead,
@@ -24,6 +23,7 @@ from unmask.nn import (
     TiedHead,
     Token,
     UntiedHead,
+    WideHead,
     logits_of,
 )
 

@@ -25,8 +25,7 @@ class Bigram(EncoderDecoder):
     """What follows depends on the token before alone; notes what it was fed."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.config = Config()
+        super().__init__(Config())
         self.table = nn.Parameter(torch.randn(V, V, generator=torch.Generator().manual_seed(0)))
         self.heads = nn.ModuleDict({"next": nn.Identity()})
         self.fed: list[Tensor] = []

@@ -214,7 +214,7 @@ def test_losses_and_their_gradients(tmp_path, theirs, tokenizer, name, pooling, 
 
     assert float(expected.detach()) > 0.01
     torch.testing.assert_close(ours.sum.detach() / ours.count, expected.detach(), atol=1e-5, rtol=1e-5)
-    bare = Model(model.config, model.embedding, model.stack)
+    bare = model.without_heads()
     names, parameters = huggingface.names(bare), dict(other[0].auto_model.named_parameters())
     moved = 0
     for our_name, p in bare.named_parameters():

@@ -16,7 +16,7 @@ from unmask.generate.beam import Search
 from unmask.generate.sampling import Sampling
 from unmask.generate.trace import Hypothesis
 from unmask.generate.writing import generate
-from unmask.models.sequence import Writer
+from unmask.models.writer import Writer
 from unmask.threads import a_thread_each
 from unmask.types import Batch
 

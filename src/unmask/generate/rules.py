@@ -14,8 +14,7 @@ from torch import Tensor
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.causal import left_aligned
-from unmask.models.model import Model
-from unmask.models.sequence import Writer
+from unmask.models.writer import Writer
 from unmask.types import Batch
 
 
@@ -64,8 +63,8 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
         limits = limits.replace(min_factor=0.0, max_factor=None)
     if lengths_B is None:
         lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
-    least_B, most_B = limits.of(lengths_B, getattr(model, "positions", None))
-    room_B = model.room(lengths_B) if hasattr(model, "room") else None  # of a model that writes where it read
+    least_B, most_B = limits.of(lengths_B, model.positions)
+    room_B = model.room(lengths_B)
     if room_B is not None:
         if bool((room_B < 1).any()):
             row = int(room_B.argmin())
@@ -81,7 +80,7 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
 def beginnings(model: Writer, sources: Batch) -> Tensor | None:
     """The tokens that a language model goes on from, [B, S], each row ending at the right, with -1 before it where it
     is shorter; None for a model whose sources are not part of what it writes."""
-    if not isinstance(model, Model):
+    if not model.continues_prompt:
         return None
     tokens_BS, lengths_B = left_aligned(sources)
     S = tokens_BS.shape[1]

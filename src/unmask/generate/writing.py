@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from unmask.errors import UnmaskError
 from unmask.generate.beam import Search, beam_search
 from unmask.generate.sampling import Sampling, sample
 from unmask.generate.trace import Hypothesis, Trace
-from unmask.models.sequence import Writer
+from unmask.models.writer import Writer
 from unmask.types import Batch
 
 
@@ -36,7 +35,7 @@ def generate(
     Raises UnmaskError for a model in training mode, an empty batch, ids that the model does not have, a `trace` that is
     used already, and a source for which nothing can be written.
     """
-    if isinstance(model, nn.Module) and model.training:
+    if model.training:
         raise UnmaskError("The model is in training mode and would write with dropout; call model.eval() first.")
     if not sources.tokens.numel():
         raise UnmaskError("There are no sources, or none with a token; give at least one row with one token.")

@@ -35,6 +35,7 @@ from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.heads import asked_of
 from unmask.models.model import Model, ModelConfig
+from unmask.models.stack_model import StackModel
 from unmask.nn import Classifier
 from unmask.nn.lora import adapters
 from unmask.types import Head
@@ -100,7 +101,7 @@ def save(
     folder = Path(folder)
     sentences = sentence_transformers.files_of(model, settings or {})
     if sentences:
-        model, settings = Model(model.config, model.embedding, model.stack, pooler=model.pooler), {}
+        model, settings = model.without_heads(), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table_of(model.config), tensors)
     values = config_json(table_of(model.config), model, labels)
@@ -215,11 +216,12 @@ def words_of(folder: Path) -> tuple[str, ...]:
         raise UnmaskError(f"{path} is not text in UTF-8. Restore the folder from a copy.") from None
 
 
-def _filled(other: Model, folder: Path, model: Model, seed: int) -> bool:
+def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
     """Give a model beside `model` the weights of its own folder, but for those that the two share, or new ones where
     there is none, and say whether there was. Raises UnmaskError where the folder has another model."""
     if not folder.is_dir():
-        other.config.initialise(nn.ModuleList([other.embedding.project, other.stack, other.heads]), seed)
+        project = other.embedding.get_submodule("project")
+        other.config.initialise(nn.ModuleList([project, other.stack, other.heads]), seed)
         return False
     asked = {name: head for name, layer in other.heads.items() if (head := asked_of(layer))}
     stored = load(folder, heads=asked).model.own_parameters()

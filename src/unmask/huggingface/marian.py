@@ -20,7 +20,7 @@ from unmask.huggingface.config import read_config
 from unmask.huggingface.searching import POSITIONS
 from unmask.huggingface.table import Table
 from unmask.huggingface.weights import rename, rules_of
-from unmask.models.sequence import EncoderDecoder
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.transformer import Transformer
 from unmask.nn import Sinusoidal, SinusoidalHalves
 

@@ -15,7 +15,7 @@ from unmask.huggingface.config import read_config
 from unmask.huggingface.table import Table
 from unmask.huggingface.tables.t5 import T5_GATED, T5_PLAIN
 from unmask.huggingface.weights import rename, rules_of
-from unmask.models.sequence import EncoderDecoder
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.t5 import T5
 from unmask.nn import ACTIVATIONS, FEEDFORWARDS
 

@@ -31,8 +31,8 @@ from unmask.huggingface.config import TABLES, WRITERS, require_model
 from unmask.huggingface.searching import GENERATION, read_search, write_search
 from unmask.huggingface.weights import check_finite, read_tensors
 from unmask.models.convs2s import ConvS2S
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.seq2seq import Seq2Seq
-from unmask.models.sequence import EncoderDecoder
 from unmask.models.transformer import Transformer
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.nn.lora import adapters
@@ -115,7 +115,7 @@ def save_writer(
         values, tensors, files = _own_fields(config), _state(model), {}
     else:
         values, tensors = form.write_fields(config), form.export(model)
-        files = {GENERATION: _json(write_search(config, search))}  # type: ignore[arg-type]  # a Writing
+        files = {GENERATION: _json(write_search(config, search))}
     values["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     files["config.json"] = _json({**values, SETTINGS: dict(settings or {})})
     with atomic(folder / "model.safetensors") as temporary:

@@ -6,15 +6,17 @@ from unmask.models.causal import CausalModel
 from unmask.models.convs2s import ConvS2S
 from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
-from unmask.models.sequence import EncoderDecoder, State, Writer
+from unmask.models.stack_model import StackModel
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
+from unmask.models.writer import State, Writer
 
 __all__ = [
     "T5",
@@ -33,6 +35,7 @@ __all__ = [
     "RecurrentNetwork",
     "Roberta",
     "Seq2Seq",
+    "StackModel",
     "State",
     "Transformer",
     "TransformerXl",

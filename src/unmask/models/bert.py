@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from unmask.models.heads import head_of, summarises
-from unmask.models.model import Model, ModelConfig, truncated_normal
+from unmask.models.model import Model, ModelConfig
+from unmask.models.stack_model import StackModel
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -29,6 +30,7 @@ from unmask.nn import (
     Span,
     Stack,
     Token,
+    truncated_normal,
 )
 from unmask.types import Head
 
@@ -64,13 +66,12 @@ class Bert(ModelConfig):
     positions: Literal["normal", "sinusoids"] = "normal"
     padding: int = 0
 
+    pools = True
+    sentence_encoder = True
+
     @property
     def learns(self) -> tuple[str, ...]:
         return ("hidden", "pairs")
-
-    @property
-    def pools(self) -> bool:
-        return True
 
     @property
     def width(self) -> int:
@@ -134,7 +135,7 @@ class Bert(ModelConfig):
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
-        model = Model(
+        model = StackModel(
             self,
             embedding,
             self.stack(),

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models.model import Model, ModelConfig
-from unmask.models.sequence import State
-from unmask.nn import Cache, Embedding, Mask, Stack
+from unmask.models.model import ModelConfig
+from unmask.models.stack_model import StackModel
+from unmask.models.writer import State
+from unmask.nn import Cache, Mask, Stack
 from unmask.types import Batch
 
 
@@ -37,7 +38,7 @@ class CausalState(State):
         self.cache.select(rows_N)
 
 
-class CausalModel(Model):
+class CausalModel(StackModel):
     """Tokens in, hidden states out, each of which has seen the tokens of its sequence up to its own.
 
     pools  whether sequences are summed up, by the state of their last token, which alone has seen all of them. It
@@ -46,7 +47,13 @@ class CausalModel(Model):
     """
 
     def __init__(
-        self, config: ModelConfig, embedding: Embedding, stack: Stack, heads: Mapping[str, nn.Module], *, pools: bool
+        self,
+        config: ModelConfig,
+        embedding: nn.Module,
+        stack: nn.Module,
+        heads: Mapping[str, nn.Module],
+        *,
+        pools: bool,
     ) -> None:
         super().__init__(config, embedding, stack, heads=heads, mask=Mask(causal=True))
         self.pools = pools
@@ -63,10 +70,26 @@ class CausalModel(Model):
         summary_BTD = hidden_BTD.gather(1, last_BT[..., None].expand_as(hidden_BTD))
         return torch.cat([hidden_BTD, summary_BTD], -1)
 
-    # -- writing: see `models.sequence.Writer`
+    @property
+    def causal(self) -> bool:
+        return True
+
+    @property
+    def forward_is_trunk(self) -> bool:
+        return False
+
+    # -- writing: see `models.writer.Writer`
+
+    @property
+    def writes(self) -> bool:
+        return "next" in self.heads
+
+    @property
+    def continues_prompt(self) -> bool:
+        return True
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> CausalState:
+    def begin(self, batch: Batch, width: int = 1) -> State:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token or longer than the
@@ -74,6 +97,7 @@ class CausalModel(Model):
         """
         if "next" not in self.heads:
             raise unknown("head of this model", "next", self.heads)
+        assert isinstance(self.stack, Stack)
         tokens_BT, lengths_B = left_aligned(batch)
         before_B = lengths_B - 1  # tokens before the one that is fed first
         cache, read = self.stack.begin(), int(before_B.max())
@@ -96,8 +120,7 @@ class CausalModel(Model):
         return logits_NV
 
     def room(self, lengths_B: Tensor) -> Tensor | None:
-        """[B]: the most tokens that fit behind beginnings of these lengths; the last one needs no place, as nothing
-        reads it. None where nothing limits them."""
+        """The last token needs no place, as nothing reads it."""
         return None if self.positions is None else self.positions + 1 - lengths_B
 
 

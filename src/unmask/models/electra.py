@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from unmask.models.bert import Bert
 from unmask.models.heads import head_of
 from unmask.models.model import Model
+from unmask.models.stack_model import StackModel
 from unmask.nn import (
     ACTIVATIONS,
     Classifier,
@@ -100,7 +101,7 @@ class Electra(Bert):
         token = embedding.token
         assert isinstance(token, Token)
         smaller = self.smaller
-        generator = Model(
+        generator = StackModel(
             smaller,
             _sharing(smaller.embedding(), embedding),
             smaller.stack(),
@@ -121,7 +122,7 @@ def _sharing(embedding: Embedding, other: Embedding) -> Embedding:
     return embedding
 
 
-class Discriminator(Model):
+class Discriminator(StackModel):
     """The model that is kept, and the generator that it is trained against: `generator` is a model of its own."""
 
     def __init__(
@@ -130,13 +131,13 @@ class Discriminator(Model):
         embedding: Embedding,
         stack: Stack,
         heads: Mapping[str, nn.Module],
-        generator: Model,
+        generator: StackModel,
     ) -> None:
         super().__init__(config, embedding, stack, heads=heads)
         self.generator = generator
 
     @property
-    def beside(self) -> Mapping[str, Model]:
+    def beside(self) -> Mapping[str, StackModel]:
         return {"generator": self.generator}
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import asked_of, head_of
-from unmask.models.model import Model, ModelConfig
+from unmask.models.elmo_model import ElmoModel
+from unmask.models.heads import head_of
+from unmask.models.model import ModelConfig
 from unmask.nn import (
     CharacterCNN,
     Classifier,
@@ -25,11 +26,7 @@ from unmask.nn import (
     TwoWayStack,
     UntiedHead,
 )
-from unmask.nn.sequences import Words
-from unmask.types import Batch, Head
-
-WORDS = "words"
-"""The head of pre-training: which word comes next, or came before."""
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,54 +144,3 @@ SIZES: dict[str, dict[str, object]] = {
     "original": {"highways": 2, "dim": 512, "hidden": 4_096},
 }
 """Sizes: small, medium and original as they were released."""
-
-
-class ElmoModel(Model):
-    """Characters in, states of words out, each at the place of its first character; elsewhere they are zero.
-
-    pooler  the network of a task, None in pre-training
-    """
-
-    config: Elmo
-    embedding: CharacterCNN  # type: ignore[assignment]  # of characters, not of tokens
-    stack: TwoWayStack  # type: ignore[assignment]  # that hands on every layer
-    pooler: TaskReader | None  # type: ignore[assignment]  # that sums a sequence up in its own way
-
-    def __init__(
-        self,
-        config: Elmo,
-        embedding: CharacterCNN,
-        stack: TwoWayStack,
-        heads: Mapping[str, nn.Module],
-        reader: TaskReader | None,
-    ) -> None:
-        super().__init__(config, embedding, stack, heads=heads)  # type: ignore[arg-type]  # as above
-        self.pooler = reader
-
-    def forward(self, batch: Batch) -> Tensor:
-        """All layers of the language model side by side [B, T, E], or what the network of a task says, [B, T, 4 R]."""
-        words = Words.of(batch.tokens, batch.documents, self.config.continues)
-        sequences, lengths_N = words.sequences, words.sequences.lengths
-        layers = self.stack(sequences.unpack(self.embedding(words.characters, words.lengths)[None]), lengths_N)
-        if self.pooler is None:
-            said_NSE = torch.cat(layers, -1)
-        else:
-            own_WD = self.pooler.own(words.characters, words.lengths)
-            said_NSE = self.pooler(sequences.unpack(own_WD[None]), layers, lengths_N)
-        said_WE = sequences.pack(said_NSE)[0]
-        flat = said_WE.new_zeros(batch.tokens.numel(), said_WE.shape[-1])
-        return flat.index_copy(0, words.places, said_WE).unflatten(0, batch.tokens.shape)
-
-    def asked(self, name: str, hidden_BTE: Tensor, places_M: Tensor) -> Tensor:
-        """What the head `name` reads at these places of the flattened rows, where words begin."""
-        x_ME, R2 = hidden_BTE.flatten(0, 1)[places_M], self.config.width
-        head = asked_of(self.heads[name])
-        if head is not None and head.kind == "words":
-            return x_ME
-        return x_ME[:, -R2:] if head is not None and head.of_sequence else x_ME[:, :R2]
-
-    def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
-        """[B, T, D]: the last layer from the left (0) or from the right (1), from which words are guessed."""
-        D = self.config.dim
-        begin = (2 * self.config.layers + number) * D
-        return hidden_BTE[..., begin : begin + D]

@@ -5,7 +5,7 @@ Shapes: B rows, T tokens of a row, M places, D width between blocks, E width of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,12 @@ from unmask.nn import (
     Bias,
     Embedding,
     FeedForward,
-    LanguageModelHead,
-    Logits,
     Pooler,
     Residual,
     Segment,
     Stack,
     Token,
+    WideHead,
 )
 from unmask.types import Head, Signal
 
@@ -171,22 +170,6 @@ class Bottleneck(nn.Module):
             h = feedforward(h)
         out_BTD: Tensor = self.leave(self.last(h))
         return out_BTD
-
-
-class WideHead(LanguageModelHead):
-    """norm(activation(dense(x))) against every token vector, with the D - E numbers that it is too narrow by beside it.
-
-    rest  [V, D - E], which belong to the output alone
-    """
-
-    def __init__(self, token: nn.Embedding, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
-        super().__init__(token, dim, activation=activation, eps=eps)
-        self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
-        self.rest = nn.Embedding(token.num_embeddings, dim - token.embedding_dim)
-
-    def logits(self, x_MD: Tensor) -> Logits:
-        weight_VD = torch.cat([self.token.weight, self.rest.weight], -1)
-        return Logits(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
 
 
 SIZES: dict[str, dict[str, int]] = {

@@ -1,118 +1,45 @@
-"""Model: an embedding, a stack of blocks and named heads; ModelConfig, the numbers that a page builds one from."""
+"""Model: what all models have in common, whatever their parts."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.heads import asked_of
-from unmask.nn import Embedding, LinearChainCRF, Logits, Mask, Pooler, Stack, logits_of
-from unmask.types import Batch, Head
+from unmask.models.model_config import ModelConfig
+from unmask.models.writer import State
+from unmask.nn import Logits, Stack, Token, logits_of
+from unmask.types import Batch
+
+if TYPE_CHECKING:
+    from unmask.models.stack_model import StackModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig(Config, ABC):
-    """What the numbers of every page have in common; a page adds its own, and its defaults.
+class Model(nn.Module, ABC):
+    """Rows in, hidden states out; `answer` runs a head at the places that need one. What all models have in common.
 
-    vocabulary  V, entries of the tokenizer
-    length      longest sequence, in tokens; None where nothing limits it
-    padding     id of the padding token; None where a folder names none
-
-    What all models of a page share (`learns`, `token_kind`) stands on it without an annotation: it is no field.
+    config  the page's config, which built this model and can build it again
+    heads   name -> module from vectors [M, D] to answers [M, C]
+    pooler  what sums a sequence up for the heads that answer for it; None where the model has none
     """
 
-    vocabulary: int
-    length: int | None
-    padding: int | None = 0
+    config: ModelConfig
+    heads: nn.ModuleDict
+    pooler: nn.Module | None
 
-    @property
-    def segments(self) -> int:
-        """How many texts of a sequence are told apart; 1: of a pair, nothing marks which is which."""
-        return 1
-
-    @property
-    def pools(self) -> bool:
-        """Whether heads that answer for a sequence read it through a layer that the model has beside them."""
-        return False
-
-    @property
-    @abstractmethod
-    def learns(self) -> tuple[str, ...]:
-        """What it can be pre-trained by, of `pretraining.LEARNED`; the first is taken where nothing is asked."""
-
-    @property
-    def token_kind(self) -> str:
-        """What a token is where no corpus is named, of the kinds of `unmask corpus build`."""
-        return "wordpiece"
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Numbers of a hidden state, as heads see it."""
-
-    @abstractmethod
-    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model. Raises UnmaskError for parts that do not go together, and a head of a kind that
-        the page has no method for (`models.heads`).
-
-        heads   name -> what is asked; default: those of pre-training
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it
-        """
-
-    def transitions_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Scores of neighbouring tags, which reads what a head for tokens says, not hidden states."""
-        return LinearChainCRF(head.outputs)
-
-    @abstractmethod
-    def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from."""
-
-
-class Model(nn.Module):
-    """Rows in, hidden states out; `answer` runs a head at the places that need one.
-
-    config     the page's config, which built this model and can build it again
-    embedding  tokens, segments, positions and raw values -> vectors
-    stack      the blocks
-    pooler     dense + tanh over the first token, or None where no head needs it
-    heads      name -> module from vectors [M, D] to answers [M, C]
-    mask       which tokens of a sequence see which; none sees those of another
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        embedding: Embedding,
-        stack: Stack,
-        *,
-        pooler: Pooler | None = None,
-        heads: Mapping[str, nn.Module] | None = None,
-        mask: Mask | None = None,
-    ) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config, self.embedding, self.stack, self.pooler = config, embedding, stack, pooler
-        self.mask = mask or Mask()
-        self.heads = nn.ModuleDict(dict(heads or {}))
+        self.config, self.pooler = config, None
 
+    @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, D] of the last block. Raises UnmaskError for rows longer than the positions."""
-        longest = self.positions
-        if longest is not None and batch.positions is None and batch.tokens.shape[1] > longest:
-            raise UnmaskError(
-                f"A sequence of {batch.tokens.shape[1]} tokens does not fit this model, which has {longest} positions. "
-                f"Shorten it, or set --length {longest} or less."
-            )
-        x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions, batch.signal)
-        mask = self.mask & Mask(documents=batch.documents, runs=batch.runs)
-        hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
-        return hidden_BTD
+        """Hidden states [B, T, D] of `batch.tokens`. Raises UnmaskError for rows longer than the positions."""
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
         """Answers [M, C] of the head `name` at places of the flattened rows.
@@ -140,10 +67,105 @@ class Model(nn.Module):
         found = ((name, asked_of(layer)) for name, layer in self.heads.items())
         return sorted(name for name, head in found if head is not None and head.of_sequence)
 
+    # -- what a model reads and of which parts it is
+
     @property
-    def beside(self) -> Mapping[str, Model]:
+    def reads_source(self) -> bool:
+        """Whether it reads `batch.source` while it writes `batch.tokens`, as encoder–decoders do."""
+        return False
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees only itself and the tokens before it."""
+        return False
+
+    @property
+    def forward_is_trunk(self) -> bool:
+        """Whether `forward` computes the trunk alone, so that a frozen one gives a sequence the same states always."""
+        return False
+
+    @property
+    def stacks(self) -> Mapping[str, nn.Module]:
+        """Its stacks of layers: "encoder", where every token sees every other, "decoder", where it sees those before
+        it."""
+        return {}
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The layers of all stacks, the lowest first; one that runs several times is there once."""
+        return [block for stack in self.stacks.values() for block in stack.get_submodule("blocks").children()]
+
+    @property
+    def transformer(self) -> Stack | None:
+        """The layers, where they are one stack of blocks that a whole row passes one after the other; None for what
+        reads token by token, in segments, or with two stacks."""
+        return None
+
+    @property
+    def input_embedding(self) -> nn.Module | None:
+        """What turns the tokens that it reads into vectors; None where it reads vectors."""
+        return None
+
+    @property
+    def token(self) -> Token | None:
+        """The table of vectors of the tokens that it reads; None where there is none, as where words are spelled."""
+        return None
+
+    def hidden_states(self, batch: Batch) -> list[Tensor]:
+        """What goes into the first layer and what comes out of each, L + 1 tensors [B, T, D].
+
+        Raises UnmaskError for a model whose layers are no blocks.
+        """
+        raise UnmaskError("Hidden states of layers are those of a Transformer or an ELMo; this model is neither.")
+
+    def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
+        """[B, T, D]: what it has read from the left (0) or from the right (1) alone. Raises UnmaskError for a model
+        that does not keep the two apart."""
+        raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
+
+    def units(self, tokens_BT: Tensor) -> list[Tensor]:
+        """The units of each layer after each token, [B, T, U], from -1 to 1: outputs, or of an LSTM the tanh of its
+        cells. Raises UnmaskError for a model that carries no state from token to token."""
+        raise UnmaskError("Units that go from token to token are those of a recurrent network; this model is none.")
+
+    # -- writing: see `models.writer.Writer`
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes token by token."""
+        return False
+
+    @property
+    def continues_prompt(self) -> bool:
+        """Whether what it writes goes on from what it has read, as a language model's does."""
+        return False
+
+    def room(self, lengths_B: Tensor) -> Tensor | None:
+        """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""
+        return None
+
+    def begin(self, batch: Batch, width: int = 1) -> State:
+        """Read the sources or prompts of `batch`, one a row, and get ready to write `width` hypotheses for each. Raises
+        UnmaskError for a model that does not write."""
+        raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
+
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
+        raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
+
+    # -- parameters
+
+    @property
+    def beside(self) -> Mapping[str, StackModel]:
         """Models that are parts of this one while it is trained, and have a folder of that name within its own."""
         return {}
+
+    def without_heads(self) -> Self:
+        """The same parts, their parameters shared, without the heads."""
+        other = copy.copy(self)
+        other._modules = dict(self._modules)
+        other.heads = nn.ModuleDict()
+        return other
 
     def own_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters by name, tied ones under their first name only, without those of the models beside."""
@@ -162,15 +184,3 @@ class Model(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
-
-
-def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
-    """BERT's initialisation: weights from a normal of `std` cut at two of them, biases 0, norms 1 and 0."""
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-        if isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.sequence import State, Writer
-from unmask.models.transformer import TransformerModel, TransformerState
+from unmask.models.transformer_model import TransformerModel, TransformerState
+from unmask.models.writer import State, Writer
 from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
 from unmask.nn.cache import BlockCache, additive
 from unmask.nn.lora import adapters
@@ -61,7 +61,7 @@ class QuickDecoderBlock:
         return o_BHWK.transpose(1, 2).reshape(-1, q_BHWK.shape[1] * q_BHWK.shape[3])
 
 
-class QuickTransformer:
+class QuickTransformer(Writer):
     """Writes what `model` would write, up to rounding, from copies of its weights: what is trained later stays behind.
 
     model      a Transformer in evaluation mode, without adapters (`nn.lora`)
@@ -71,7 +71,7 @@ class QuickTransformer:
     def __init__(self, model: TransformerModel, precision: Precision = "fp32") -> None:
         head, blocks = model.heads["next"], model.decoder.blocks
         assert isinstance(head, TiedHead)
-        self.model, self.positions = model, model.positions
+        self.model = model
         self.reader, self.dtype = model, head.token.weight.dtype  # of queries, keys and values
         if settle(precision, model.device).precision == "bf16":
             self.reader, self.dtype = packed(model), torch.bfloat16
@@ -79,6 +79,10 @@ class QuickTransformer:
         self.output = PackedLinear(_as_linear(head), dtype=self.dtype)
         with torch.no_grad():
             self.places_TD = self._places(64)
+
+    @property
+    def positions(self) -> int | None:
+        return self.model.positions
 
     def begin(self, batch: Batch, width: int = 1) -> TransformerState:
         """Read the sources, as the model does."""
@@ -106,7 +110,7 @@ class QuickTransformer:
         position = self.model.target.position
         assert isinstance(position, Position)
         weight = next(self.model.parameters())
-        return position.embed(weight.new_zeros(1, length, self.model.config.dim))[0]
+        return position.embed(weight.new_zeros(1, length, self.model.config.width))[0]
 
 
 def quickened(model: Writer, precision: Precision = "fp32") -> Writer:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.models.model import Model
+from unmask.models.stack_model import StackModel
 from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
 from unmask.nn.cache import additive
 from unmask.nn.packed import PackedLinear, packed
@@ -94,23 +95,21 @@ def answering(model: Model, precision: Precision = "fp32") -> Model:
     bf16 = settle(precision, model.device).precision == "bf16"
     if not bf16 and model.device.type != "cpu":
         return model
-    if not _is_plain(model):
+    if type(model) is not StackModel or not isinstance(model.stack, Stack) or not _is_plain(model.stack):
         own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
         return packed(model, but=own) if bf16 else model
     quick = QuickStack(model.stack, bf16=bf16)
     heads = dict(model.heads.items())
-    return Model(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask).train(
-        model.training
-    )
+    quick_model = StackModel(model.config, model.embedding, quick, pooler=model.pooler, heads=heads, mask=model.mask)
+    return quick_model.train(model.training)
 
 
-def _is_plain(model: Model) -> bool:
-    """Whether the stack has nothing but self-attention and feed-forward layers, none of them of a special kind."""
+def _is_plain(stack: Stack) -> bool:
+    """Whether a stack has nothing but self-attention and feed-forward layers, none of them of a special kind."""
     return (
-        type(model) is Model
-        and type(model.stack) is Stack
-        and type(model.stack.position) is Position
-        and all(type(block) is Block and block.cross is None and _is_usual(block) for block in model.stack.blocks)
+        type(stack) is Stack
+        and type(stack.position) is Position
+        and all(type(block) is Block and block.cross is None and _is_usual(block) for block in stack.blocks)
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from unmask.models.sequence import State
+from unmask.models.writer import State
 from unmask.nn import Keys, Recurrent, RecurrentState, StateAttention
 
 

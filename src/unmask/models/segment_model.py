@@ -6,7 +6,7 @@ W hypotheses of each row, N = B * W of all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from unmask.errors import unknown
 from unmask.models.causal import CausalModel, left_aligned
-from unmask.models.model import ModelConfig
-from unmask.models.sequence import State
-from unmask.nn import Embedding, Mask
+from unmask.models.writer import State
+from unmask.nn import Mask
 from unmask.nn.attention import Bias
 from unmask.nn.dropout import Dropout
 from unmask.nn.position import distances
@@ -103,18 +102,7 @@ class SegmentModel(CausalModel):
     row, not with its square, and a token sees at least the M before it in every layer.
     """
 
-    stack: SegmentStack  # type: ignore[assignment]  # of blocks with a memory
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        embedding: Embedding,
-        stack: SegmentStack,
-        heads: Mapping[str, nn.Module],
-        *,
-        pools: bool,
-    ) -> None:
-        super().__init__(config, embedding, stack, heads, pools=pools)  # type: ignore[arg-type]  # as above
+    stack: SegmentStack
 
     def read(self, batch: Batch, memory_LBMD: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Hidden states [B, T, D] of a segment, and the memory [L, B, M, D] after it, which has no gradient.
@@ -125,10 +113,10 @@ class SegmentModel(CausalModel):
         x_BTD = self.embedding(batch.tokens)
         return self.stack.read(x_BTD, _places(x_BTD, batch.positions), memory_LBMD)
 
-    # -- writing: see `models.sequence.Writer`
+    # -- writing: see `models.writer.Writer`
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> SegmentState:  # type: ignore[override]  # no cache
+    def begin(self, batch: Batch, width: int = 1) -> State:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token.

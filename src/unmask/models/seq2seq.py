@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.heads import head_of
 from unmask.models.recurrent_decoder import (
     BahdanauDecoder,
@@ -22,26 +22,26 @@ from unmask.models.recurrent_decoder import (
     Decoder,
     InputFeedingDecoder,
     LuongDecoder,
-    Seq2SeqState,
 )
-from unmask.models.sequence import EncoderDecoder, State
+from unmask.models.seq2seq_model import Seq2SeqModel
 from unmask.nn import (
     AdditiveAttention,
+    Bridge,
     DotAttention,
-    Dropout,
     Embedding,
     GeneralAttention,
     Recurrent,
-    RecurrentState,
+    RecurrentEncoder,
+    ReversedEncoder,
     TiedHead,
     Token,
-    record_attention,
+    xavier_gates,
 )
-from unmask.types import Batch, Head
+from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2Seq(Config):
+class Seq2Seq(EncoderDecoderConfig):
     """The numbers and the parts that make a recurrent encoder–decoder.
 
     vocabulary     V, entries of the tokenizer       source_vocabulary  where the source has a tokenizer of its own;
@@ -79,6 +79,10 @@ class Seq2Seq(Config):
     start: int = 1
     end: int = 2
 
+    @property
+    def width(self) -> int:
+        return self.hidden
+
     def token(self, vocabulary: int) -> Token:
         """The table of token vectors."""
         return Token(vocabulary, self.dim, padding=self.padding)
@@ -87,9 +91,9 @@ class Seq2Seq(Config):
         """The decoder's layers over inputs of this width."""
         return Recurrent(self.cell, dim, self.hidden, self.layers, dropout=self.dropout)
 
-    def encoder(self) -> Encoder:
+    def encoder(self) -> RecurrentEncoder:
         """The layers that read the source."""
-        kind = ReversedEncoder if self.reverse else Encoder
+        kind = ReversedEncoder if self.reverse else RecurrentEncoder
         if not self.bidirectional:
             return kind(self.network(self.dim), nn.Identity())
         if self.hidden % 2:
@@ -121,12 +125,16 @@ class Seq2Seq(Config):
         tied = TiedHead(token, bias=True)
         return tied if self.hidden == self.dim else nn.Sequential(nn.Linear(self.hidden, self.dim, bias=False), tied)
 
-    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> Seq2SeqModel:
+    def build(
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> Seq2SeqModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads  name -> what is asked; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        heads   name -> what is asked; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
         """
+        self.vocabulary_only(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
@@ -150,7 +158,7 @@ class Seq2Seq(Config):
                 for parameter in part.parameters(recurse=False):
                     nn.init.uniform_(parameter, -self.scale, self.scale, generator=generator)
             elif isinstance(part, Recurrent):
-                xavier(part, generator)
+                xavier_gates(part, generator)
             elif isinstance(part, nn.Linear):
                 nn.init.xavier_uniform_(part.weight, generator=generator)
                 if part.bias is not None:
@@ -162,22 +170,6 @@ class Seq2Seq(Config):
                     part.weight[self.padding].zero_()
 
 
-def xavier(network: Recurrent, generator: torch.Generator) -> None:
-    """Xavier's uniform for the matrices of each gate, biases 0, and 1 for an LSTM's forget gate, so that it remembers
-    from the start (Gers et al. 2000; Jozefowicz et al. 2015)."""
-    lstm = isinstance(network.kernel, nn.LSTM)
-    with torch.no_grad():
-        for name, parameter in network.kernel.named_parameters():
-            gates = parameter.split(network.hidden)
-            for gate in gates:
-                if gate.dim() == 2:
-                    nn.init.xavier_uniform_(gate, generator=generator)
-                else:
-                    nn.init.zeros_(gate)
-            if lstm and name.startswith("bias_ih"):
-                nn.init.ones_(gates[1])
-
-
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"dim": 128, "hidden": 128, "layers": 1},
     "small": {"dim": 256, "hidden": 512, "layers": 1},
@@ -185,134 +177,3 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"dim": 1_000, "hidden": 1_000, "layers": 4},
 }
 """Sizes: large as published (Sutskever et al. 2014, section 3.4; Luong et al. 2015, section 4.1)."""
-
-
-class Bridge(nn.Module):
-    """From the last states of an encoder that reads from both ends to the first state of a decoder.
-
-    h = tanh(W [forward; backward]), as the first state of Bahdanau et al. 2014 (appendix A.2.2), each layer alike; an
-    LSTM's cell, which no tanh bounds, goes through a linear map of its own.
-
-    width  H, of both directions together
-    cell   whether there is a cell
-    """
-
-    def __init__(self, width: int, *, cell: bool):
-        super().__init__()
-        self.hidden = nn.Linear(width, width)
-        self.cell = nn.Linear(width, width) if cell else None
-
-    def forward(self, state: RecurrentState) -> RecurrentState:
-        """[2 L, B, H / 2] -> [L, B, H]."""
-        both = state.map(lambda x: torch.cat([x[0::2], x[1::2]], -1))
-        cell = None if self.cell is None else self.cell(both.cell)
-        return RecurrentState(self.hidden(both.hidden).tanh(), cell)
-
-
-class Encoder(nn.Module):
-    """Reads the source: an output for every token, and the state from which the decoder starts.
-
-    network  the layers             bridge  from their last state to the decoder's first
-    """
-
-    def __init__(self, network: Recurrent, bridge: nn.Module):
-        super().__init__()
-        self.network, self.bridge = network, bridge
-
-    def forward(self, x_BSD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, RecurrentState]:
-        """Outputs [B, S, E], zero at padding, and the decoder's first state [L, B, H]."""
-        outputs_BSE, last = self.network(x_BSD, None, lengths_B)
-        return outputs_BSE, self.bridge(last)
-
-
-class ReversedEncoder(Encoder):
-    """Reads each source from its last token to its first; outputs stay at the place of their token."""
-
-    def forward(self, x_BSD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, RecurrentState]:
-        outputs_BSE, first = super().forward(backwards(x_BSD, lengths_B), lengths_B)
-        return backwards(outputs_BSE, lengths_B), first
-
-
-def backwards(x_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """The tokens of each row from last to first, with the padding still at its end."""
-    if lengths_B is None:
-        return x_BSD.flip(1)
-    places_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
-    last_B1 = lengths_B.to(x_BSD.device)[:, None] - 1
-    places_BS = torch.where(places_S <= last_B1, last_B1 - places_S, places_S)
-    return x_BSD.gather(1, places_BS[..., None].expand_as(x_BSD))
-
-
-class Seq2SeqModel(EncoderDecoder):
-    """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
-
-    source, target    tokens -> vectors
-    encoder, decoder  the recurrent networks
-    """
-
-    config: Seq2Seq
-
-    def __init__(
-        self,
-        config: Seq2Seq,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: Encoder,
-        decoder: Decoder,
-        heads: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__()
-        self.config, self.source, self.target = config, source, target
-        self.encoder, self.decoder = encoder, decoder
-        self.dropout = Dropout(config.dropout)
-        self.heads = nn.ModuleDict(dict(heads))
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, H]. Raises UnmaskError without a source, for empty ones, or for too long sequences.
-
-        Padding stands at the end of the rows, where no token that counts is yet to come.
-        """
-        if batch.source is None:
-            raise UnmaskError("A Seq2Seq writes while it reads, but this batch has no source.")
-        self._fits(batch.tokens.shape[1])
-        state = self.read(batch.source)
-        hidden_BTH: Tensor = self.dropout(self.decoder(self.target(batch.tokens), state))
-        return hidden_BTH
-
-    def read(self, source: Batch, width: int = 1) -> Seq2SeqState:
-        """Run the encoder: the state from which `width` hypotheses of each source start."""
-        self._fits(source.tokens.shape[1])
-        outputs_BSE, last = self.encoder(self.source(source.tokens), source.lengths)
-        first_N = torch.full((len(source.tokens) * width,), self.config.start, device=source.tokens.device)
-        return Seq2SeqState(width, first_N, last.repeat(width), self.decoder.keys(outputs_BSE, source.lengths))
-
-    @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
-        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
-        return self.read(batch, width)
-
-    @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
-        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
-        assert isinstance(state, Seq2SeqState)
-        logits_NV: Tensor = self.heads["next"](self.dropout(self.decoder.step(self.target(tokens_N), state)))
-        return logits_NV
-
-    def alignment(self, batch: Batch) -> Tensor:
-        """How much each token that is guessed looks at each token of the source, [B, T, S]; a row sums to 1.
-
-        Raises UnmaskError for a model without attention.
-        """
-        with record_attention(self.decoder) as maps:
-            self(batch)
-        if not maps:
-            raise UnmaskError("This model has no attention, and so no alignment to show.")
-        return torch.cat([m.weights for m in maps], 2)[:, 0]
-
-    def _fits(self, tokens: int) -> None:
-        if self.positions is not None and tokens > self.positions:
-            raise UnmaskError(
-                f"A sequence of {tokens} tokens is longer than the {self.positions} that this model was made for. "
-                f"Shorten it, or set --length {tokens} or more."
-            )

@@ -10,10 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import unknown
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.heads import head_of
-from unmask.models.model import ModelConfig
-from unmask.models.transformer import TransformerModel
+from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     FEEDFORWARDS,
     Attention,
@@ -32,7 +32,7 @@ from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class T5(ModelConfig):
+class T5(EncoderDecoderConfig):
     """The numbers that make a T5; the defaults are T5-small, version 1.0.
 
     vocabulary  V, entries of the tokenizer, sentinels included     dim     D, width of the hidden states
@@ -67,6 +67,7 @@ class T5(ModelConfig):
     end: int = 1
 
     learns = ("spans",)
+    adafactor = True
 
     def __post_init__(self) -> None:
         if self.feedforward not in FEEDFORWARDS:
@@ -114,21 +115,18 @@ class T5(ModelConfig):
             return Classifier(self.dim, self.vocabulary, bias=False)
         return ScaledTiedHead(token) if self.output == "scaled" else TiedHead(token)
 
-    def build(  # type: ignore[override]  # an encoder–decoder; what trains and saves models takes both kinds
-        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> T5Model:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> T5Model:
         """A freshly initialised model.
 
         heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """
-        if pooler:
-            raise UnmaskError("T5 answers in words and has no pooler.")
+        self.vocabulary_only(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         token = Token(self.vocabulary, self.dim)
         model = T5Model(
-            self,  # type: ignore[arg-type]  # no Transformer, but with the fields that are read
+            self,
             source=Embedding(token, dropout=self.dropout),
             target=Embedding(token, dropout=self.dropout),
             encoder=self.encoder(),
@@ -162,7 +160,7 @@ class T5(ModelConfig):
 class T5Model(TransformerModel):
     """The wiring of a Transformer, out of T5's parts."""
 
-    config: T5  # type: ignore[assignment]  # as in `build`
+    config: T5
 
 
 def _sizes(table: Mapping[str, tuple[int, int, int, int, int]], **fields: object) -> dict[str, dict[str, object]]:

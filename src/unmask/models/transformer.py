@@ -1,6 +1,6 @@
 """Transformer: an encoder reads the source, a decoder that attends to it writes the target (Vaswani et al. 2017).
 
-Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary; N = B * width hypotheses.
+D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,36 +10,33 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from unmask.config import Config
-from unmask.errors import UnmaskError
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.heads import head_of
-from unmask.models.sequence import EncoderDecoder, State
+from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
     Attention,
     Block,
-    Cache,
-    CrossMask,
     Embedding,
     FeedForward,
-    Mask,
     Residual,
+    ScaledToken,
     Sinusoidal,
     SinusoidalHalves,
     Stack,
     TiedHead,
     Token,
 )
-from unmask.types import Batch, Head
+from unmask.types import Head
 
 POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": SinusoidalHalves}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformer(Config):
+class Transformer(EncoderDecoderConfig):
     """The numbers that make a Transformer; the defaults are the base model of the paper.
 
     vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
@@ -81,6 +78,10 @@ class Transformer(Config):
     padding: int = 0
     start: int = 1
     end: int = 2
+
+    @property
+    def width(self) -> int:
+        return self.dim
 
     def token(self, vocabulary: int) -> Token:
         """The table of token vectors."""
@@ -135,12 +136,16 @@ class Transformer(Config):
         """Over the vocabulary, with the token vectors as its weights."""
         return TiedHead(token, bias=self.output_bias)
 
-    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> TransformerModel:
+    def build(
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> TransformerModel:
         """A freshly initialised model.
 
-        heads  name -> what is asked; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        heads   name -> what is asked; default: the next token
+        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
+        pooler  there is none; True raises UnmaskError
         """
+        self.vocabulary_only(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
@@ -188,132 +193,3 @@ SIZES: dict[str, dict[str, int]] = {
     }.items()
 }
 """Sizes: base and big as published (table 3); with 10,000 tokens, tiny has 6.5 million parameters, small 9.9."""
-
-
-class ScaledToken(Token):
-    """Token vectors times sqrt(D), so that sinusoids do not drown them while the output shares them (section 3.4)."""
-
-    def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = super().forward(tokens_BT)
-        return x_BTD * x_BTD.shape[-1] ** 0.5
-
-
-class TransformerState(State):
-    """What a Transformer keeps while it writes: the keys and values of the source and of what was written."""
-
-    def __init__(self, cache: Cache, first_N: Tensor) -> None:
-        self.cache, self.first, self.width = cache, first_N, cache.width
-
-    def select(self, rows_N: Tensor) -> None:
-        self.first = self.first[rows_N]
-        self.cache.select(rows_N)
-
-
-class TransformerModel(EncoderDecoder):
-    """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
-
-    source, target    tokens and positions -> vectors
-    encoder, decoder  the blocks
-    """
-
-    config: Transformer
-    crossing = "cross"
-
-    def __init__(
-        self,
-        config: Transformer,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: Stack,
-        decoder: Stack,
-        heads: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__()
-        self.config, self.source, self.target = config, source, target
-        self.encoder, self.decoder = encoder, decoder
-        self.heads = nn.ModuleDict(dict(heads))
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
-
-        Where rows hold one sequence each, padding stands at their end, where the causal mask hides it from every token
-        that counts. Where they hold several, sequence i of a row is written while sequence i of its source is read.
-        """
-        if batch.source is None:
-            raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
-        memory_BSD = self.encode(batch.source)
-        x_BTD = self._embed(self.target, batch)
-        own = Mask(causal=True) & _sequences(batch) if _packed(batch) else Mask(causal=True)
-        hidden_BTD: Tensor = self.decoder(
-            x_BTD, mask=own, memory=memory_BSD, memory_mask=_crossing(batch, batch.source), positions_BT=batch.positions
-        )
-        return hidden_BTD
-
-    def encode(self, source: Batch) -> Tensor:
-        """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
-        mask = _sequences(source) if _packed(source) else _padding(source)
-        memory_BSD: Tensor = self.encoder(self._embed(self.source, source), mask=mask, positions_BT=source.positions)
-        return memory_BSD
-
-    def _embed(self, embedding: Embedding, batch: Batch) -> Tensor:
-        if not _packed(batch):
-            self.check_length(batch.tokens.shape[1])
-        x_BTD: Tensor = embedding(batch.tokens, positions_BT=batch.positions)
-        return x_BTD
-
-    @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> TransformerState:
-        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
-        cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
-        first_N = torch.full((len(batch.tokens) * width,), self.config.start, device=batch.tokens.device)
-        return TransformerState(cache, first_N)
-
-    @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
-        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
-
-        The hypotheses of a source are W tokens at the same place of one row [B, W], each of which sees its own past.
-        Raises UnmaskError beyond the length of the model.
-        """
-        assert isinstance(state, TransformerState)
-        cache = state.cache
-        self.check_length(cache.length + 1)
-        positions_1W = cache.positions(cache.width, tokens_N.device)
-        x_BWD = self.target(tokens_N.view(-1, cache.width), positions_BT=positions_1W)
-        hidden_BWD = self.decoder(x_BWD, positions_BT=positions_1W, cache=cache)
-        logits_NV: Tensor = self.heads["next"](hidden_BWD.flatten(0, 1))
-        return logits_NV
-
-    def check_length(self, tokens: int) -> None:
-        """Raise UnmaskError for a sequence of more tokens than the model has positions."""
-        if self.positions is not None and tokens > self.positions:
-            raise UnmaskError(
-                f"A sequence of {tokens} tokens does not fit this model, which has {self.positions} positions. "
-                f"Shorten it, or set --length {self.positions} or less."
-            )
-
-
-def _padding(source: Batch) -> Mask | None:
-    """Hides the padding at the end of the sources; None where there is none."""
-    lengths = source.lengths
-    return None if lengths is None else Mask(lengths=lengths)
-
-
-def _sequences(batch: Batch) -> Mask:
-    """Hides the other sequences of a row."""
-    return Mask(documents=batch.documents, runs=batch.runs)
-
-
-def _packed(batch: Batch) -> bool:
-    """Whether rows may hold several sequences: their places are then written down."""
-    return batch.positions is not None and batch.documents is not None
-
-
-def _crossing(batch: Batch, source: Batch) -> Mask | CrossMask | None:
-    """Which tokens of its source a token sees. Raises UnmaskError where one of the two is packed and the other not."""
-    if _packed(batch) != _packed(source):
-        raise UnmaskError("Rows that hold several sequences need sources that hold as many, and rows of one, one.")
-    if batch.documents is None or source.documents is None or not _packed(batch):
-        return _padding(source)
-    return CrossMask(batch.documents, source.documents)

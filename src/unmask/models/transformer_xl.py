@@ -18,13 +18,13 @@ from unmask.errors import UnmaskError
 from unmask.models.heads import head_of, summarises
 from unmask.models.model import ModelConfig
 from unmask.models.segment_model import SegmentModel, SegmentStack
-from unmask.models.transformer import ScaledToken
 from unmask.nn import (
     Attention,
     Classifier,
     Embedding,
     FeedForward,
     Residual,
+    ScaledToken,
     Span,
     TiedHead,
     TransformerXL,

@@ -13,22 +13,22 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from unmask.models.heads import head_of
-from unmask.models.recurrent import ProjectedHead, initialise
 from unmask.models.recurrent_decoder import Bottleneck, Seq2SeqState
-from unmask.models.sequence import EncoderDecoder, State
-from unmask.nn import Embedding, Recurrent, RecurrentState, Token
+from unmask.models.writer import State
+from unmask.nn import Embedding, ProjectedHead, Recurrent, RecurrentState, Token, xavier_uniform
 from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorDecoder(Config):
+class VectorDecoder(EncoderDecoderConfig):
     """The numbers that make a network that writes from vectors (Vinyals et al. 2015, "Show and Tell", of images).
 
     vocabulary    V                               features  F, numbers of a vector
     dim, hidden   D and H                         layers, cell  of the network
+    length        longest sequence, in tokens; None: no end is known
     dropout       on token vectors, between layers and before the output
     start, end, padding  ids of the token that starts a sequence, of the one that ends it, of padding
     """
@@ -39,20 +39,24 @@ class VectorDecoder(Config):
     hidden: int = 512
     layers: int = 1
     cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    length: int | None = None
     dropout: float = 0.1
     padding: int = 0
     start: int = 1
     end: int = 2
 
+    @property
+    def width(self) -> int:
+        return self.hidden
+
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return ProjectedHead(token, self.hidden)
 
-    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0) -> VectorDecoderModel:
-        """A freshly initialised model.
-
-        heads  name -> what is asked; default: the next token
-        seed   of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        """
+    def build(
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> VectorDecoderModel:
+        """As `ModelConfig.build`; the default is the next token."""
+        self.vocabulary_only(pooler)
         model = VectorDecoderModel(self, {"next": Head("next_token")} if heads is None else heads)
         if seed is not None:
             self.initialise(model, seed)
@@ -60,7 +64,7 @@ class VectorDecoder(Config):
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from."""
-        initialise(module, seed, padding=self.padding)
+        xavier_uniform(module, seed, padding=self.padding)
 
 
 class VectorDecoderModel(EncoderDecoder):
@@ -70,10 +74,11 @@ class VectorDecoderModel(EncoderDecoder):
     """
 
     config: VectorDecoder
+    decoder: Bottleneck
 
     def __init__(self, config: VectorDecoder, heads: Mapping[str, Head]) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
+        self.source = self.encoder = None
         token = Token(config.vocabulary, config.dim, padding=config.padding)
         self.target = Embedding(token, dropout=config.dropout)
         self.decoder = Bottleneck(
@@ -101,8 +106,7 @@ class VectorDecoderModel(EncoderDecoder):
             raise UnmaskError(f"This model writes from {config.features} numbers each, not from {v_BF.shape[1]}.")
         first = RecurrentState(self.hidden(v_BF).tanh(), None if self.cell is None else self.cell(v_BF))
         first = first.map(lambda x: x.unflatten(1, (config.layers, config.hidden)).transpose(0, 1).contiguous())
-        first_N = torch.full((len(v_BF) * width,), config.start, device=v_BF.device)
-        return Seq2SeqState(width, first_N, first.repeat(width))
+        return Seq2SeqState(width, self.first(len(v_BF), width, v_BF.device), first.repeat(width))
 
     @torch.no_grad()
     def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:

@@ -26,14 +26,21 @@ from unmask.nn.convolution import (
     scaled_sum,
     weight_norm,
 )
+from unmask.nn.convolutional_stacks import (
+    AttentiveBlock,
+    ConvolutionalDecoder,
+    ConvolutionalEncoder,
+    normalised_linear,
+)
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.dropout import Dropout
-from unmask.nn.embedding import Embedding, Patch, Places, Segment, Token
+from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
     LanguageModelHead,
     Logits,
     Pooler,
+    ProjectedHead,
     Projection,
     ScalarMix,
     ScaledTiedHead,
@@ -41,12 +48,16 @@ from unmask.nn.head import (
     TiedHead,
     UntiedHead,
     VocabularyHead,
+    WideHead,
     logits_of,
 )
+from unmask.nn.initialise import truncated_normal, xavier_gates, xavier_uniform
 from unmask.nn.lora import LoRALinear
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
 from unmask.nn.recurrent import Recurrent, RecurrentState
+from unmask.nn.recurrent_encoder import Bridge, RecurrentEncoder, ReversedEncoder, backwards
+from unmask.nn.recurrent_stack import RecurrentLayer, RecurrentStack
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
 from unmask.nn.two_way import TaskReader, TwoWayLayer, TwoWayStack
 
@@ -66,14 +77,18 @@ __all__ = [
     "AdditiveAttention",
     "Attention",
     "AttentionMap",
+    "AttentiveBlock",
     "Bias",
     "Block",
     "BlockCache",
+    "Bridge",
     "Cache",
     "CausalConvolution",
     "CentredConvolution",
     "Classifier",
     "Convolution",
+    "ConvolutionalDecoder",
+    "ConvolutionalEncoder",
     "CrossMask",
     "DilatedStack",
     "DotAttention",
@@ -96,12 +111,18 @@ __all__ = [
     "MultiStepAttention",
     "Pooler",
     "Position",
+    "ProjectedHead",
     "Projection",
     "Recurrent",
+    "RecurrentEncoder",
+    "RecurrentLayer",
+    "RecurrentStack",
     "RecurrentState",
     "Residual",
+    "ReversedEncoder",
     "Rotary",
     "ScalarMix",
+    "ScaledToken",
     "Segment",
     "Sinusoidal",
     "SinusoidalHalves",
@@ -115,10 +136,16 @@ __all__ = [
     "UntiedHead",
     "VocabularyHead",
     "WeightNorm",
+    "WideHead",
     "Window",
+    "backwards",
     "gated_tanh",
     "logits_of",
+    "normalised_linear",
     "record_attention",
     "scaled_sum",
+    "truncated_normal",
     "weight_norm",
+    "xavier_gates",
+    "xavier_uniform",
 ]

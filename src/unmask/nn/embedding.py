@@ -33,6 +33,14 @@ class Token(nn.Embedding):
         return self.project(_look_up(self, tokens_BT, "Token"))
 
 
+class ScaledToken(Token):
+    """Token vectors times sqrt(D), so that sinusoids do not drown them while the output shares them (section 3.4)."""
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        x_BTD = super().forward(tokens_BT)
+        return x_BTD * x_BTD.shape[-1] ** 0.5
+
+
 class Patch(nn.Module):
     """One linear map of the raw numbers of a place: the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation 1),
     where the published convolution has the same weights as a kernel."""

@@ -36,6 +36,9 @@ class VocabularyHead(nn.Module):
         """What `forward` multiplies."""
         raise NotImplementedError(f"{type(self).__name__} does not say what its logits are a product of")
 
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        """Give what it has of its own for each token rows for new tokens, by `larger`; its table has them already."""
+
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
         return self.logits(x_MD).made()
@@ -83,8 +86,32 @@ class LanguageModelHead(VocabularyHead):
         """Whose vectors the output is tied to."""
         return self._borrowed[0]
 
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        self.bias = larger(self.bias)
+
     def logits(self, x_MD: Tensor) -> Logits:
         return Logits(self.norm(self.activation(self.dense(x_MD))), self.token.weight, self.bias)
+
+
+class WideHead(LanguageModelHead):
+    """norm(activation(dense(x))) against every token vector, with the D - E numbers that it is too narrow by beside it.
+
+    rest  [V, D - E], which belong to the output alone
+    """
+
+    def __init__(self, token: nn.Embedding, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
+        super().__init__(token, dim, activation=activation, eps=eps)
+        self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
+        self.rest = nn.Embedding(token.num_embeddings, dim - token.embedding_dim)
+
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        super().extend(larger)
+        self.rest.weight = larger(self.rest.weight)
+        self.rest.num_embeddings = self.rest.weight.shape[0]
+
+    def logits(self, x_MD: Tensor) -> Logits:
+        weight_VD = torch.cat([self.token.weight, self.rest.weight], -1)
+        return Logits(self.norm(self.activation(self.dense(x_MD))), weight_VD, self.bias)
 
 
 class TiedHead(VocabularyHead):
@@ -105,6 +132,9 @@ class TiedHead(VocabularyHead):
         """Whose vectors the output is tied to."""
         return self._borrowed[0]
 
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        self.bias = None if self.bias is None else larger(self.bias)
+
     def logits(self, x_MD: Tensor) -> Logits:
         return Logits(x_MD, self.token.weight, self.bias)
 
@@ -114,6 +144,21 @@ class ScaledTiedHead(TiedHead):
 
     def logits(self, x_MD: Tensor) -> Logits:
         return super().logits(x_MD * x_MD.shape[-1] ** -0.5)
+
+
+class ProjectedHead(VocabularyHead):
+    """E (W h) + b: the state, brought to the width of a token vector, against all of them (Press & Wolf 2017)."""
+
+    def __init__(self, token: nn.Embedding, width: int):
+        super().__init__()
+        self.project = nn.Linear(width, token.embedding_dim, bias=False)
+        self.tied = TiedHead(token, bias=True)
+
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        self.tied.extend(larger)
+
+    def logits(self, x_ME: Tensor) -> Logits:
+        return self.tied.logits(self.project(x_ME))
 
 
 class UntiedHead(VocabularyHead):

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Logits
 from unmask.objectives.cross_entropy import cross_entropy
 from unmask.objectives.objective import Objective
@@ -37,10 +36,10 @@ class NextToken(Objective):
         self.heads = {self.name: Head("next_token")}
         self.label_smoothing = label_smoothing
 
-    def loss(self, model: Model | EncoderDecoder, batch: Batch) -> dict[str, Loss]:
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         return {self.name: self.score(model, model(batch), batch)}
 
-    def score(self, model: Model | EncoderDecoder, hidden_BTD: Tensor, batch: Batch) -> Loss:
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
         return self.of_answers(model.logits(self.head, hidden_BTD, target.places), target.values)
 
@@ -64,10 +63,10 @@ class ScheduledSampling(NextToken):
             raise UnmaskError(f"The share of tokens that the model writes itself lies from 0 to 1, not at {share}.")
         self.share = share
 
-    def loss(self, model: Model | EncoderDecoder, batch: Batch) -> dict[str, Loss]:
+    def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         return {self.name: self.score(model, model(self._with_own(model, batch) if model.training else batch), batch)}
 
-    def _with_own(self, model: Model | EncoderDecoder, batch: Batch) -> Batch:
+    def _with_own(self, model: Model, batch: Batch) -> Batch:
         """The same batch in which some tokens are guesses: the guess at one place is the token of the next."""
         places = batch.targets[self.name].places
         with torch.no_grad():

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.electra import Discriminator
 from unmask.models.model import Model
 from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.language_modeling import MaskedLM
@@ -71,10 +70,11 @@ class ReplacedToken(Objective):
     def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
         """What the discriminator makes of the text that the generator has filled, and the generator's term. Raises
         UnmaskError for a model without a generator."""
-        if not isinstance(model, Discriminator):
+        generator = model.beside.get("generator")
+        if generator is None:
             raise UnmaskError("Replaced tokens are learned by an ELECTRA with its generator; this model has none.")
         hidden, name = batch.targets[self.masked.name], self.masked.name
-        logits_MV = model.generator.answer(name, model.generator(batch), hidden.places).float()
+        logits_MV = generator.answer(name, generator(batch), hidden.places).float()
         filled = _filled(batch, hidden.places, draw(logits_MV, batch.targets[DRAWS].values))
         return model(filled), filled, {name: of_logits(logits_MV, hidden.values)}
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.segment_model import SegmentModel
 from unmask.objectives.causal import CausalLM
 from unmask.types import Batch, Loss
 
@@ -32,7 +31,7 @@ class SegmentLM(CausalLM):
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Raises UnmaskError for a model without a memory."""
-        if not isinstance(model, SegmentModel):
+        if "segments" not in model.config.learns:
             raise UnmaskError("Only a model with a memory learns from rows that go on: take transformer-xl-tiny.")
         if batch.streams is None:
             return super().loss(model, batch)

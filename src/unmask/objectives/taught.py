@@ -137,7 +137,7 @@ class Taught(Objective):
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
             taught_BTD, taught = self._read(self.teacher.eval(), batch)
-            taught = {term: _of_layers(said, len(model.stack.order)) for term, said in taught.items() if said}
+            taught = {term: _of_layers(said, _depth(model)) for term, said in taught.items() if said}
         hidden_BTD, own = self._read(model, batch)
         losses = {part.name: part.score(model, hidden_BTD, batch) for part in self.parts if part is not self.guess}
         target = batch.targets[self.guess.name]
@@ -176,6 +176,11 @@ def divergence(mine_BHTT: Tensor, theirs_BHTT: Tensor) -> Tensor:
     return (torch.xlogy(theirs, theirs) - theirs * log_mine).sum(-1).mean(1)
 
 
+def _depth(model: Model) -> int:
+    """How many layers run one after the other."""
+    return len(model.blocks) if model.transformer is None else len(model.transformer.order)
+
+
 def _of_layers(taught: Sequence[Tensor], depth: int) -> list[Tensor]:
     """Of N layers of a teacher, that of each of M of a student: m N / M for layer m."""
     return [taught[max(1, m * len(taught) // depth) - 1] for m in range(1, depth + 1)]
@@ -210,7 +215,7 @@ def layers(model: Model) -> Iterator[list[Tensor]]:
     def keep(part: nn.Module, given: object, said: Tensor) -> None:
         found.append(said)
 
-    handles = [block.register_forward_hook(keep) for block in model.stack.blocks]
+    handles = [block.register_forward_hook(keep) for block in model.blocks]
     try:
         yield found
     finally:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.elmo import WORDS, ElmoModel
+from unmask.models.elmo_model import WORDS
+from unmask.models.model import Model
 from unmask.objectives.cross_entropy import of_logits
 from unmask.objectives.objective import Objective
 from unmask.types import Batch, Document, Example, Head, Loss
@@ -99,7 +100,7 @@ class TwoWayLM(Objective):
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Both directions. Raises UnmaskError for another model than an ELMo."""
-        if not isinstance(model, ElmoModel):
+        if WORDS not in model.heads:
             raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
         hidden_BTE, losses = model(batch), {}
         for number, name in enumerate(DIRECTIONS):
@@ -108,7 +109,7 @@ class TwoWayLM(Objective):
         return losses
 
 
-def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+def likelihoods(model: Model, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
     """For each direction, log p [M] of every word, and whether it is the likeliest one, [M]."""
     hidden_BTE, found = model(batch), {}
     for number, name in enumerate(DIRECTIONS):
@@ -120,13 +121,13 @@ def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tenso
     return found
 
 
-def _said(model: ElmoModel, hidden_BTD: Tensor, places_M: Tensor, values_M: Tensor) -> tuple[Tensor, Tensor]:
+def _said(model: Model, hidden_BTD: Tensor, places_M: Tensor, values_M: Tensor) -> tuple[Tensor, Tensor]:
     log_p_MV = model.answer(WORDS, hidden_BTD, places_M).float().log_softmax(-1)
     log_p_M = log_p_MV.gather(-1, values_M[:, None]).squeeze(-1)
     return log_p_M, log_p_M.detach() >= log_p_MV.detach().amax(-1)
 
 
-def check_words(model: ElmoModel, words: Sequence[str], owner: object) -> None:
+def check_words(model: Model, words: Sequence[str], owner: object) -> None:
     """Raises UnmaskError, in which `owner` lacks them, where words are not as many as the model guesses."""
     if WORDS in model.heads and len(words) + EDGE + 1 != _outputs(model):
         raise UnmaskError(
@@ -135,5 +136,5 @@ def check_words(model: ElmoModel, words: Sequence[str], owner: object) -> None:
         )
 
 
-def _outputs(model: ElmoModel) -> int:
+def _outputs(model: Model) -> int:
     return int(next(reversed(list(model.heads[WORDS].parameters()))).shape[0])

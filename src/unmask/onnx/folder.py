@@ -11,7 +11,6 @@ from pathlib import Path
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import atomic
-from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.onnx import drift
 from unmask.onnx.graph import EncoderGraph, graph_of, quiet, write
@@ -127,14 +126,13 @@ def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_model
 
-    config = graph.model.config
-    assert isinstance(config, Bert)
+    sizes = graph.model.config.to_dict()
     with quiet():
         found = optimize_model(
             str(plain),
             "bert",
-            num_heads=config.heads,
-            hidden_size=config.dim,
+            num_heads=sizes["heads"],
+            hidden_size=sizes["dim"],
             optimization_options=FusionOptions("bert"),
             opt_level=0,
         )

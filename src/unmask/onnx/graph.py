@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.nn.attention import Attention, Bias, Device, Mask
 from unmask.nn.lora import adapters
@@ -101,7 +100,7 @@ class EncoderGraph(nn.Module):
         super().__init__()
         self.model, self.head, self.settings = _plain(model), head, dict(settings)
         self.outputs = OUTPUTS[head]
-        segments = isinstance(model.config, Bert) and model.config.segments > 1
+        segments = model.config.segments > 1
         self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if segments else ()))
         self.input_axes: Axes = ("batch", "choices", "sequence") if head == "choice" else PER_TOKEN
 
@@ -113,10 +112,13 @@ class EncoderGraph(nn.Module):
         input_ids, attention_mask = input_ids.flatten(0, -2), attention_mask.flatten(0, -2)
         token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, -2)
         positions = None
-        if self.model.embedding.reads_neighbours:  # padding is beyond the end of a text
+        embedding, stack = self.model.input_embedding, self.model.transformer
+        assert embedding is not None
+        assert stack is not None
+        if embedding.reads_neighbours:  # padding is beyond the end of a text
             positions = torch.arange(input_ids.shape[1], device=input_ids.device) * attention_mask
-        x_BTD = self.model.embedding(input_ids, token_type_ids, positions)
-        hidden_BTD = self.model.stack(x_BTD, mask=Seen(attention_mask=attention_mask))
+        x_BTD = embedding(input_ids, token_type_ids, positions)
+        hidden_BTD = stack(x_BTD, mask=Seen(attention_mask=attention_mask))
         if self.head == "encoder":
             return (hidden_BTD,)
         if self.head == "embedding":
@@ -147,7 +149,7 @@ def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[E
 
     Raises UnmaskError for models that do not read a text as a whole, for a CRF, and for adapters.
     """
-    if not isinstance(model.config, Bert):
+    if model.transformer is None or model.causal:
         raise UnmaskError(
             f"{type(model.config).__name__} cannot be exported: only encoders of the family of BERT can, by now."
         )

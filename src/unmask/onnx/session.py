@@ -52,7 +52,8 @@ class OnnxModel(Model):
 
     def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
         own = graph.model
-        super().__init__(own.config, own.embedding, own.stack, pooler=own.pooler, heads=dict(own.heads.items()))
+        super().__init__(own.config)
+        self.model, self.heads, self.pooler = own, own.heads, own.pooler
         self.graph, self.session = (graph,), open_session(path)  # in a tuple it is no part of this one
         self.eval()
 

@@ -11,12 +11,10 @@ from html import escape
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.models.recurrent import RecurrentLayer, RecurrentModel
 from unmask.terminal import harmless
 
 RED, BLUE = (220, 60, 50), (50, 100, 220)  # below and above zero
@@ -69,27 +67,14 @@ def activations(model: Model, tokenizer: Tokenizer, text: str) -> Activations:
 
     Raises UnmaskError for another model, and for a text without a token.
     """
-    if not isinstance(model, RecurrentModel):
-        raise UnmaskError("Units that go from token to token are those of a recurrent network; this model is none.")
     encoding = tokenizer.encode(text, special=False)
     if not len(encoding):
         raise UnmaskError("There is nothing to read: give a text.")
     tokens, _ = tokenizer.join(encoding.ids)
     lead = int(np.flatnonzero(tokenizer.join(np.array([-1]))[0] == -1)[0])
-    x_1SD = model.embedding(torch.from_numpy(tokens)[None].to(model.device))
-    layers = []
-    for block in model.stack.blocks:
-        assert isinstance(block, RecurrentLayer)
-        trace = block.network.trace(x_1SD)
-        x_1SD = _side_by_side(trace.hidden)
-        layers.append(x_1SD if trace.cell is None else _side_by_side(trace.cell).tanh())
+    layers = model.units(torch.from_numpy(tokens)[None].to(model.device))
     values = torch.stack(layers, 2)[0, lead : lead + len(encoding)]
     return Activations(text, encoding.offsets, values.float().cpu().numpy())
-
-
-def _side_by_side(x_RBTH: Tensor) -> Tensor:
-    """[1 or 2, B, T, H] of the directions -> [B, T, U]."""
-    return torch.cat(list(x_RBTH), -1)
 
 
 def render(found: Activations, unit: int, layer: int = 0) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
-from unmask.models.sequence import Writer
 
 LONGEST = 100  # tokens that are written, where nobody says how many
 
@@ -55,18 +54,14 @@ class Continuation:
         return asdict(self)
 
 
-class WritingModel(Model, Writer):
-    """A model that reads from left to right and has learned to say the next token."""
-
-
-def language_model(loaded: Loaded) -> WritingModel:
+def language_model(loaded: Loaded) -> Model:
     """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
-    if not isinstance(loaded.model, Writer) or "next" not in loaded.model.heads:
+    if not (loaded.model.writes and loaded.model.continues_prompt):
         raise UnmaskError(
             "This model has no head that says the next token: take one of a language model, such as `unmask pretrain "
             "gpt-tiny` or `lstm-lm` makes."
         )
-    return cast(WritingModel, loaded.model)
+    return loaded.model
 
 
 class Continuer:
@@ -80,7 +75,7 @@ class Continuer:
 
     def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
-        self.model: WritingModel = language_model(loaded)
+        self.model: Model = language_model(loaded)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         how = sampling() if how is None else how
         never = (self.tokenizer.specials - {self.tokenizer.sep}) | set(how.blocking.forbidden)

@@ -19,7 +19,8 @@ from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
-from unmask.serve.continuation import WritingModel, language_model
+from unmask.models.model import Model
+from unmask.serve.continuation import language_model
 from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
@@ -117,7 +118,7 @@ class Scorer:
 
     def __init__(self, model: Path | str | Loaded, *, window: int | None = None, stride: int | None = None) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
-        self.model: WritingModel = language_model(loaded)
+        self.model: Model = language_model(loaded)
         self.tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         positions = self.model.positions
         self.window = (positions or LONGEST) if window is None else window

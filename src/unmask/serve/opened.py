@@ -13,7 +13,6 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
@@ -40,7 +39,7 @@ class Opened:
     vectors: Vectors | None = None
 
     @property
-    def model(self) -> Model | EncoderDecoder:
+    def model(self) -> Model:
         for one in (self.predictor, self.translator, self.continuer, self.inner):
             if one is not None:
                 return one.model
@@ -99,9 +98,7 @@ class Opened:
 
     @property
     def _reader(self) -> Model:
-        model = self.model
-        assert isinstance(model, Model)  # no translator
-        return model
+        return self.model
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a search of this width for a text. Raises UnmaskError for a model that does not write."""
@@ -147,7 +144,7 @@ def open_model(folder: Path | str) -> Opened:
     if huggingface.holds_writer(folder):
         return Opened(folder, translator=Translator(folder, precision="fp32"))
     loaded = huggingface.load(folder)
-    if isinstance(loaded.model, Model) and "next" in loaded.model.heads:
+    if loaded.model.writes:
         return Opened(folder, continuer=Continuer(loaded))
     try:
         return Opened(folder, predictor=Predictor(loaded, length=reach(loaded.model, folder), precision="fp32"))

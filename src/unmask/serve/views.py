@@ -97,9 +97,8 @@ class Asked:
     def reader(self) -> tuple[Model, Tokenizer]:
         """The model and its tokenizer. Raises UnmaskError for one that writes a text for a text."""
         opened = self.opened
-        tokenizer, model = opened.tokenizer, opened.model
-        assert isinstance(model, Model)
-        return model, tokenizer
+        tokenizer = opened.tokenizer
+        return opened.model, tokenizer
 
     def reading(self) -> tuple[Any, Read]:
         """The model, and the text as it reads it: see `Opened.reading`."""

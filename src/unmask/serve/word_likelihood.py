@@ -12,7 +12,7 @@ from unmask import huggingface
 from unmask.data import collate, spelling
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
-from unmask.models.elmo import WORDS, ElmoModel
+from unmask.models.elmo_model import WORDS
 from unmask.objectives import TwoWayLM
 from unmask.objectives.two_way import DIRECTIONS, UNKNOWN, check_words, likelihoods
 from unmask.serve.likelihood import Likelihood, together
@@ -32,7 +32,7 @@ class WordScorer:
     def __init__(self, model: Path | str | Loaded) -> None:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         owner = "The model" if loaded is model else model
-        if not isinstance(loaded.model, ElmoModel) or WORDS not in loaded.model.heads:
+        if WORDS not in loaded.model.heads:
             raise UnmaskError("This model does not guess words: take an ELMo as it was pre-trained.")
         check_words(loaded.model, loaded.words, owner)
         self.model = loaded.model

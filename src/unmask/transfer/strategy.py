@@ -79,7 +79,7 @@ class Tuning:
     def __init__(self, model: Model, transfer: Transfer) -> None:
         self.model, self.transfer = model, transfer
         self.depth = {name: depth(model, name) for name, _ in model.named_parameters()}
-        self.layers = len(model.stack.blocks)
+        self.layers = len(model.blocks)
 
     def scale(self, name: str) -> float:
         """Factor on the learning rate of a parameter: 1 for heads and the last block, less for what is below, and `CRF`
@@ -109,9 +109,10 @@ class Tuning:
         return {"frozen": 0, "lora": 0, "top": self.transfer.layers}.get(self.transfer.strategy, everything)
 
     def _parts(self) -> Iterator[tuple[int, nn.Module]]:
-        for i, block in enumerate(self.model.stack.blocks):
+        for i, block in enumerate(self.model.blocks):
             yield self.layers - i, block
-        yield self.layers + 1, self.model.embedding
+        if self.model.input_embedding is not None:
+            yield self.layers + 1, self.model.input_embedding
 
 
 def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
@@ -127,7 +128,7 @@ def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
         _reinitialise(model, transfer.reinitialise, seed)
     if transfer.strategy == "lora":
         lora.adapt(
-            model.stack,
+            nn.ModuleList(model.blocks),
             transfer.target,
             rank=transfer.rank,
             alpha=transfer.alpha,
@@ -157,7 +158,7 @@ def depth(model: Model, name: str) -> int:
     """Level of a parameter, counted from the top: 0 the heads and the pooler, 1 the last block, 2 the one below it …,
     then the embeddings, with whatever all blocks share."""
     first, *rest = name.split(".")
-    blocks = len(model.stack.blocks)
+    blocks = len(model.blocks)
     if first == "stack" and rest[0] == "blocks":
         return blocks - int(rest[1])
     if first == "stack" and rest[0] == "norm":
@@ -181,7 +182,7 @@ def trainable(model: nn.Module) -> int:
 
 
 def _check(model: Model, transfer: Transfer) -> None:
-    blocks = len(model.stack.blocks)
+    blocks = len(model.blocks)
     depth = plural(blocks, "layer")
     if transfer.strategy == "top" and not 1 <= transfer.layers <= blocks:
         raise UnmaskError(f"The model has {depth}: train 1 to {blocks} of them, not {transfer.layers}.")
@@ -203,7 +204,7 @@ def _check(model: Model, transfer: Transfer) -> None:
 
 def _reinitialise(model: Model, layers: int, seed: int) -> None:
     """New weights, from the model's own initialiser, for the last blocks and the pooler."""
-    parts = [*model.stack.blocks[-layers:], *([model.pooler] if model.pooler is not None else [])]
+    parts = [*list(model.blocks)[-layers:], *([model.pooler] if model.pooler is not None else [])]
     model.config.initialise(nn.ModuleList(parts), _derived(seed, "reinitialise"))
 
 

@@ -12,9 +12,7 @@ from unmask.data.bitext import Bitext
 from unmask.data.numbers import Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
-from unmask.models.sequence import EncoderDecoder
-from unmask.models.t5 import T5
-from unmask.models.vector_decoder import VectorDecoder
+from unmask.models.model import Model
 from unmask.train.optim import ADAFACTOR
 from unmask.translation.texts import DATE_VECTORS, DATES
 
@@ -29,9 +27,9 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
     dropout = getattr(config.model, "dropout", None)
     if dropout is not None and hasattr(model, "dropout"):
         model = model.replace(dropout=dropout)
-    if isinstance(model, T5) and config.training.optimizer.algorithm == "auto":
+    if model.adafactor and config.training.optimizer.algorithm == "auto":
         config = config.replace(training={"optimizer": ADAFACTOR})
-    if isinstance(model, VectorDecoder) and config.texts.train == (DATES,):
+    if model.features is not None and config.texts.train == (DATES,):
         config = config.replace(texts={"train": (DATE_VECTORS,)})
     return replace(config, model=model, start=str(folder))
 
@@ -39,7 +37,7 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
 def learned(config: Translation, train: Bitext) -> Subwords:
     """A vocabulary of the training pairs: of both sides, or where the sources are vectors, of the targets. Raises
     UnmaskError where they should be vectors and are not."""
-    wanted, vectors = config.vocabulary, isinstance(config.model, VectorDecoder)
+    wanted, vectors = config.vocabulary, config.model.features is not None
     texts = train.targets if vectors else [*train.sources, *train.targets]
     first = numbers.vector(train.sources[0]) if vectors else None
     if vectors and first is None:
@@ -61,7 +59,7 @@ def vocabulary(folder: Path | str) -> Subwords:
 
 def kept(checkpoint: Path, config: Translation) -> Subwords:
     """The vocabulary that a run has kept in a checkpoint of its own."""
-    return vocabulary(checkpoint) if isinstance(config.model, VectorDecoder) else Subwords.load(checkpoint)
+    return Subwords.load(checkpoint) if config.model.features is None else vocabulary(checkpoint)
 
 
 def settled(config: Translation, tokenizer: Subwords) -> Translation:
@@ -76,12 +74,12 @@ def settled(config: Translation, tokenizer: Subwords) -> Translation:
     return config.replace(model={} if config.start else ids, search=forbidden)
 
 
-def build(config: Translation, *, resume: bool) -> EncoderDecoder:
+def build(config: Translation, *, resume: bool) -> Model:
     """The model to train; a run that is resumed fills it from its own checkpoint, though the folder be gone.
 
     Raises UnmaskError where other sizes are wanted than those of the folder.
     """
-    model: EncoderDecoder = config.model.build(seed=config.training.seed)  # type: ignore[attr-defined]  # all have it
+    model = config.model.build(seed=config.training.seed)
     if config.start and not resume:
         try:
             model.load_state_dict(huggingface.load_writer(config.start).model.state_dict())

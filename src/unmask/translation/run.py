@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -26,8 +26,9 @@ from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
 from unmask.metrics import translation as scores
 from unmask.models import Transformer
+from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.model import Model
 from unmask.models.quick import quickened
-from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import NextToken, ScheduledSampling
 from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
@@ -86,7 +87,7 @@ class Translation(Config):
     search  how `unmask translate` searches where nothing else is said; evaluations on the way are greedy
     """
 
-    model: Config = field(default_factory=Transformer)
+    model: EncoderDecoderConfig = field(default_factory=Transformer)
     start: str | None = None
     texts: Texts = field(default_factory=Texts)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
@@ -214,7 +215,7 @@ class TrainTranslation:
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         settings = {"search": self.config.search.to_dict()}
-        huggingface.save_writer(folder, self.model, self.tokenizer, settings=settings)
+        huggingface.save_writer(folder, cast(EncoderDecoder, self.model), self.tokenizer, settings=settings)
         self._write_settings(folder)
 
     def _write_settings(self, folder: Path) -> None:
@@ -302,7 +303,7 @@ class TrainTranslation:
 
     def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
         """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations."""
-        assert isinstance(model, EncoderDecoder)
+        model = cast(Model, model)
         with cuttable():
             found = self._losses(model)
             if step == 0:  # it would write until it is stopped
@@ -316,7 +317,7 @@ class TrainTranslation:
                 self.save(self.out / BEST)
         return found
 
-    def _losses(self, model: EncoderDecoder) -> dict[str, float]:
+    def _losses(self, model: Model) -> dict[str, float]:
         sums = {"loss/next": 0.0, "next/nll": 0.0, "next/correct": 0.0}
         count = 0
         for batch in self.heldout:
@@ -328,7 +329,7 @@ class TrainTranslation:
         means = {name: value / count for name, value in sums.items()}
         return {**means, "perplexity": math.exp(min(means["next/nll"], 50.0))}
 
-    def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
+    def translations(self, model: Model, count: int, search: Search | None = None) -> list[str]:
         """Translations of the first dev sources, greedy ones unless `search` says more, in full precision, as the
         folder will give them."""
         own, read = self.config.search, _tokens_read(model) + 1
@@ -389,6 +390,6 @@ def _longest(config: Translation) -> int:
     return config.texts.longest if positions is None else min(config.texts.longest, positions)
 
 
-def _tokens_read(model: EncoderDecoder) -> int:
+def _tokens_read(model: Model) -> int:
     """Tokens of a source that are read at most, its end aside."""
     return min(model.positions or LONGEST, LONGEST) - 1

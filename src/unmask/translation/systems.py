@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from unmask.config import Config
 from unmask.errors import unknown
 from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
@@ -108,7 +108,7 @@ def _marian(size: str) -> Transformer:
     return Transformer(positions="halves", output_bias=True).replace(**transformer.SIZES[size])
 
 
-def _run(model: Config, lr: float) -> Translation:
+def _run(model: EncoderDecoderConfig, lr: float) -> Translation:
     """Short runs on little text, in many small steps."""
     return Translation(
         model=model,
@@ -138,9 +138,9 @@ def dates(config: Translation) -> Translation:
     minutes."""
     small = {"dim": 128, "dropout": 0.1}
     rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
-    if isinstance(config.model, Seq2Seq | VectorDecoder):
+    if hasattr(config.model, "cell"):
         small["hidden"] = 256
-    if isinstance(config.model, VectorDecoder):
+    if config.model.features is not None:
         rate, tokens = 5e-3, 1_024  # 1e-3 with 2,048 tokens, and steps of 512, learned less in the time
     return config.replace(
         model=small,

@@ -25,7 +25,7 @@ from unmask.finetune import LONGEST, FineTuning, Result, Speaker, write_config
 from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
-from unmask.models.sequence import EncoderDecoder
+from unmask.models.model import Model
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import REMEMBERED, check_family, check_sentinels, check_written, written_task
 from unmask.tasks.written import Written
@@ -79,7 +79,7 @@ class FinetuneText(TrainTranslation):
         """Nothing: it was said before the first seed."""
         return []
 
-    def translations(self, model: EncoderDecoder, count: int, search: Search | None = None) -> list[str]:
+    def translations(self, model: Model, count: int, search: Search | None = None) -> list[str]:
         """As the folder will give them, with its limits."""
         return super().translations(model, count, search or self.config.search)
 

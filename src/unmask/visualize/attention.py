@@ -14,9 +14,7 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models.causal import CausalModel
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
 from unmask.nn import Stack, record_attention
 from unmask.types import Batch
 from unmask.visualize.numbers import Data, packed, thumbnail
@@ -42,28 +40,23 @@ class Layer(NamedTuple):
     call: int | None = 0
 
 
-def layers_of(model: nn.Module) -> dict[str, list[Layer]]:
+def layers_of(model: Model) -> dict[str, list[Layer]]:
     """The attentions of a model by kind (see KINDS), first layer first; kinds that it lacks are absent."""
     found: dict[str, list[Layer]] = {}
-    if isinstance(model, Model):
-        kind = "decoder" if isinstance(model, CausalModel) else "encoder"
-        stacks: list[tuple[str, object]] = [(kind, model.stack)]
-    else:
-        stacks = [(name, getattr(model, name, None)) for name in ("encoder", "decoder")]
-    for kind, stack in stacks:
+    for kind, stack in model.stacks.items():
         if isinstance(stack, Stack):
             for name, layer in _of_stack(stack):
                 found.setdefault("cross" if name.startswith("cross") else kind, []).append(layer)
-        elif isinstance(model, Model) and isinstance(blocks := getattr(stack, "blocks", None), nn.ModuleList):
-            parts = [part for part in blocks.modules() if hasattr(part, "recorder")]
+        elif not model.reads_source:
+            parts = [part for part in stack.modules() if hasattr(part, "recorder")]
             found |= {kind: [Layer(part, None) for part in parts]} if parts else {}
-    if not found and isinstance(model, EncoderDecoder):  # recurrent or convolutional: attention to the source alone
+    if not found and model.reads_source:  # recurrent or convolutional: attention to the source alone
         parts = [part for part in model.modules() if hasattr(part, "recorder")]
         found = {"cross": [Layer(part) for part in parts]} if parts else {}
     return found
 
 
-def weights(model: nn.Module, batch: Batch, kind: str, layers: Sequence[int] | None = None) -> list[np.ndarray]:
+def weights(model: Model, batch: Batch, kind: str, layers: Sequence[int] | None = None) -> list[np.ndarray]:
     """Attention weights [H, T, S] of some layers (from 0; None: all) for a batch of one row; each row sums to 1.
 
     They are computed again from queries and keys, in a twin of the model, with no dropout. Raises UnmaskError for a
@@ -112,7 +105,7 @@ def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
     return mixed
 
 
-def overview(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
+def overview(model: Model, reading: Read, kind: str | None = None) -> Data:
     """All layers and heads as thumbnails, the names of rows and columns, and whether there is a rollout: no numbers
     that only some readers ask for, so that a long text is on the screen at once.
 
@@ -153,14 +146,14 @@ def chosen(weights_HTS: np.ndarray, number: int, heads: Sequence[int] | None = N
     return {"layer": number, "heads": heads, "weights": packed(weights_HTS[heads])}
 
 
-def rolled(model: nn.Module, reading: Read, kind: str) -> Data:
+def rolled(model: Model, reading: Read, kind: str) -> Data:
     """The rollout of self-attention, [T, T] in float16. Raises UnmaskError for cross-attention, which has none."""
     if kind == "cross":
         raise UnmaskError("Cross-attention has no rollout: its rows and its columns are different texts.")
     return {"rollout": packed(rollout(weights(model, reading.batch, kind)))}
 
 
-def whole(model: nn.Module, reading: Read, kind: str | None = None) -> Data:
+def whole(model: Model, reading: Read, kind: str | None = None) -> Data:
     """The overview with every head of every layer and the rollout in it, for a page that stands alone."""
     found = overview(model, reading, kind)
     every = weights(model, reading.batch, found["kind"])

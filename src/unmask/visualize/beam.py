@@ -9,7 +9,7 @@ import torch
 from unmask.errors import UnmaskError
 from unmask.generate import Search, Trace, generate
 from unmask.generate.batching import Source, rectangle
-from unmask.models.sequence import Writer
+from unmask.models.writer import Writer
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
 

@@ -10,13 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.models.elmo import ElmoModel
 from unmask.models.model import Model
-from unmask.nn import Stack
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import read, twin
@@ -87,37 +84,10 @@ def _places(tokenizer: Tokenizer, sentence: str, begin: int, end: int) -> list[i
 
 @torch.no_grad()
 def _states(model: Model, batch: Batch) -> np.ndarray:
-    """What goes into the first block and what each block says, [L + 1, T, D]. Raises UnmaskError for a model whose
-    layers are no blocks."""
-    other = twin(model)
-    if isinstance(other, ElmoModel) and other.pooler is None:
-        return _words_of_characters(other, batch)
-    if not isinstance(other.stack, Stack):
-        raise UnmaskError("Hidden states of layers are those of a Transformer or an ELMo; this model is neither.")
-    states: list[Tensor] = []
-    first = other.stack.blocks[other.stack.order[0]]
-
-    def before(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if not states:
-            states.append(given[0])
-
-    def after(_: nn.Module, __: object, said: Tensor) -> None:
-        states.append(said)
-
-    first.register_forward_pre_hook(before)
-    for block in other.stack.blocks:
-        block.register_forward_hook(after)
-    other(batch)
-    return np.stack([state[0].float().cpu().numpy() for state in states])
-
-
-def _words_of_characters(model: ElmoModel, batch: Batch) -> np.ndarray:
-    """[L + 1, T, 2 D] of an ELMo: the state of a word at its first character, zeros at the others, so that the mean of
-    some characters points where the mean of their words does."""
-    hidden_TE = model(batch)[0].float().cpu().numpy()
-    layers = model.config.layers + 1
-    states: np.ndarray = hidden_TE.reshape(len(hidden_TE), layers, -1).swapaxes(0, 1)
-    return states
+    """What goes into the first layer and what comes out of each, [L + 1, T, D]; of words that are spelled, the state of
+    a word at its first character and zeros at the others, so that the mean of some characters points where the mean of
+    their words does. Raises UnmaskError for a model whose layers are no blocks."""
+    return np.stack([state[0].float().cpu().numpy() for state in twin(model).hidden_states(batch)])
 
 
 def _cosines(states_ND: np.ndarray) -> np.ndarray:

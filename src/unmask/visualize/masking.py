@@ -12,7 +12,6 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
 from unmask.objectives import MaskedLM, SpanCorruption
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
@@ -82,7 +81,7 @@ def _draw(tokenizer: Tokenizer, tokens: np.ndarray, corrupted: Batch, model: Mod
 
 
 def spans(
-    model: EncoderDecoder,
+    model: Model,
     tokenizer: Subwords,
     text: str,
     *,
@@ -124,7 +123,7 @@ def spans(
     }
 
 
-def _written(model: EncoderDecoder, tokenizer: Subwords, read: np.ndarray, written: np.ndarray) -> list[Data]:
+def _written(model: Model, tokenizer: Subwords, read: np.ndarray, written: np.ndarray) -> list[Data]:
     """The tokens of a target, each with what the model would write in its place."""
     batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end).to(model.device)
     with torch.no_grad():

@@ -57,7 +57,7 @@ def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None)
     return Read(batch.to(model.device), tokenizer.pieces(tokens), [], [], _words(tokenizer, encodings))
 
 
-def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str | Sequence[int]) -> Read:
+def read_pair(model: Model, tokenizer: Subwords, source: str, target: str | Sequence[int]) -> Read:
     """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
 
     target  a text, or the ids that the model wrote, of which the end is left out where they are too many
@@ -73,11 +73,10 @@ def read_pair(model: nn.Module, tokenizer: Subwords, source: str, target: str | 
     last = "…" if len(written) < len(target) and not isinstance(target, str) else "</s>"  # what the end stands for
     batch = collate_pairs([ids], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
     pieces = shown(tokenizer.target.pieces(written))
-    device = next(model.parameters()).device
-    return Read(batch.to(device), ["<s>", *pieces], [*pieces, last], [*shown(tokenizer.pieces(ids)), "</s>"], [])
+    return Read(batch.to(model.device), ["<s>", *pieces], [*pieces, last], [*shown(tokenizer.pieces(ids)), "</s>"], [])
 
 
-def read_source(model: nn.Module, tokenizer: Subwords, text: str) -> np.ndarray:
+def read_source(model: Model, tokenizer: Subwords, text: str) -> np.ndarray:
     """Ids [S] of a text that an encoder–decoder is to read. Raises UnmaskError as `read_pair` does."""
     ids = tokenizer.encode(text)
     if not len(ids):
@@ -97,12 +96,12 @@ def twin(model: AnyModel) -> AnyModel:
     return copy.deepcopy(model, shared).eval()
 
 
-def _longest(model: nn.Module) -> int:
+def _longest(model: Model) -> int:
     """Tokens of an encoder–decoder's source or target, the one that ends or starts it included."""
-    return min(getattr(model, "positions", None) or LONGEST, LONGEST)
+    return min(model.positions or LONGEST, LONGEST)
 
 
-def _fits(model: nn.Module, tokens: int, name: str) -> None:
+def _fits(model: Model, tokens: int, name: str) -> None:
     most = _longest(model) - 1
     if tokens > most:
         raise UnmaskError(f"The {name} has {tokens} tokens, and {most} can be looked into; shorten it.")

@@ -32,7 +32,8 @@ def gradient_times_input(model: Model, reading: Read, head: str, output: int) ->
         vectors.append(found_1TD.detach().requires_grad_())
         return vectors[0]
 
-    handle = other.embedding.token.register_forward_hook(leaf)
+    assert other.input_embedding is not None
+    handle = other.input_embedding.get_submodule("token").register_forward_hook(leaf)
     with torch.enable_grad():
         logits_1C = other.answer(head, other(reading.batch), torch.zeros(1, dtype=torch.long, device=other.device))
         if not 0 <= output < logits_1C.shape[1]:

@@ -17,8 +17,6 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, needs, unknown
 from unmask.models.model import Model
-from unmask.models.sequence import EncoderDecoder
-from unmask.nn import Token
 from unmask.visualize.numbers import Data
 
 METHODS = {
@@ -80,16 +78,15 @@ class Vectors:
         return Vectors([self.words[i] for i in rows], self.matrix[list(rows)])
 
 
-def of_model(model: Model | EncoderDecoder, tokenizer: Tokenizer | Subwords) -> Vectors:
+def of_model(model: Model, tokenizer: Tokenizer | Subwords) -> Vectors:
     """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
     their frequency; pieces that continue a word, special tokens and unused entries are left out. Of an encoder–decoder,
     those of what it reads.
 
     Raises UnmaskError for a model that has none.
     """
-    embedding = model.embedding if isinstance(model, Model) else getattr(model, "source", None)
-    table = getattr(embedding, "token", None)
-    if not isinstance(table, Token):
+    table = model.token
+    if table is None:
         raise UnmaskError("This model has no table of word vectors: it spells its words, or reads vectors.")
     begin = [i for i in np.flatnonzero(~tokenizer.continuation).tolist() if i not in tokenizer.specials]
     pieces = dict(zip(begin, tokenizer.pieces(begin), strict=True))

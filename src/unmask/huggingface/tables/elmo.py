@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unmask.huggingface.table import OF_SEQUENCES, Table
 from unmask.huggingface.tables.bert import CRF
-from unmask.models.elmo import WORDS, Elmo
+from unmask.models.elmo import Elmo
 
 ELMO = Table(
     model_type="unmask-elmo",
@@ -19,7 +19,7 @@ ELMO = Table(
     ),
     pooler=(("pooler", "task"),),
     heads={
-        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*OF_SEQUENCES, "tagging", WORDS)},
+        **{name: ((f"heads.{name}.output", f"{name}.output"),) for name in (*OF_SEQUENCES, "tagging", "words")},
         "crf": CRF,
     },
     architectures={},

@@ -1,0 +1,156 @@
+"""RecurrentModel: a recurrent network over tokens, with heads; it writes where it reads from left to right.
+
+Shapes: B rows, T tokens of a row, N sequences of all rows (or hypotheses), S tokens of the longest, D width of token
+vectors, H width of a state, E width of the outputs (H, or 2 H in two directions), V vocabulary, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError, unknown
+from unmask.models.causal import left_aligned
+from unmask.models.recurrent_decoder import Seq2SeqState
+from unmask.models.stack_model import StackModel
+from unmask.models.writer import State
+from unmask.nn import Embedding, RecurrentLayer, RecurrentStack, RecurrentState
+from unmask.nn.sequences import Sequences
+from unmask.types import Batch
+
+if TYPE_CHECKING:
+    from unmask.models.recurrent import RecurrentNetwork
+
+
+MOST_PADDED = 4
+"""Places, padding included, for each token, up to which padding is read as if it were text."""
+
+
+class RecurrentModel(StackModel):
+    """Tokens in, outputs of a recurrent network out. Every sequence is read from a state of zero: packed, padded and
+    single sequences give the same.
+
+    pools  whether sequences are summed up, by the state after the last token and, in two directions, that of the
+           first token read from the end. It stands beside the output of each token, where only heads that answer for
+           a whole sequence look: what says the next token never sees it
+    """
+
+    config: RecurrentNetwork
+    embedding: Embedding
+    stack: RecurrentStack
+
+    def __init__(
+        self,
+        config: RecurrentNetwork,
+        embedding: Embedding,
+        stack: RecurrentStack,
+        heads: Mapping[str, nn.Module],
+        *,
+        pools: bool,
+    ) -> None:
+        super().__init__(config, embedding, stack, heads=heads)
+        self.pools = pools
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Outputs [B, T, E], or [B, T, 2 E] with the summary of its sequence behind each, zero at padding.
+
+        Raises UnmaskError for a sequence that is longer than `length`.
+        """
+        x_BTD = self.embedding(batch.tokens)
+        if batch.documents is None:
+            self._fits(batch.tokens.shape[1])
+            return self.read(x_BTD)
+        sequences = Sequences.of(batch.documents)
+        x_NSD = sequences.unpack(x_BTD)
+        self._fits(x_NSD.shape[1])
+        return sequences.pack(self.read(x_NSD, sequences.lengths.cpu()))
+
+    def read(self, x_NSD: Tensor, lengths_N: Tensor | None = None) -> Tensor:
+        """Token vectors of sequences, one a row -> their outputs, and where the model pools their summaries behind."""
+        outputs_NSE, _ = self.stack(x_NSD, lengths_N=None if self._through(x_NSD, lengths_N) else lengths_N)
+        if not self.pools:
+            return outputs_NSE
+        return torch.cat([outputs_NSE, self.summary(outputs_NSE, lengths_N)[:, None].expand_as(outputs_NSE)], -1)
+
+    def _through(self, x_NSD: Tensor, lengths_N: Tensor | None) -> bool:
+        """Whether to read on through the padding behind the sequences, which in one direction changes nothing before
+        it: on a CPU the kernels that know of no lengths go back several times faster. Not where most is padding."""
+        if lengths_N is None or self.config.bidirectional:
+            return False
+        N, S = x_NSD.shape[:2]
+        return MOST_PADDED * int(lengths_N.sum()) >= N * S
+
+    def summary(self, outputs_NSE: Tensor, lengths_N: Tensor | None) -> Tensor:
+        """[N, E]: what the network says when it has read the sequence, from the beginning and from the end."""
+        H = self.config.hidden
+        rows_N = torch.arange(len(outputs_NSE), device=outputs_NSE.device)
+        last_N = rows_N.new_full(rows_N.shape, outputs_NSE.shape[1]) - 1
+        if lengths_N is not None:
+            last_N = lengths_N.to(rows_N.device) - 1
+        return torch.cat([outputs_NSE[rows_N, last_N, :H], outputs_NSE[:, 0, H:]], -1)
+
+    @property
+    def causal(self) -> bool:
+        return not self.config.bidirectional
+
+    @property
+    def forward_is_trunk(self) -> bool:
+        return False
+
+    def units(self, tokens_BT: Tensor) -> list[Tensor]:
+        x_BTD, layers = self.embedding(tokens_BT), []
+        for block in self.stack.blocks:
+            assert isinstance(block, RecurrentLayer)
+            trace = block.network.trace(x_BTD)
+            x_BTD = torch.cat(list(trace.hidden), -1)  # both directions side by side
+            layers.append(x_BTD if trace.cell is None else torch.cat(list(trace.cell), -1).tanh())
+        return layers
+
+    # -- writing: see `models.writer.Writer`
+
+    @property
+    def writes(self) -> bool:
+        return "next" in self.heads
+
+    @property
+    def continues_prompt(self) -> bool:
+        return True
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
+        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+
+        Short ones are filled up on either side. Raises UnmaskError for one without a token.
+        """
+        if "next" not in self.heads:
+            raise unknown("head of this model", "next", self.heads)
+        tokens_BT, lengths_B = left_aligned(batch)
+        first_B = tokens_BT.gather(1, lengths_B[:, None] - 1).squeeze(1)
+        last = self._after(tokens_BT, lengths_B - 1)
+        return Seq2SeqState(width, first_B.repeat_interleave(width), last.repeat(width))
+
+    @torch.no_grad()
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
+        assert isinstance(state, Seq2SeqState)
+        output_NH, state.recurrent = self.stack.step(self.embedding(tokens_N), state.recurrent)
+        logits_NV: Tensor = self.heads["next"](output_NH)
+        return logits_NV
+
+    def _after(self, tokens_BT: Tensor, lengths_B: Tensor) -> RecurrentState:
+        """The state after the first `lengths_B` tokens of each row, of which there may be none."""
+        order_B = lengths_B.argsort(descending=True, stable=True)
+        _, last = self.stack(self.embedding(tokens_BT[order_B]), lengths_N=lengths_B[order_B].clamp(min=1))
+        last = last.select(order_B.argsort())
+        nothing = (lengths_B == 0)[:, None]
+        return last.map(lambda x: x.masked_fill(nothing, 0.0))
+
+    def _fits(self, tokens: int) -> None:
+        if self.positions is not None and tokens > self.positions:
+            raise UnmaskError(
+                f"A sequence of {tokens} tokens is longer than the {self.positions} that this model was made for. "
+                f"Shorten it, or set --length {tokens} or more."
+            )

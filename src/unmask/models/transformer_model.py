@@ -1,0 +1,139 @@
+"""TransformerModel: an encoder reads the source, a decoder that attends to it writes the target.
+
+Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary; N = B * width hypotheses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.writer import State
+from unmask.nn import Cache, CrossMask, Embedding, Mask, Stack
+from unmask.types import Batch
+
+
+class TransformerState(State):
+    """What a Transformer keeps while it writes: the keys and values of the source and of what was written."""
+
+    def __init__(self, cache: Cache, first_N: Tensor) -> None:
+        self.cache, self.first, self.width = cache, first_N, cache.width
+
+    def select(self, rows_N: Tensor) -> None:
+        self.first = self.first[rows_N]
+        self.cache.select(rows_N)
+
+
+class TransformerModel(EncoderDecoder):
+    """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
+
+    source, target    tokens and positions -> vectors
+    encoder, decoder  the blocks
+    """
+
+    source: Embedding
+    encoder: Stack
+    decoder: Stack
+    crossing = "cross"
+
+    def __init__(
+        self,
+        config: EncoderDecoderConfig,
+        *,
+        source: Embedding,
+        target: Embedding,
+        encoder: Stack,
+        decoder: Stack,
+        heads: Mapping[str, nn.Module],
+    ) -> None:
+        super().__init__(config)
+        self.source, self.target = source, target
+        self.encoder, self.decoder = encoder, decoder
+        self.heads = nn.ModuleDict(dict(heads))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
+
+        Where rows hold one sequence each, padding stands at their end, where the causal mask hides it from every token
+        that counts. Where they hold several, sequence i of a row is written while sequence i of its source is read.
+        """
+        if batch.source is None:
+            raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
+        memory_BSD = self.encode(batch.source)
+        x_BTD = self._embed(self.target, batch)
+        own = Mask(causal=True) & _sequences(batch) if _packed(batch) else Mask(causal=True)
+        hidden_BTD: Tensor = self.decoder(
+            x_BTD, mask=own, memory=memory_BSD, memory_mask=_crossing(batch, batch.source), positions_BT=batch.positions
+        )
+        return hidden_BTD
+
+    def encode(self, source: Batch) -> Tensor:
+        """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
+        mask = _sequences(source) if _packed(source) else _padding(source)
+        memory_BSD: Tensor = self.encoder(self._embed(self.source, source), mask=mask, positions_BT=source.positions)
+        return memory_BSD
+
+    def _embed(self, embedding: Embedding, batch: Batch) -> Tensor:
+        if not _packed(batch):
+            self.check_length(batch.tokens.shape[1])
+        x_BTD: Tensor = embedding(batch.tokens, positions_BT=batch.positions)
+        return x_BTD
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, width: int = 1) -> TransformerState:
+        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
+        return TransformerState(cache, self.first(len(batch.tokens), width, batch.tokens.device))
+
+    @torch.no_grad()
+    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+        """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
+
+        The hypotheses of a source are W tokens at the same place of one row [B, W], each of which sees its own past.
+        Raises UnmaskError beyond the length of the model.
+        """
+        assert isinstance(state, TransformerState)
+        cache = state.cache
+        self.check_length(cache.length + 1)
+        positions_1W = cache.positions(cache.width, tokens_N.device)
+        x_BWD = self.target(tokens_N.view(-1, cache.width), positions_BT=positions_1W)
+        hidden_BWD = self.decoder(x_BWD, positions_BT=positions_1W, cache=cache)
+        logits_NV: Tensor = self.heads["next"](hidden_BWD.flatten(0, 1))
+        return logits_NV
+
+    def check_length(self, tokens: int) -> None:
+        """Raise UnmaskError for a sequence of more tokens than the model has positions."""
+        if self.positions is not None and tokens > self.positions:
+            raise UnmaskError(
+                f"A sequence of {tokens} tokens does not fit this model, which has {self.positions} positions. "
+                f"Shorten it, or set --length {self.positions} or less."
+            )
+
+
+def _padding(source: Batch) -> Mask | None:
+    """Hides the padding at the end of the sources; None where there is none."""
+    lengths = source.lengths
+    return None if lengths is None else Mask(lengths=lengths)
+
+
+def _sequences(batch: Batch) -> Mask:
+    """Hides the other sequences of a row."""
+    return Mask(documents=batch.documents, runs=batch.runs)
+
+
+def _packed(batch: Batch) -> bool:
+    """Whether rows may hold several sequences: their places are then written down."""
+    return batch.positions is not None and batch.documents is not None
+
+
+def _crossing(batch: Batch, source: Batch) -> Mask | CrossMask | None:
+    """Which tokens of its source a token sees. Raises UnmaskError where one of the two is packed and the other not."""
+    if _packed(batch) != _packed(source):
+        raise UnmaskError("Rows that hold several sequences need sources that hold as many, and rows of one, one.")
+    if batch.documents is None or source.documents is None or not _packed(batch):
+        return _padding(source)
+    return CrossMask(batch.documents, source.documents)

@@ -1,0 +1,54 @@
+"""Initial weights that several systems share."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from unmask.nn.embedding import Token
+from unmask.nn.recurrent import Recurrent
+
+
+def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
+    """BERT's initialisation: weights from a normal of `std` cut at two of them, biases 0, norms 1 and 0."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+def xavier_gates(network: Recurrent, generator: torch.Generator) -> None:
+    """Xavier's uniform for the matrices of each gate, biases 0, and 1 for an LSTM's forget gate, so that it remembers
+    from the start (Gers et al. 2000; Jozefowicz et al. 2015)."""
+    lstm = isinstance(network.kernel, nn.LSTM)
+    with torch.no_grad():
+        for name, parameter in network.kernel.named_parameters():
+            gates = parameter.split(network.hidden)
+            for gate in gates:
+                if gate.dim() == 2:
+                    nn.init.xavier_uniform_(gate, generator=generator)
+                else:
+                    nn.init.zeros_(gate)
+            if lstm and name.startswith("bias_ih"):
+                nn.init.ones_(gates[1])
+
+
+def xavier_uniform(module: nn.Module, seed: int, *, padding: int) -> None:
+    """Xavier's uniform (Glorot & Bengio 2010), and 1 for the bias of an LSTM's forget gate; token vectors of about
+    length 1, that of the padding zero."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, Recurrent):
+            xavier_gates(part, generator)
+        elif isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight, generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, Token):
+            nn.init.normal_(part.weight, std=part.embedding_dim**-0.5, generator=generator)
+            with torch.no_grad():
+                part.weight[padding].zero_()

@@ -1,0 +1,68 @@
+"""Recurrent encoders, and the bridge from their last state to the first one of a decoder.
+
+Shapes: B rows (sources), S tokens read, D width of token vectors, H width of the decoder's state, E width of the
+encoder's outputs, L layers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from unmask.nn.recurrent import Recurrent, RecurrentState
+
+
+class Bridge(nn.Module):
+    """From the last states of an encoder that reads from both ends to the first state of a decoder.
+
+    h = tanh(W [forward; backward]), as the first state of Bahdanau et al. 2014 (appendix A.2.2), each layer alike; an
+    LSTM's cell, which no tanh bounds, goes through a linear map of its own.
+
+    width  H, of both directions together
+    cell   whether there is a cell
+    """
+
+    def __init__(self, width: int, *, cell: bool):
+        super().__init__()
+        self.hidden = nn.Linear(width, width)
+        self.cell = nn.Linear(width, width) if cell else None
+
+    def forward(self, state: RecurrentState) -> RecurrentState:
+        """[2 L, B, H / 2] -> [L, B, H]."""
+        both = state.map(lambda x: torch.cat([x[0::2], x[1::2]], -1))
+        cell = None if self.cell is None else self.cell(both.cell)
+        return RecurrentState(self.hidden(both.hidden).tanh(), cell)
+
+
+class RecurrentEncoder(nn.Module):
+    """Reads the source: an output for every token, and the state from which the decoder starts.
+
+    network  the layers             bridge  from their last state to the decoder's first
+    """
+
+    def __init__(self, network: Recurrent, bridge: nn.Module):
+        super().__init__()
+        self.network, self.bridge = network, bridge
+
+    def forward(self, x_BSD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, RecurrentState]:
+        """Outputs [B, S, E], zero at padding, and the decoder's first state [L, B, H]."""
+        outputs_BSE, last = self.network(x_BSD, None, lengths_B)
+        return outputs_BSE, self.bridge(last)
+
+
+class ReversedEncoder(RecurrentEncoder):
+    """Reads each source from its last token to its first; outputs stay at the place of their token."""
+
+    def forward(self, x_BSD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, RecurrentState]:
+        outputs_BSE, first = super().forward(backwards(x_BSD, lengths_B), lengths_B)
+        return backwards(outputs_BSE, lengths_B), first
+
+
+def backwards(x_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
+    """The tokens of each row from last to first, with the padding still at its end."""
+    if lengths_B is None:
+        return x_BSD.flip(1)
+    places_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
+    last_B1 = lengths_B.to(x_BSD.device)[:, None] - 1
+    places_BS = torch.where(places_S <= last_B1, last_B1 - places_S, places_S)
+    return x_BSD.gather(1, places_BS[..., None].expand_as(x_BSD))
