@@ -23,7 +23,7 @@ from typing import Any
 from unmask.bench import Places, common
 from unmask.bench.common import Result
 from unmask.errors import UnmaskError
-from unmask.processor import settle
+from unmask.kernels.processor import settle
 
 LENGTH = 128  # tokens of a row
 RATE = 0.15  # of the tokens, which are hidden

@@ -34,10 +34,10 @@ from typing import Any
 import tasks_data
 import tasks_transformers
 from tasks_data import TASKS
-from unmask import processor
 from unmask.bench import common
 from unmask.bench.common import Result, Settings
 from unmask.errors import UnmaskError
+from unmask.kernels import processor
 
 SIDES = ("unmask", "transformers")
 WRITING = threading.Lock()  # of --out

@@ -23,7 +23,8 @@ PAGES = {"word_vectors/kernel.py", *(f"models/{name}.py" for name in LINEAGE)}
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
-GROUND = {"errors", "types", "places", "config", "files", "hub", "threads", "processor", "terminal"}
+GROUND = {"errors", "types", "places", "config", "files", "hub", "terminal"}
+LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
@@ -39,24 +40,23 @@ WIRING |= {
     "in_context",
 }
 WIRING |= {"minimal_pairs", "teaching", "quickstart_plan"}
-LEARNED = GROUND | {"nn", "models"}
+LEARNED = LAYERS | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors", "places", "processor"},
+    "types": {"errors", "places"},
     "places": {"errors"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
     "hub": {"errors"},
-    "threads": set(),
-    "processor": set(),
     "terminal": set(),
     "cost": set(),
-    "nn": GROUND,
-    "data": GROUND,
-    "train": GROUND,
-    "models": GROUND | {"nn"},
+    "kernels": {"errors"},
+    "nn": LAYERS,
+    "data": LAYERS,
+    "train": LAYERS,
+    "models": LAYERS | {"nn"},
     "objectives": LEARNED,
     "generate": LEARNED,
     "huggingface": LEARNED | {"data.tokenizer", "data.subwords", "data.numbers"},
@@ -91,7 +91,7 @@ SEEDS = words("""
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
 """)
 # Dropout draws from torch's own stream and has no other door: it is seeded by those who train, and restored on resume.
-MAY_SEED = {"train/trainer.py", "train/checkpoint.py", "finetune.py"}
+MAY_SEED = {"train/trainer.py", "kernels/devices.py", "finetune.py"}
 OWN_STREAM = {"Generator", "default_rng", "SeedSequence", "BitGenerator", "PCG64", "PCG64DXSM", "Philox", "SFC64"}
 TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial poisson")
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")

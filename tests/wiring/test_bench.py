@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from unmask import processor
 from unmask.bench import ROWS, Places, bench, ceiling, common, encoder, inference, pretraining, run, startup, table
 from unmask.bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, within
 from unmask.bench.rows import find
@@ -18,6 +17,7 @@ from unmask.bench.stopwatch import Stopwatch, attended
 from unmask.cli import main
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.kernels import processor
 from unmask.models.bert import Bert
 from unmask.types import Batch
 
