@@ -1,7 +1,9 @@
 """oneDNN, the library of matrix products on a CPU: its two operators that PyTorch has no public function for.
 
 They are those that `torch.compile` uses. They are called here alone, so that a release of PyTorch that changes them is
-noticed in one place. Shapes: D inputs, E outputs.
+noticed in one place. The plain form of `linear` is `torch.nn.functional.linear`, and the activation after it.
+
+Shapes: D inputs, E outputs.
 """
 
 from __future__ import annotations
@@ -36,8 +38,7 @@ def reorder(weight_ED: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None, fused: Fused = PLAIN) -> Tensor:
-    """activation(x W^T + b), [..., D] -> [..., E]: bias and activation are applied to results that are in the cache.
-    Its plain form is `torch.nn.functional.linear`, and the activation after it."""
+    """activation(x W^T + b), [..., D] -> [..., E]: bias and activation are applied to results that are in the cache."""
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight_ED, bias_E, *fused)
     return y
 

@@ -1,4 +1,5 @@
-"""PrepackedLinear: linear layers for inference, with their weights in the layout that the processor reads.
+"""PrepackedLinear: linear layers for inference, with their weights in the layout that the processor reads. The plain
+form is those layers.
 
 Shapes: D inputs, E outputs, of all layers together, N rows.
 """
@@ -25,7 +26,7 @@ code for each product, which takes longer than the product itself."""
 
 class PrepackedLinear(nn.Module):
     """x W^T + b of one or several linear layers that read the same x, joined: [..., D] of any float -> [..., E].
-    No gradients, and nothing to store: it is made from layers that have both. Its plain form is those layers.
+    No gradients, and nothing to store: it is made from layers that have both.
 
     PyTorch would bring the weights into the layout of the matrix unit at every product, which takes as long as a
     product of some dozens of rows; here it is done once. A device that only imitates products in bfloat16 is given

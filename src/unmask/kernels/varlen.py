@@ -1,7 +1,7 @@
 """Attention of packed rows by the boundaries of their sequences (varlen), by the kernel that a GPU has for it.
 
 Of a packed row it computes what lies within its sequences and nothing else, and keeps no weights (FlashAttention, Dao
-et al. 2022 and Dao 2023; `flash_attn_varlen_func` of its authors).
+et al. 2022 and Dao 2023; `flash_attn_varlen_func` of its authors). The plain form is `Varlen.plain`.
 
 Shapes: B rows, T tokens of a row, H heads, K width of a head, R sequences of all rows.
 """

@@ -22,6 +22,31 @@ from unmask.nn.mask import Bias
 from unmask.nn.position import Position
 
 
+def attention(
+    q_BHTK: Tensor,
+    k_BNSK: Tensor,
+    v_BNSK: Tensor,
+    bias: Bias,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    look: Callable[[Tensor], None] | None = None,
+) -> Tensor:
+    """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]; a hidden key has a bias of -inf.
+    `kernels.attention.attend` computes the same by the kernel that is fastest.
+
+    dropout  rate on the weights
+    look     is handed the weights, [B, H, T, S], before dropout
+    """
+    group = q_BHTK.shape[1] // k_BNSK.shape[1]  # heads of queries that read the same keys
+    k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
+    scores_BHTS = (scale * q_BHTK) @ k_BHSK.transpose(-1, -2)
+    weights_BHTS = bias.softmax(scores_BHTS)
+    if look is not None:
+        look(weights_BHTS)
+    return drop(weights_BHTS, dropout, True) @ v_BHSK
+
+
 class Attention(nn.Module):
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
 
@@ -103,7 +128,7 @@ class Attention(nn.Module):
             bias,
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
-            plain=attention if self.recorder is None else partial(attention, look=self.recorder),
+            plain=partial(attention, look=self.recorder),
             in_plain=self.recorder is not None,
         )
         return apply(self.output, y_BHTK.transpose(1, 2).flatten(2))
@@ -122,31 +147,6 @@ class Attention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         """[B, T, H * K] -> [B, H, T, K]."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-
-
-def attention(
-    q_BHTK: Tensor,
-    k_BNSK: Tensor,
-    v_BNSK: Tensor,
-    bias: Bias,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-    look: Callable[[Tensor], None] | None = None,
-) -> Tensor:
-    """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]: the plain form of
-    `kernels.attention.attend`.
-
-    dropout  rate on the weights
-    look     is handed the weights, [B, H, T, S], before dropout
-    """
-    group = q_BHTK.shape[1] // k_BNSK.shape[1]  # heads of queries that read the same keys
-    k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
-    scores_BHTS = (scale * q_BHTK) @ k_BHSK.transpose(-1, -2)
-    weights_BHTS = bias.softmax(scores_BHTS)
-    if look is not None:
-        look(weights_BHTS)
-    return drop(weights_BHTS, dropout, True) @ v_BHSK
 
 
 class AttentionMap(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -111,7 +112,7 @@ class Engine:
         self.in_full(function if distributed.is_main() else lambda: None)
         distributed.barrier()
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[Any]:
         """The context that every forward of this run is computed in."""
         return formats.autocast(self.device, self.bf16)
 
