@@ -3,7 +3,7 @@
     python benchmarks/attention.py --threads 1
 
 Forward and backward of softmax(scale q k^T + bias) v without dropout, 4 heads of 64, as many rows as make `--tokens`
-tokens; both ways take turns in one process. This is what `nn/attention.py` chooses by.
+tokens; both ways take turns in one process. This is what `kernels/attention.py` chooses by.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -
     """A forward and backward on new numbers; returns the seconds of the process."""
     import torch
 
-    from unmask.nn.attention import Bias
+    from unmask.nn import Bias
 
     rows = max(1, tokens // length)
     kind = getattr(torch, dtype)
@@ -29,7 +29,7 @@ def once(attend: Callable, length: int, tokens: int, dtype: str, masked: bool) -
 
     def run() -> float:
         began = time.process_time()
-        said = attend(q, k, v, bias)
+        said = attend(q, k, v, bias, scale=0.125)
         said.backward(said.detach())
         return time.process_time() - began
 
@@ -44,18 +44,23 @@ def main() -> None:
     options = parser.parse_args()
     import torch
 
-    from unmask.nn import Attention
+    from unmask.kernels.attention import fused as by_kernel
+    from unmask.nn import Bias
+    from unmask.nn.attention import attention
 
     torch.set_num_threads(options.threads)
     common.introduce(common.machine(options.threads))
-    part = Attention(256, 4)
+
+    def kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Bias, *, scale: float) -> torch.Tensor:
+        return by_kernel(q, k, v, bias.mask(q.dtype), scale=scale)
+
     print(
         "| dtype | mask | tokens of a row | fused, ms | plain, ms | fused / plain (range) |\n|---|---|---|---|---|---|"
     )
     for dtype in ("bfloat16", "float32"):
         for masked in (False, True):
             for length in (32, 128, 256, 512, 1_024, 2_048):
-                ways = [once(way, length, options.tokens, dtype, masked) for way in (part._explicit, part._fused)]
+                ways = [once(way, length, options.tokens, dtype, masked) for way in (kernel, attention)]
                 for way in ways:
                     way()
                 pairs = [[way() for way in ways] for _ in range(options.turns)]

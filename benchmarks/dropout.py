@@ -23,11 +23,12 @@ def of_pytorch() -> Iterator[None]:
     """Inside, dropout is PyTorch's."""
     import torch.nn.functional as F
 
-    from unmask.nn import Attention, dropout
+    from unmask.kernels import attention
+    from unmask.nn import dropout
 
     with (
         mock.patch.object(dropout, "dropout", F.dropout),
-        mock.patch.object(Attention, "_slow_when_fused", return_value=False),
+        mock.patch.object(attention, "plain_is_faster", return_value=False),
     ):
         yield
 

@@ -24,7 +24,7 @@ from bench import common
 from bench.common import Result
 from bench.run import Places
 from unmask.errors import UnmaskError
-from unmask.processor import settle
+from unmask.kernels.processor import settle
 
 LENGTH = 128  # tokens of a row
 RATE = 0.15  # of the tokens, which are hidden

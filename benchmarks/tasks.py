@@ -36,8 +36,8 @@ from bench import common
 from bench.common import Result, Settings
 from bench.table import markdown
 from tasks_data import TASKS
-from unmask import processor
 from unmask.errors import UnmaskError
+from unmask.kernels import processor
 
 SIDES = ("unmask", "transformers")
 WRITING = threading.Lock()  # of --out

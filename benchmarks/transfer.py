@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import common
 from unmask.errors import Stopped, UnmaskError
-from unmask.processor import settle
+from unmask.kernels.processor import settle
 
 DOMAINS = {"similar": ("sst2", "sentence"), "different": ("nsmc", "document")}
 RATES = {"full": 1e-4, "top": 1e-4, "gradual": 1e-4, "lora": 1e-3, "frozen": 1e-3}

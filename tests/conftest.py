@@ -23,7 +23,7 @@ settings.load_profile("untimed")
 def exact() -> Iterator[pytest.MonkeyPatch]:
     """Numbers do not depend on the processor, unless a test asks for bfloat16 or for `by_processor`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unmask.processor.fastest", lambda device: "fp32")
+        patch.setattr("unmask.kernels.processor.fastest", lambda device: "fp32")
         yield patch
 
 
@@ -32,14 +32,14 @@ def by_processor(exact: pytest.MonkeyPatch) -> Iterator[None]:
     """What is asked for as "auto" is what is fastest on the processor, or on that of `processor.abilities`."""
     exact.undo()
     yield
-    exact.setattr("unmask.processor.fastest", lambda device: "fp32")
+    exact.setattr("unmask.kernels.processor.fastest", lambda device: "fp32")
 
 
 @pytest.fixture(params=["own", "imitated"])
 def bf16(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in bfloat16 as this processor has them, and as on one that has none."""
     if request.param == "imitated":
-        monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
+        monkeypatch.setattr("unmask.kernels.processor.library_has_bf16", lambda: False)
 
 
 @pytest.fixture(autouse=True, scope="module")

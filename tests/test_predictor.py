@@ -337,7 +337,7 @@ def test_batches_side_by_side_give_the_same_answers(which, request, monkeypatch)
 
         def __init__(self, *given):
             super().__init__(*given)
-            self.quick.register_forward_pre_hook(lambda *_: threads.add(threading.get_ident()))
+            self.layout.register_forward_pre_hook(lambda *_: threads.add(threading.get_ident()))
 
     apart = Watched(folder)(texts)
     assert threading.get_ident() not in threads

@@ -26,6 +26,8 @@ def product(settings: Settings) -> Result:
     """Operations a second of the fastest of many products of two square matrices; of a GPU, its published peak."""
     import torch
 
+    from unmask.kernels import devices
+
     n, dtype = settings["square"], {"fp32": torch.float32, "bf16": torch.bfloat16}[settings["precision"]]
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(n, n, generator=generator).to(settings["device"], dtype) for _ in range(2))
@@ -38,7 +40,7 @@ def product(settings: Settings) -> Result:
         torch.mm(a, b, out=out)
         common.wait_for_gpu()
         times.append(time.perf_counter() - began)
-    name = torch.cuda.get_device_name() if a.is_cuda else "cpu"
+    name = devices.name_of(a.device)
     peak = next((peak for known, peak in PEAKS.items() if known in name), None)
     return {"flops_per_second": 2 * n**3 / min(times), "products": len(times), "device": name, "peak": peak}
 

@@ -138,17 +138,16 @@ def environment(threads: int, gpu: bool = False) -> dict[str, str]:
 
 def sees_gpu() -> bool:
     """Whether PyTorch can compute on a GPU here."""
-    import torch
+    from unmask.kernels import devices
 
-    return bool(torch.cuda.is_available())
+    return devices.has_gpu()
 
 
 def wait_for_gpu() -> None:
     """Return when a GPU that this process uses has done what it was asked for."""
-    import torch
+    from unmask.kernels import devices
 
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    devices.wait()
 
 
 def peak_memory() -> float:

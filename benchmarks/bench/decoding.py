@@ -19,7 +19,7 @@ from bench import common, profiling
 from bench.common import CLOCKS, Result, Settings
 from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 
 SPEED = Unit("tokens/s")
 CTRANSLATE2 = ("ctranslate2", "transformers")  # which its converter reads with
@@ -68,10 +68,10 @@ def unmask(settings: Settings) -> Decode:
     from unmask import huggingface
     from unmask.generate import Limits, Search, generate
     from unmask.generate.batching import rectangle
-    from unmask.models.quick import quickened
+    from unmask.models.inference_transformer import writer_layout
 
     folder = Path(settings["folder"]) / "marian"
-    model = quickened(huggingface.load_writer(folder).model, settings["precision"])
+    model = writer_layout(huggingface.load_writer(folder).model, settings["precision"])
     end, pad = settings["end"], settings["pad"]
     search = Search(beam_size=settings["beam"], stop="full", limits=Limits(max_length=LONGEST))
     return lambda batch: [best.tokens for best, *_ in generate(model, rectangle(batch, pad), search, end=end)]
@@ -150,7 +150,7 @@ def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bo
 
     alone  it cannot search several batches at once
     """
-    from unmask.threads import a_thread_each
+    from unmask.kernels.threads import a_thread_each
 
     decode = make(settings)
     each = map if alone or not several(settings) else a_thread_each

@@ -17,7 +17,7 @@ from bench.common import Result, Settings
 from bench.row import OURS, Measured, Plan, Unit
 from bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 
 SPEED = Unit("rows/s")
 RISING = 0.1  # of the steps, while the rate grows

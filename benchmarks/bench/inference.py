@@ -17,7 +17,7 @@ from bench.common import CLOCKS, Result, Settings
 from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 
 SPEED = Unit("texts/s")
 LATENCY = Unit("ms", digits=2, time=True)

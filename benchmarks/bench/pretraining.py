@@ -21,7 +21,7 @@ from bench.row import OURS, Measured, Plan, Turns, Unit
 from bench.stopwatch import Stopwatch, attended
 from unmask.config import Config
 from unmask.errors import UnmaskError
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 
 SPEED = Unit("tokens/s")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), "transformers": ("transformers", "accelerate")}

@@ -15,7 +15,7 @@ from bench.row import OURS, Measured, Plan, Row, Turns
 from bench.rows import find
 from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
-from unmask.processor import settle
+from unmask.kernels.processor import settle
 
 QUICK = 4  # sides at once, where only whether they run is asked
 NO_GPU = "Left out: PyTorch sees no GPU here."

@@ -21,7 +21,7 @@ from bench.common import Result, Settings
 from bench.preparation import LENGTH, huggingface_rows
 from bench.row import OURS, Measured, Plan, Unit
 from unmask.config import Config
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 
 if TYPE_CHECKING:
     import torch

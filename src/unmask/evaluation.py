@@ -17,8 +17,8 @@ from unmask.data.rows import Question, Row
 from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.families import FAMILIES, TAKERS, Rows, check_scored, family_of, read
+from unmask.kernels.processor import Precision
 from unmask.models.model import Model
-from unmask.processor import Precision
 from unmask.serve.predictor import MOST_TOKENS, run_of
 from unmask.serve.written import WrittenPredictor
 from unmask.tasks import (

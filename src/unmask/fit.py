@@ -23,8 +23,8 @@ from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import sweep, write_text
+from unmask.kernels.processor import Precision
 from unmask.models.model import Model
-from unmask.processor import Precision
 from unmask.tasks import Encoded, Task
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN

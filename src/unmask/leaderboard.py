@@ -11,7 +11,7 @@ from unmask.config import read_json
 from unmask.data import glue
 from unmask.data.glue import Benchmark
 from unmask.errors import UnmaskError, plural
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 from unmask.serve import Predictor
 from unmask.serve.predictor import length_of_run
 from unmask.submission import Average

@@ -17,6 +17,7 @@ from unmask.data.corpus import Split
 from unmask.data.tokenizer import Tokenizer
 from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
+from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.objectives import SpanCorruption
 from unmask.types import Example
@@ -90,7 +91,7 @@ def written(model: Model, tokenizer: Tokenizer, given: Sequence[Prompt]) -> list
     """What the model writes for each prompt, and the probability of all of it."""
     search = Search(limits=Limits(max_length=SHOWN))
     sources = [prompt.tokens.tolist() for prompt in given]
-    with torch.autocast(model.device.type, enabled=False):
+    with exactly(model.device):
         found = list(generate_all(model, sources, search, end=tokenizer.sep, pad=tokenizer.pad, device=model.device))
     return [[(tokenizer.decode(best.tokens, special=True), math.exp(best.log_probability))] for best, *_ in found]
 

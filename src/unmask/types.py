@@ -2,7 +2,7 @@
 and Head, what is asked of a model.
 
 Shapes: B rows, T places of a row, N sequences of a batch (N > B where rows are packed), M places that a target or a
-signal names, R runs.
+signal names, R sequences that are parted by boundaries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.places import Kind, Placed, Signal, Target, among
-from unmask.processor import attends_by_runs
 
 __all__ = [
     "Batch",
@@ -30,8 +29,8 @@ __all__ = [
     "Placed",
     "Signal",
     "Target",
+    "boundaries_of",
     "concatenate",
-    "runs_of",
 ]
 
 
@@ -108,7 +107,7 @@ class Batch:
                the token that starts a sequence, and the target of each place is the token after it
     streams    [B] int64: rows that go on where the row of the same number ended, in the batch before; `positions` say
                how many tokens of its sequence stand before each, those of earlier batches included. None: they do not
-    runs       [R + 1] int32: what `runs_of` reads off the documents; `to` adds it where a device attends by it
+    boundaries [R + 1] int32: what `boundaries_of` reads off the documents; `to` adds it when it moves the batch
 
     `LAYOUTS` says how each field lies along the rows; nothing else lists the fields.
     """
@@ -123,7 +122,7 @@ class Batch:
     signal: Signal | None = None
     source: Batch | None = None
     streams: Tensor | None = None
-    runs: Tensor | None = None
+    boundaries: Tensor | None = None
 
     @classmethod
     def of_vectors(cls, values_BF: Tensor) -> Batch:
@@ -141,22 +140,29 @@ class Batch:
 
         return Batch(**{name: over(getattr(self, name)) for name in LAYOUTS})
 
-    def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device. To a GPU it travels from pinned memory: only from there does a copy go
-        beside what the device computes, with nobody waiting for it."""
-        pinned = torch.device(device).type == "cuda" and self.tokens.device.type == "cpu"
-        batch = self._with_runs() if attends_by_runs(device) else self
-        return batch.map(lambda x: (x.pin_memory() if pinned else x).to(device, non_blocking=True))
+    def to(self, device: torch.device | str, *, pin: bool = False) -> Batch:
+        """The same batch on a device. Boundaries are read off before it moves to another one, as reading values there
+        would wait for it.
 
-    def _with_runs(self) -> Batch:
-        """Read off here, where that waits for no device."""
-        runs = runs_of(self.documents) if self.runs is None and self.documents is not None else self.runs
-        return replace(self, runs=runs, source=None if self.source is None else self.source._with_runs())
+        pin  whether to copy it from pinned memory (`kernels.devices.pins`)
+        """
+        stays = torch.empty(0, device=device).device == self.tokens.device
+        batch, pin = (self, False) if stays else (self.with_boundaries(), pin)
+        return batch.map(lambda x: (x.pin_memory() if pin else x).to(device, non_blocking=True))
+
+    def with_boundaries(self) -> Batch:
+        """The same with the boundaries of its documents, and of those of its source."""
+        boundaries = self.boundaries
+        if boundaries is None and self.documents is not None:
+            boundaries = boundaries_of(self.documents)
+        return replace(
+            self, boundaries=boundaries, source=None if self.source is None else self.source.with_boundaries()
+        )
 
     def take(self, rows: np.ndarray) -> Batch:
         """The given rows [B'], in this order, each at most once, with all that belongs to them: starts keep the order
-        of the examples, targets are sorted by their new places. `runs` are left out; `to` adds them. The batch must be
-        on the CPU."""
+        of the examples, targets are sorted by their new places. `boundaries` are left out; `to` adds them. The batch
+        must be on the CPU."""
         return self._changed(lambda layout, value: layout.take(value, rows, self.tokens.shape[1]))
 
     def rows(self, begin: int, end: int) -> Batch:
@@ -283,7 +289,7 @@ LAYOUTS: Mapping[str, Layout] = {
     # A stream goes on from one batch to the next, which rows of several batches cannot.
     "streams": Layout(_take, lambda x, T, more: x, lambda values, batches: None),
     # Read off the documents again when the batch is moved.
-    "runs": Layout(lambda *_: None, lambda *_: None, lambda *_: None),
+    "boundaries": Layout(lambda *_: None, lambda *_: None, lambda *_: None),
 }
 """Field of a batch -> what becomes of it when the rows change."""
 
@@ -316,10 +322,10 @@ def _widened(batches: Sequence[Batch]) -> list[Batch]:
     return [batch.widen(longest - batch.tokens.shape[1]) for batch in batches]
 
 
-def runs_of(documents_BT: Tensor) -> Tensor:
-    """Where runs of one document begin in the flattened rows, padding's own included, and where the last one ends:
-    [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, beyond 256 a multiple of
-    it: compiled graphs want few shapes, and backward has some memory for empty runs, too."""
+def boundaries_of(documents_BT: Tensor) -> Tensor:
+    """Where each sequence of tokens of one document begins in the flattened rows, padding included, and where the last
+    one ends: [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, beyond 256 a
+    multiple of it: compiled graphs want few shapes, and backward has some memory for empty sequences, too."""
     begins_BT = torch.ones_like(documents_BT, dtype=torch.bool)
     begins_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
     begins = begins_BT.flatten().nonzero().squeeze(1).int()

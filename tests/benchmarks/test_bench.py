@@ -16,10 +16,10 @@ from bench.row import Measured, Plan, Row, Unit, at_least, at_most, times, withi
 from bench.rows import ROWS, find
 from bench.run import Places, bench
 from bench.stopwatch import Stopwatch, attended
-from unmask import processor
 from unmask.cli import process
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.kernels import processor
 from unmask.models.bert import Bert
 from unmask.types import Batch
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from unmask.data.pairing import collate_pairs, source_batch
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
-from unmask.models.quick import quickened
+from unmask.models.inference_transformer import writer_layout
 from unmask.models.t5 import T5, T5Model
 from unmask.objectives import NextToken
 from unmask.types import Batch, Target
@@ -119,14 +119,14 @@ def test_a_batch_writes_what_each_source_writes_alone(beam: int) -> None:
     together = generate(model, source_batch(sources, PAD, END), search, end=END)
     alone = [generate(model, source_batch([source], PAD, END), search, end=END)[0] for source in sources]
     assert [[h.tokens for h in found] for found in together] == [[h.tokens for h in found] for found in alone]
-    assert quickened(model) is model  # the layout of another model's parts is not its own
+    assert writer_layout(model) is model  # the layout of another model's parts is not its own
 
 
 @pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_it_writes_in_bfloat16_what_it_writes_in_float32(version: str) -> None:
     model = MODELS[version]
-    lower = quickened(model, "bf16")
+    lower = writer_layout(model, "bf16")
     sources = source_batch(random_ids([5, 1, 17], 3), PAD, END)
     states = [writer.begin(sources) for writer in (model, lower)]
     for tokens in [states[0].first, *torch.tensor([[5, 6, 7], [8, 9, 4]])]:

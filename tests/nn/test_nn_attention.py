@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.kernels.attention import FEW
 from unmask.nn import (
     ALiBi,
     Attention,
@@ -28,7 +29,6 @@ from unmask.nn import (
     TransformerXL,
     record_attention,
 )
-from unmask.nn.attention import FEW
 
 B, T, D, H, K = 2, 6, 16, 4, 4
 SCHEMES = {
@@ -209,7 +209,7 @@ def test_both_ways_learn_the_same_in_bfloat16(mask, monkeypatch):
 
     wanted = gradients(torch.float32)
     plain = gradients(torch.bfloat16)
-    monkeypatch.setattr(Attention, "_slow_when_fused", lambda self, q: False)
+    monkeypatch.setattr("unmask.kernels.attention.plain_is_faster", lambda q, dropout: False)
     fused = gradients(torch.bfloat16)
     for found in (plain, fused):
         assert not torch.equal(found, wanted)

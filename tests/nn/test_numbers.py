@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from unmask.huggingface.table import as_heads
+from unmask.kernels.prepacked import prepacked
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
-from unmask.models.quick import quickened
-from unmask.models.quick_encoder import QuickStack, answering
+from unmask.models.inference_encoder import InferenceStack, inference_layout
+from unmask.models.inference_transformer import writer_layout
 from unmask.models.transformer import Transformer
 from unmask.nn import ALiBi, Attention, Bias, LinearChainCRF, Mask, Position, T5Bias, TransformerXL, record_attention
 from unmask.nn.dropout import Dropout
-from unmask.nn.packed import packed
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention
 from unmask.types import Batch
 
@@ -56,9 +56,9 @@ ENCODERS: dict[str, tuple[Callable[[nn.Module], Callable[..., Tensor]], float]] 
     "fused": (lambda model: model, 1e-5),
     "bfloat16, learning": (autocast, 0.1),
     "bfloat16, all": (lambda model: copy.deepcopy(model).to(torch.bfloat16), 0.2),
-    "quick": (lambda model: answering(model), 1e-5),
-    "quick, bfloat16": (lambda model: answering(model, "bf16"), 0.1),
-    "packed, bfloat16": (lambda model: packed(model), 0.1),
+    "quick": (lambda model: inference_layout(model), 1e-5),
+    "quick, bfloat16": (lambda model: inference_layout(model, "bf16"), 0.1),
+    "packed, bfloat16": (lambda model: prepacked(model), 0.1),
 }
 
 
@@ -214,7 +214,7 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
     if not quick and precision == "bf16":
         pytest.skip("that is the quick one")
     model = writer()
-    write = quickened(model, precision) if quick else model
+    write = writer_layout(model, precision) if quick else model
     documents = torch.tensor([[1] * T, [0] * T, [1] + [0] * 7])
     with torch.no_grad():
         state = write.begin(Batch(tokens(), documents=documents), 2)
@@ -226,7 +226,7 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_one_token_and_no_rows_can_be_written_from(precision):
-    write = quickened(writer(), precision)
+    write = writer_layout(writer(), precision)
     with torch.no_grad():
         assert write.next(torch.tensor([3]), write.begin(Batch(tokens(1, 1)))).isfinite().all()
         assert write.next(torch.zeros(0).long(), write.begin(Batch(tokens(0, 4)))).shape == (0, V)
@@ -280,4 +280,4 @@ def test_dropout_of_nothing_and_of_the_largest_numbers(rate, dtype):
 
 
 def test_quick_blocks_are_meant_where_they_are_said():
-    assert type(answering(encoder()).stack) is QuickStack
+    assert type(inference_layout(encoder()).stack) is InferenceStack

@@ -22,7 +22,8 @@ PAGES = ("models/", "word_vectors/kernel.py")
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
-GROUND = {"errors", "types", "places", "config", "files", "hub", "threads", "processor", "terminal"}
+GROUND = {"errors", "types", "places", "config", "files", "hub", "terminal"}
+LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
 WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
@@ -38,24 +39,23 @@ WIRING |= {
     "in_context",
 }
 WIRING |= {"minimal_pairs", "teaching", "quickstart_plan"}
-LEARNED = GROUND | {"nn", "models"}
+LEARNED = LAYERS | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors", "places", "processor"},
+    "types": {"errors", "places"},
     "places": {"errors"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
     "hub": {"errors"},
-    "threads": set(),
-    "processor": set(),
     "terminal": set(),
     "cost": set(),
-    "nn": GROUND,
-    "data": GROUND,
-    "train": GROUND,
-    "models": GROUND | {"nn"},
+    "kernels": {"errors"},
+    "nn": LAYERS,
+    "data": LAYERS,
+    "train": LAYERS,
+    "models": LAYERS | {"nn"},
     "objectives": LEARNED,
     "generate": LEARNED,
     "huggingface": LEARNED | {"data.tokenizer", "data.subwords", "data.numbers"},
@@ -87,11 +87,22 @@ SEEDS = words("""
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
 """)
 # Dropout draws from torch's own stream and has no other door: it is seeded by those who train, and restored on resume.
-MAY_SEED = {"train/trainer.py", "train/checkpoint.py", "finetune.py"}
+MAY_SEED = {"train/trainer.py", "kernels/devices.py", "finetune.py"}
 OWN_STREAM = {"Generator", "default_rng", "SeedSequence", "BitGenerator", "PCG64", "PCG64DXSM", "Philox", "SFC64"}
 TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial poisson")
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
 INIT_DRAWS = words("trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_")
+OF_PROCESSORS = words("""
+    torch.backends torch.cuda torch.mps torch.xpu torch.cpu torch.version.cuda torch.ops.mkldnn torch.ops.aten
+    torch.autocast torch.is_autocast_enabled torch.get_autocast_dtype torch.amp
+""")
+ASKED = set(
+    words("""
+    is_cuda is_cpu is_mps is_xpu abilities has_matrix_unit computes_bf16 imitates_bf16 library_has_bf16 has_kernel
+    get_device_capability get_device_properties
+""")
+)
+NUMBERS = set(words("torch.bfloat16 torch.float16 torch.half torch.float32 torch.float torch.float64 torch.double"))
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
 HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub"}
 FOREIGN = {"transformers", "sentence_transformers", "peft", "accelerate", "ctranslate2"}
@@ -299,6 +310,32 @@ def imports_heavy_things_late(source: Source) -> Complaints:
             yield found.line, f"import {root} inside the function that needs it"
 
 
+def asks_no_processor(source: Source) -> Complaints:
+    """Which device, instruction set or number format is at hand is asked in `kernels` alone."""
+    if source.room == "kernels":
+        return
+    for name, line in source.uses:
+        if under(name, OF_PROCESSORS) or name.split(".")[-1] in ASKED:
+            yield line, f"{name} asks what the processor is; let a function of kernels decide"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr in ASKED:
+            yield node.lineno, f".{node.attr} asks what the processor is; let a function of kernels decide"
+        if isinstance(node, ast.Attribute) and node.attr == "type" and _is_a_device(node.value):
+            yield node.lineno, "the type of a device is asked in kernels alone"
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            parts = [part for side in sides for part in ([*side.elts] if isinstance(side, ast.Tuple) else [side])]
+            if any(source.full(part) in NUMBERS for part in parts):
+                yield node.lineno, "the number format of a tensor is asked in kernels alone"
+
+
+def _is_a_device(node: ast.AST) -> bool:
+    """`device`, `x.device`, `self.device`, `torch.device(…)`, `chosen_device`."""
+    name = node.func if isinstance(node, ast.Call) else node
+    last = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+    return last.endswith("device")
+
+
 def leaves_ranks_to_one_file(source: Source) -> Complaints:
     if source.path != "train/distributed.py":
         for name, line in source.uses:
@@ -329,6 +366,7 @@ RULES = [
     leaves_global_randomness_alone,
     imports_heavy_things_late,
     leaves_ranks_to_one_file,
+    asks_no_processor,
 ]
 EVERYWHERE = [is_short, constructs_with_few_arguments, has_a_docstring, reads_nothing_as_code]
 
@@ -395,6 +433,17 @@ BROKEN = [
     (knows_only_its_ground, "pretrain.py", "from unmask import cost"),
     (reads_no_environment, "bench/common.py", "import os\nos.environ"),
     (leaves_ranks_to_one_file, "train/bad.py", "import torch.distributed as dist"),
+    (asks_no_processor, "nn/bad.py", "if x.device.type == 'cpu': y()"),
+    (asks_no_processor, "nn/bad.py", "kind = torch.device(device).type"),
+    (asks_no_processor, "nn/bad.py", "import torch\ntorch.backends.mkldnn.is_available()"),
+    (asks_no_processor, "nn/bad.py", "from torch.backends import cuda"),
+    (asks_no_processor, "nn/bad.py", "import torch\ntorch.ops.mkldnn._linear_pointwise(x, w, b, 'none', [], '')"),
+    (asks_no_processor, "train/bad.py", "if x.is_cuda: y()"),
+    (asks_no_processor, "train/bad.py", "from unmask.kernels.processor import abilities"),
+    (asks_no_processor, "cli/bad.py", "from unmask.kernels import processor\nprocessor.imitates_bf16()"),
+    (asks_no_processor, "nn/bad.py", "import torch\nif x.dtype in (torch.bfloat16, torch.float16): y()"),
+    (asks_no_processor, "nn/bad.py", "import torch\nif x.dtype is torch.float32: y()"),
+    (asks_no_processor, "tasks/bad.py", "import torch\nwith torch.autocast(kind, enabled=False): y()"),
 ]
 ALLOWED = [
     (
@@ -417,6 +466,9 @@ ALLOWED = [
     (leaves_global_randomness_alone, "nn/good.py", "import torch\ntorch.randn(3, generator=g)\nw.normal_(generator=g)"),
     (leaves_global_randomness_alone, "train/trainer.py", "import torch\ntorch.manual_seed(0)"),
     (imports_heavy_things_late, "data/good.py", "def f():\n    import pyarrow"),
+    (asks_no_processor, "kernels/good.py", "import torch\nif x.device.type == 'cpu': torch.backends.mkldnn"),
+    (asks_no_processor, "nn/good.py", "import torch\nif x.dtype is torch.bool: y(x.to(torch.float32), x.type)"),
+    (asks_no_processor, "train/good.py", "from unmask.kernels.processor import settle\nsettle(precision, device)"),
 ]
 
 

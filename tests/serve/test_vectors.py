@@ -13,8 +13,8 @@ from unmask.cli.export import _lines
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
+from unmask.kernels.processor import settle
 from unmask.models.bert import Bert
-from unmask.processor import settle
 from unmask.serve import Predictor
 from unmask.serve.vectors import vectors, write_vectors
 
@@ -97,7 +97,7 @@ def test_the_command_takes_any_precision_and_says_what_it_computes(folder, wante
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("command", [["predict", "a film"], ["evaluate", "--data", "ROWS"], ["serve", "--port", "0"]])
 def test_what_auto_chose_is_said_beside_the_answers(folder, tmp_path, command, own, monkeypatch, capsys):
-    monkeypatch.setattr("unmask.processor.abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
+    monkeypatch.setattr("unmask.kernels.processor.abilities", lambda: {"architecture": "x86_64", "avx512_bf16": own})
     monkeypatch.setattr("unmask.serve.http.server.run", lambda *_: None)
     rows = tmp_path / "rows.tsv"
     rows.write_text("sentence1\tsentence2\tscore\na film\tdull\t1.0\ngreat\tgood\t4.0\na film\tgood\t2.0\n", "utf-8")

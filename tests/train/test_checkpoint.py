@@ -15,6 +15,7 @@ import torch
 from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.files import verify_manifest, write_manifest
+from unmask.kernels import devices
 from unmask.train import checkpoint
 
 
@@ -208,9 +209,9 @@ def test_the_lock_can_be_taken_again_after_its_release(tmp_path: Path) -> None:
 
 def test_random_state_comes_back() -> None:
     cpu = torch.device("cpu")
-    state = checkpoint.random_state(cpu)
+    state = devices.random_state(cpu)
     first = torch.rand(4)
-    checkpoint.restore_random_state(state, cpu)
+    devices.restore_random_state(state, cpu)
     assert torch.equal(first, torch.rand(4))
 
 
@@ -222,6 +223,6 @@ def test_random_state_comes_back_on_every_kind_of_device(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.mps, "set_rng_state", lambda x: kept.update(mps=x))
     for kind in ("cuda", "mps"):
         device = torch.device(kind)
-        state = checkpoint.random_state(device)
-        checkpoint.restore_random_state(state, device)
+        state = devices.random_state(device)
+        devices.restore_random_state(state, device)
         assert kept[kind] is state[kind]

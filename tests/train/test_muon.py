@@ -112,7 +112,7 @@ def one_of_pytorch(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_matrix_is_turned_as_pytorch_turns_it(monkeypatch):
-    monkeypatch.setattr(muon, "computes_bf16", lambda _: True)
+    monkeypatch.setattr("unmask.kernels.formats.computes_bf16", lambda _: True)
     x = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(0))
     wanted = torch.stack([one_of_pytorch(one) for one in x])
     difference = (muon.orthogonal(x) - wanted).abs().float()  # rounded in another order, five times over
@@ -128,7 +128,7 @@ def test_directions_stay_and_come_out_alike(count, rows, more, bf16, seed):
     left, sizes, right = torch.linalg.svd(x, full_matrices=False)
     sizes = sizes.clamp(min=0.05 * float(sizes.max()))  # five iterations bring up no less
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(muon, "computes_bf16", lambda _: bf16)
+        patch.setattr("unmask.kernels.formats.computes_bf16", lambda _: bf16)
         turned = muon.orthogonal(left * sizes[:, None] @ right)
     assert turned.dtype is (torch.bfloat16 if bf16 else torch.float32)
     inside = left.mT @ turned.float() @ right.mT

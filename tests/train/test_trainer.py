@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from train_toy import TRAINING, Guess, Rows, Tiny, assert_close_rows
 
-from unmask import processor
 from unmask.errors import UnmaskError
+from unmask.kernels import processor
 from unmask.train import checkpoint, metrics
 from unmask.train.trainer import MOST_SKIPPED, Result, Trainer, Training
 

@@ -160,7 +160,7 @@ def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
     from unmask.evaluation import evaluate_written
     from unmask.finetune import evaluate
     from unmask.huggingface import holds_writer
-    from unmask.processor import settle
+    from unmask.kernels.processor import settle
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_writer(options.model):
@@ -231,10 +231,10 @@ def _language_model(options: argparse.Namespace, opened: Callable[[str], Any] | 
 
 def _ready(options: argparse.Namespace) -> Ready:
     """The model as --device and --precision ask for it."""
-    from unmask.models.quick_encoder import answering
-    from unmask.nn.packed import placed
+    from unmask.kernels.devices import placed
+    from unmask.models.inference_encoder import inference_layout
 
-    return lambda model: answering(placed(model, options.device), options.precision)
+    return lambda model: inference_layout(placed(model, options.device), options.precision)
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -51,7 +51,7 @@ def add_verbs(verbs: Any) -> None:
 def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import huggingface
     from unmask.generate import Sampling, Search
-    from unmask.nn.packed import placed
+    from unmask.kernels.devices import placed
     from unmask.serve.continuation import Continuer, sampling, searching
 
     how: Sampling | Search = searching() if options.search else sampling()

@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError, unknown
 
 if TYPE_CHECKING:
     from unmask.config import Config
-    from unmask.processor import Settled
+    from unmask.kernels.processor import Settled
 
 ENCODING = "of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
 

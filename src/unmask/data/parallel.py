@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from unmask.errors import UnmaskError
-from unmask.threads import in_order
+from unmask.kernels.threads import in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

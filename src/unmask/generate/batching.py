@@ -16,8 +16,8 @@ from unmask.generate.beam import Search
 from unmask.generate.sampling import Sampling
 from unmask.generate.trace import Hypothesis
 from unmask.generate.writing import generate
+from unmask.kernels.threads import a_thread_each, workers
 from unmask.models.writer import Writer
-from unmask.threads import a_thread_each
 from unmask.types import Batch
 
 Source = Sequence[int] | np.ndarray
@@ -55,8 +55,7 @@ def generate_all(
     if isinstance(search, Sampling) and generator is None:
         generator = search.generator(torch.device(device))  # one stream for all batches
     remaining, first, room = iter(sources), 0, max(1, tokens // width)
-    alone = isinstance(search, Sampling) or torch.device(device).type != "cpu"
-    threads = 1 if alone else torch.get_num_threads()
+    threads = None if isinstance(search, Sampling) else workers(device)
 
     def write(batch: Batch) -> list[list[Hypothesis]]:
         return generate(model, batch.to(device), search, end=end, generator=generator)
@@ -64,10 +63,10 @@ def generate_all(
     while some := list(islice(remaining, window)):
         answers: dict[int, list[Hypothesis]] = {}
         lengths = [len(source) for source in some]
-        parts = list(batches(lengths, _places(sum(lengths), room, threads), first))
+        parts = list(batches(lengths, _places(sum(lengths), room, threads or 1), first))
         read = [rectangle([some[row] for row in rows], pad) for rows in parts]
         fitting = max(1, round(room / max(len(rows) * max(lengths[row] for row in rows) for rows in parts)))
-        found = map(write, read) if alone else a_thread_each(write, read, device, most=fitting)
+        found = map(write, read) if threads is None else a_thread_each(write, read, device, most=fitting)
         for rows, hypotheses in zip(parts, found, strict=True):
             answers.update(zip(rows, hypotheses, strict=True))
         yield from (answers[row] for row in range(len(some)))

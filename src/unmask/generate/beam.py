@@ -17,8 +17,8 @@ from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.generate.rules import Blocking, Limits, Rules, bounds, largest, remaining
 from unmask.generate.trace import Hypothesis, Step, Trace, answers
+from unmask.kernels.threads import go_on
 from unmask.models.writer import Writer
-from unmask.threads import go_on
 from unmask.types import Batch
 
 

@@ -49,7 +49,7 @@ class StackModel(Model):
                 f"Shorten it, or set --length {longest} or less."
             )
         x_BTD = self.embedding(batch.tokens, batch.segments, batch.positions, batch.signal)
-        mask = self.mask & Mask(documents=batch.documents, runs=batch.runs)
+        mask = self.mask & Mask(documents=batch.documents, boundaries=batch.boundaries)
         hidden_BTD: Tensor = self.stack(x_BTD, mask=mask, positions_BT=batch.positions)
         return hidden_BTD
 

@@ -122,7 +122,7 @@ def _padding(source: Batch) -> Mask | None:
 
 def _sequences(batch: Batch) -> Mask:
     """Hides the other sequences of a row."""
-    return Mask(documents=batch.documents, runs=batch.runs)
+    return Mask(documents=batch.documents, boundaries=batch.boundaries)
 
 
 def _packed(batch: Batch) -> bool:

@@ -1,6 +1,7 @@
 """Parts: tensors in, tensors out; no text, no task, no name of a model."""
 
-from unmask.nn.attention import Attention, AttentionMap, Bias, CrossMask, Mask, record_attention
+from unmask.kernels.linear import Logits
+from unmask.nn.attention import Attention, AttentionMap, record_attention
 from unmask.nn.block import (
     ACTIVATIONS,
     FEEDFORWARDS,
@@ -38,7 +39,6 @@ from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, 
 from unmask.nn.head import (
     Classifier,
     LanguageModelHead,
-    Logits,
     Pooler,
     ProjectedHead,
     Projection,
@@ -53,6 +53,7 @@ from unmask.nn.head import (
 )
 from unmask.nn.initialise import truncated_normal, xavier_gates, xavier_uniform
 from unmask.nn.lora import LoRALinear
+from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
 from unmask.nn.recurrent import Recurrent, RecurrentState

@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.nn.attention import Attention, Bias, CrossMask, Mask, working_dtype
+from unmask.kernels.formats import product_dtype
+from unmask.kernels.linear import apply, joint
+from unmask.nn.attention import Attention
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
-from unmask.nn.linear import project, side_by_side
+from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.position import Position
 
 Activation = Callable[[Tensor], Tensor]
@@ -88,7 +90,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return project(self.down, self.dropout(self.activation(project(self.up, x_BTD))))
+        return apply(self.down, self.dropout(self.activation(apply(self.up, x_BTD))))
 
 
 class GatedFeedForward(nn.Module):
@@ -106,8 +108,8 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        gate, up = side_by_side(x_BTD, self.gate, self.up)
-        return project(self.down, self.dropout(self.activation(gate) * up))
+        gate, up = joint(x_BTD, self.gate, self.up)
+        return apply(self.down, self.dropout(self.activation(gate) * up))
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
@@ -218,7 +220,7 @@ class Stack(nn.Module):
                 )
             return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
-        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(working_dtype(x_BTD))
+        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(product_dtype(x_BTD))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
             x_BTD = self.blocks[i](
@@ -247,7 +249,7 @@ class Stack(nn.Module):
         """The same for tokens that come after those of a cache."""
         B, T, _ = x_BTD.shape
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
-        dtype = working_dtype(x_BTD)
+        dtype = product_dtype(x_BTD)
         bias = Bias(additive(cache.advance(B, T, x_BTD.device), dtype))
         bias = bias.plus(self._by_place(T, cache, x_BTD.device)).to(dtype)
         memory_bias = Bias(additive(cache.memory_mask, dtype))

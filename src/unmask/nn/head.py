@@ -6,27 +6,13 @@ Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.kernels.linear import Logits, hooked
 from unmask.nn.dropout import Dropout
-from unmask.nn.linear import hooked, linear
-
-
-class Logits(NamedTuple):
-    """x W^T + b before it is multiplied. Over a vocabulary this is the largest product of a step, and a loss need not
-    hold all of it at once (`objectives.cross_entropy`)."""
-
-    x_MD: Tensor
-    weight_VD: Tensor
-    bias_V: Tensor | None
-
-    def made(self) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return linear(*self)
 
 
 class VocabularyHead(nn.Module):

@@ -1,4 +1,4 @@
-"""Recurrent networks: vanilla RNN, LSTM and GRU by their equations, and stacks of them that run as fused kernels.
+"""Recurrent networks: vanilla RNN, LSTM and GRU by their equations, and stacks of them.
 
 Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (twice as many where every layer
 reads in both directions), N rows that are selected.
@@ -9,14 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from unmask.errors import UnmaskError, unknown
+from unmask.kernels import recurrent as kernels
 from unmask.nn.dropout import dropout
 
 
@@ -82,10 +81,6 @@ class Cell(ABC):
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Read one token: output [B, H] and the state after it."""
 
-    @abstractmethod
-    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """The same as `step` by torch's kernel, which is faster."""
-
     def of_input(self, x_BD: Tensor) -> tuple[Tensor, ...]:
         """W x + b of each gate, [B, H] each."""
         return self._gates(F.linear(x_BD, self.input_weight, self.input_bias))
@@ -111,10 +106,6 @@ class RNNCell(Cell):
         h = torch.tanh(wx + uh)
         return h, RecurrentState(h)
 
-    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        h = torch.rnn_tanh_cell(x_BD, state.hidden, *self.weights)
-        return h, RecurrentState(h)
-
 
 class LSTMCell(Cell):
     """Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al. 2000).
@@ -136,11 +127,6 @@ class LSTMCell(Cell):
         h = o * torch.tanh(c)
         return h, RecurrentState(h, c)
 
-    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        assert state.cell is not None, "an LSTM's state has a cell"
-        h, c = torch.lstm_cell(x_BD, (state.hidden, state.cell), *self.weights)
-        return h, RecurrentState(h, c)
-
 
 class GRUCell(Cell):
     """Gated recurrent unit (Cho et al. 2014), with the reset gate after the matrix, as the fused kernels have it.
@@ -159,24 +145,16 @@ class GRUCell(Cell):
         h = (1 - z) * n + z * state.hidden
         return h, RecurrentState(h)
 
-    def fused(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        h = torch.gru_cell(x_BD, state.hidden, *self.weights)
-        return h, RecurrentState(h)
 
-
-CELLS: dict[str, tuple[type[Cell], type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]]] = {
-    "rnn": (RNNCell, nn.RNN),
-    "lstm": (LSTMCell, nn.LSTM),
-    "gru": (GRUCell, nn.GRU),
-}
-"""Name -> the cell as equations, and torch's kernel that runs whole stacks of it."""
+CELLS: dict[str, type[Cell]] = {"rnn": RNNCell, "lstm": LSTMCell, "gru": GRUCell}
+"""Name -> the equations of the cell."""
 
 
 class Recurrent(nn.Module):
     """Layers of recurrent cells: each reads the outputs of the one below, from both ends where it is bidirectional.
 
-    `forward` and `step` run torch's kernel, `unrolled` runs the equations of the cells on the same parameters (those of
-    `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU), with the same result.
+    `unrolled` runs the equations of the cells; `forward` and `step` compute the same by the kernels of
+    `kernels.recurrent`, on the same parameters (those of `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU).
 
     cell           "rnn", "lstm" or "gru"
     dim, hidden    D, width of the input, and H, width of the state of a layer in one direction
@@ -198,9 +176,8 @@ class Recurrent(nn.Module):
         super().__init__()
         if cell not in CELLS:
             raise unknown("recurrent cell", cell, CELLS)
-        self.equations, kernel = CELLS[cell]
-        between = dropout if layers > 1 else 0.0  # a single layer has no between, of which torch would warn
-        self.kernel = kernel(dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
+        self.name, self.equations = cell, CELLS[cell]
+        self.kernel = kernels.layers(cell, dim, hidden, layers, bidirectional=bidirectional, dropout=dropout)
 
     @property
     def hidden(self) -> int:
@@ -237,12 +214,9 @@ class Recurrent(nn.Module):
 
         Raises UnmaskError for a row without a token.
         """
-        ragged = _ragged(lengths_B, x_BTD.shape[1])
-        if ragged is None:
-            return self._run(x_BTD, state)
-        packed = pack_padded_sequence(x_BTD, ragged, batch_first=True, enforce_sorted=False)
-        packed, last = self._run(packed, state)
-        return pad_packed_sequence(packed, batch_first=True, total_length=x_BTD.shape[1])[0], last
+        given = None if state is None else (state.hidden, state.cell)
+        outputs, last = kernels.run(self.kernel, x_BTD, given, _ragged(lengths_B, x_BTD.shape[1]))
+        return outputs, RecurrentState(*last)
 
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Read one token of each row: output [B, H] of the last layer and the state after it.
@@ -253,8 +227,9 @@ class Recurrent(nn.Module):
             raise UnmaskError("A bidirectional network reads whole sequences; it cannot go on token by token.")
         after = []
         for i in range(self.layers):
-            x_BD, of_layer = self.cell(i).fused(self._between(x_BD, i), state.layer(i))
-            after.append(of_layer)
+            x_BD, before = self._between(x_BD, i), state.layer(i)
+            x_BD, c_BH = kernels.step(self.name, x_BD, (before.hidden, before.cell), self.cell(i).weights)
+            after.append(RecurrentState(x_BD, c_BH))
         return x_BD, RecurrentState.stack(after)
 
     def cell(self, layer: int, direction: int = 0) -> Cell:
@@ -279,7 +254,7 @@ class Recurrent(nn.Module):
     ) -> RecurrentState:
         """The state of every layer after each token, [L, B, T, H]: what single units do along a text can be looked at.
 
-        At padding it is the state that was there before. The kernels do not tell it, so this is as slow as `unrolled`.
+        At padding it is the state before it. The kernels do not return it: this takes as long as `unrolled`.
         """
         _ragged(lengths_B, x_BTD.shape[1])
         state = self.start(x_BTD) if state is None else state
@@ -296,14 +271,6 @@ class Recurrent(nn.Module):
     def _between(self, x: Tensor, layer: int) -> Tensor:
         """What a layer reads of the one below: dropped out, but for the first."""
         return dropout(x, self.kernel.dropout, self.training) if layer else x
-
-    def _run(self, x: Any, state: RecurrentState | None) -> tuple[Any, RecurrentState]:
-        """The kernel, on padded rows [B, T, D] or packed ones."""
-        given: Any = None
-        if state is not None:
-            given = state.hidden if state.cell is None else (state.hidden, state.cell)
-        outputs, last = self.kernel(x, given)
-        return outputs, RecurrentState(*last) if isinstance(last, tuple) else RecurrentState(last)
 
 
 def _trace(cell: Cell, x_BTD: Tensor, state: RecurrentState, real_BT1: Tensor, *, backward: bool) -> RecurrentState:

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.nn.attention import Attention, Bias, Device, Mask
+from unmask.nn.attention import Attention
 from unmask.nn.lora import adapters
+from unmask.nn.mask import Bias, Device, Mask
 from unmask.nn.position import Position
 
 OPSET = 18  # the newest whose attention and norms ONNX Runtime fuses

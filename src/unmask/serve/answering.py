@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from unmask.data.rows import Row
-from unmask.processor import Settled
+from unmask.kernels.processor import Settled
 from unmask.serve.answers import Answer
 from unmask.serve.inputs import Input, as_row, asked_in, from_line
 

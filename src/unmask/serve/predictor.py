@@ -20,10 +20,10 @@ from unmask.data.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
 from unmask.hub import model_folder
 from unmask.huggingface import Loaded
+from unmask.kernels.devices import placed
+from unmask.kernels.processor import Precision, settle
+from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model
-from unmask.models.quick_encoder import answering
-from unmask.nn.packed import placed
-from unmask.processor import Precision, settle
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer, answer_of
 from unmask.tasks import ANSWERING, Embedding, Task, answered, doubting, evaluating, is_encoder, task_of
@@ -86,7 +86,7 @@ class Predictor(Answering):
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
         self.model: Model = placed(loaded.model, device)
         self.settled = settle(precision, self.model.device)
-        self.quick = answering(self.model, self.settled.precision)
+        self.layout = inference_layout(self.model, self.settled.precision)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
@@ -111,7 +111,7 @@ class Predictor(Answering):
         if not rows:
             return []
         rows = [replace(row, label="", labels=(), tags=()) for row in rows]
-        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.quick):
+        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.layout):
             found = self._pretrained(rows) if self.task is None else self._labelled(self.task, rows)
         return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
 
@@ -120,14 +120,14 @@ class Predictor(Answering):
         if self.task is None:
             raise UnmaskError("The model has no head for labelled rows, nor is it a sentence encoder.")
         encoded = self.task.encode(rows, self.tokenizer, self.length)
-        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.quick):
-            return self.task.answer_all(self.quick, encoded, self.tokenizer.pad)
+        with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.layout):
+            return self.task.answer_all(self.layout, encoded, self.tokenizer.pad)
 
     # -- heads for labelled rows
 
     def _labelled(self, task: Task, rows: Sequence[Row]) -> list[Answer]:
         encoded = task.encode(rows, self.tokenizer, self.length)
-        found = task.answer_all(self.quick, encoded, self.tokenizer.pad)
+        found = task.answer_all(self.layout, encoded, self.tokenizer.pad)
         cut = frozenset(encoded.cut)
         answers = [answer_of(task, row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
@@ -182,12 +182,12 @@ class Predictor(Answering):
     def _answers(self, asked: list[_Asked]) -> list[Answer]:
         """The answers to some inputs of about one length."""
         batch = collate.pad([one.example for one in asked], self.tokenizer.pad, multiple=1).to(self.model.device)
-        hidden_BTD = self.quick(batch)
+        hidden_BTD = self.layout(batch)
         width = batch.tokens.shape[1]
         found: list[Answer] = [{} for _ in asked]
         for name, target in batch.targets.items():
             rows = (target.places // width).cpu().numpy()
-            logits = self.quick.answer(name, hidden_BTD, target.places).float()
+            logits = self.layout.answer(name, hidden_BTD, target.places).float()
             if name == "mlm":
                 probabilities, ids = self._likeliest(logits)
                 for i in np.unique(rows):

@@ -16,7 +16,7 @@ from unmask.data import collate
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
-from unmask.models.quick_encoder import answering
+from unmask.models.inference_encoder import inference_layout
 from unmask.tasks import answered, evaluating
 from unmask.types import Example
 
@@ -38,7 +38,7 @@ class PseudoScorer:
         loaded = model if isinstance(model, Loaded) else huggingface.load(model)
         if "mlm" not in loaded.model.heads:
             raise UnmaskError("This model does not guess hidden words: take one that was pre-trained on them.")
-        self.model = answering(loaded.model)
+        self.model = inference_layout(loaded.model)
         self.tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:

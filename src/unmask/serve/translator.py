@@ -16,9 +16,9 @@ from unmask.data.numbers import NoVector
 from unmask.data.pairing import collate_pairs
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
-from unmask.models.quick import quickened, settled
-from unmask.nn.packed import placed
-from unmask.processor import Precision
+from unmask.kernels.devices import placed
+from unmask.kernels.processor import Precision
+from unmask.models.inference_transformer import settled, writer_layout
 from unmask.serve.alignment import Alignment
 from unmask.visualize.reading import twin
 
@@ -98,7 +98,7 @@ class Translator:
         self.model, self.tokenizer = placed(loaded.model, device), loaded.tokenizer
         self.folder = folder
         self.settled = settled(self.model, precision)
-        self.writer = quickened(self.model, self.settled.precision)
+        self.writer = writer_layout(self.model, self.settled.precision)
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)

@@ -14,7 +14,7 @@ from unmask.config import read_json
 from unmask.data.rows import Choices, Row
 from unmask.errors import UnmaskError
 from unmask.huggingface.writer import SETTINGS
-from unmask.processor import Precision
+from unmask.kernels.processor import Precision
 from unmask.serve import answers, translator
 from unmask.serve.answering import Answering
 from unmask.serve.answers import Answer

@@ -18,6 +18,7 @@ from unmask import metrics
 from unmask.data.rows import Row, Triplet
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
+from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.tasks.similarity import Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, score
 from unmask.tasks.task import Encoded, Task, sequence_of
@@ -90,7 +91,7 @@ class Embedding(Task):
 
     def vectors(self, hidden_BTD: Tensor, batch: Batch) -> Tensor:
         """[N, D] float32, in the order of the examples, wherever packing put them."""
-        with torch.autocast(hidden_BTD.device.type, enabled=False):  # a mean in bfloat16 would lose what tells texts
+        with exactly(hidden_BTD):  # a mean in bfloat16 would lose what tells texts
             vectors_ND = POOLINGS[self.pooling](hidden_BTD.float(), batch, self.places(batch))
             return F.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
@@ -100,7 +101,7 @@ class Embedding(Task):
         target = batch.targets[self.name]
         firsts_R, order = sequence_of(batch, target.places).sort()
         vectors_ND = self.vectors(hidden_BTD, batch)
-        with torch.autocast(hidden_BTD.device.type, enabled=False):
+        with exactly(hidden_BTD):
             return self.trained_by(model, Vectors(vectors_ND, firsts_R, target.values[order]))
 
     def answers(self, model: Model, batch: Batch) -> list[np.ndarray]:

@@ -20,9 +20,9 @@ from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.kernels.threads import a_thread_each, workers
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective
-from unmask.threads import a_thread_each
 from unmask.types import Batch, Example
 
 Answer = TypeVar("Answer")
@@ -202,9 +202,9 @@ def answered(
 
 def _most_tokens(total: int, device: torch.device | str) -> int:
     """Of a batch: fewer where there are not enough for every thread."""
-    if torch.device(device).type != "cpu":
+    threads = workers(device)
+    if threads is None:
         return TOKENS_ELSEWHERE
-    threads = torch.get_num_threads()
     return TOKENS_AT_ONCE if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), TOKENS_AT_ONCE)
 
 

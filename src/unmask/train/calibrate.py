@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from unmask.train import checkpoint, distributed
+from unmask.kernels.devices import peak_memory, random_state, restore_random_state
+from unmask.train import distributed
 from unmask.train.engine import Engine
 from unmask.train.metrics import Meter
 
@@ -51,8 +47,8 @@ def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | 
     Model, optimizer and random state are afterwards exactly as they were before.
     """
     tensors = {name: x.clone() for name, x in engine.tensors().items()}
-    random, carried = checkpoint.random_state(engine.device), engine.carried()
-    before = _memory(engine.device, reset=True)
+    random, carried = random_state(engine.device), engine.carried()
+    before = peak_memory(engine.device, reset=True)
     limit = float("inf") if budget is None else LARGEST_SHARE * budget / len(phases)
     seconds, tokens = 0.0, 0.0
     for share, batches in phases:
@@ -60,10 +56,10 @@ def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | 
         seconds, tokens = seconds + share * statistics.median(times), tokens + share * real
         if hasattr(batches, "close"):
             batches.close()
-    memory = max(0, _memory(engine.device) - before)
+    memory = max(0, peak_memory(engine.device) - before)
     engine.load(tensors)
     engine.carry(carried)
-    checkpoint.restore_random_state(random, engine.device)
+    restore_random_state(random, engine.device)
     saving = checkpoint_bytes(engine) / DISK_BYTES_PER_SECOND
     return Pace(seconds, saving, round(tokens), memory)
 
@@ -146,25 +142,3 @@ def checkpoint_bytes(engine: Engine) -> int:
     """Size of a checkpoint: weights and what the optimizer keeps of them, and the model's own file."""
     whole = sum(p.numel() * p.element_size() for p in engine.model.parameters())
     return 2 * whole + engine.config.kept(engine.model)
-
-
-def _memory(device: torch.device, reset: bool = False) -> int:
-    """Peak memory so far in bytes, of the device, or of this process on a CPU; `reset` starts the peak anew."""
-    if device.type == "cuda":
-        if reset:
-            torch.cuda.reset_peak_memory_stats(device)
-        return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")
-    if status.exists():
-        if reset:
-            with contextlib.suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5")
-        lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-        if lines:
-            return int(lines[0].split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

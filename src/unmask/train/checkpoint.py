@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -312,22 +311,3 @@ def _sync_folder(folder: Path) -> None:
         pass
     finally:
         os.close(descriptor)
-
-
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """State of torch's global generators, which drive dropout: "cpu", and "cuda" or "mps" where the device is one."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    elif device.type == "mps":
-        states["mps"] = torch.mps.get_rng_state()
-    return states
-
-
-def restore_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Put the global generators back to what `random_state` gave."""
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
-    elif device.type == "mps" and "mps" in states:
-        torch.mps.set_rng_state(states["mps"])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from unmask.errors import UnmaskError
+from unmask.kernels import devices
 
 
 def init(device: str = "auto") -> torch.device:
@@ -22,13 +23,11 @@ def init(device: str = "auto") -> torch.device:
     `auto` is the CUDA device of this process's local rank, else the CPU. Tensors on the CPU travel over gloo, those
     on a GPU over NCCL. Calling it again is harmless.
     """
-    chosen = _device(device)
-    if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)
+    chosen = devices.choose(device, int(os.environ.get("LOCAL_RANK", "0")))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if "RANK" not in os.environ:
             raise UnmaskError("WORLD_SIZE is set but RANK is not; start several processes with torchrun.")
-        _join("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+        _join(devices.backends(chosen))
     return chosen
 
 
@@ -38,25 +37,6 @@ def _join(backend: str) -> None:
     store, number, count = next(rendezvous("env://"))
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(backend, store=dist.PrefixStore(f"start-{start}", store), rank=number, world_size=count)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UnmaskError(f"There is no device '{name}'; use auto, cpu, cuda, cuda:0 or mps.") from None
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise UnmaskError("There is no CUDA device here; use --device cpu.")
-        index = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
-        if index >= torch.cuda.device_count():
-            raise UnmaskError(f"There is no CUDA device {index}: this machine has {torch.cuda.device_count()}.")
-        return torch.device("cuda", index)
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UnmaskError("There is no MPS device here; use --device cpu.")
-    return device
 
 
 def finish() -> None:

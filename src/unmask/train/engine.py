@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unmask.errors import UnmaskError
-from unmask.processor import Precision, settle
+from unmask.kernels import devices, formats
+from unmask.kernels.processor import Precision, settle
 from unmask.train import distributed
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate, update
@@ -94,7 +96,7 @@ class Engine:
             model.compile()
         self.losses = Losses(model, objective)
         self.module = distributed.wrap(self.losses, sharding)
-        by_rows = device.type == "cpu" and distributed.ranks() == 1 and not compile
+        by_rows = devices.updates_rows(device) and distributed.ranks() == 1 and not compile
         self.optimizer = optimizer.build(
             model, scale=scale, fused=None if sharding == "none" else False, by_rows=by_rows
         )
@@ -110,9 +112,9 @@ class Engine:
         self.in_full(function if distributed.is_main() else lambda: None)
         distributed.barrier()
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[Any]:
         """The context that every forward of this run is computed in."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+        return formats.autocast(self.device, self.bf16)
 
     def step(self, batches: Sequence[Batch], totals: Mapping[str, int], lr: float, meter: Meter) -> None:
         """One update of the weights at the learning rate `lr`.
@@ -130,7 +132,7 @@ class Engine:
         for i, batch in enumerate(batches):
             with distributed.synchronised(self.module, last=i == len(batches) - 1):
                 with self.autocast():
-                    total, values = self.module(batch.to(self.device), scales)
+                    total, values = self.module(batch.to(self.device, pin=devices.pins(self.device)), scales)
                 total.backward()
             loss += total.detach()
             for name, value in values.items():

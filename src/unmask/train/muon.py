@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.processor import computes_bf16
+from unmask.kernels.formats import fastest
 from unmask.train import distributed
 
 MOMENTUM = 0.95
@@ -106,11 +106,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(x_NAC: Tensor) -> Tensor:
-    """Near U V^T of each U S V^T, by Newton and Schulz's iteration, [N, A, C] with A <= C, in bfloat16 where the device
-    multiplies in it: the directions stay, and singular values come near 1."""
+    """Near U V^T of each U S V^T, by Newton and Schulz's iteration, [N, A, C] with A <= C, in the format in which
+    the device multiplies fastest: the directions stay, and singular values come near 1."""
     a, b, c = COEFFICIENTS
-    if computes_bf16(x_NAC.device):
-        x_NAC = x_NAC.bfloat16()
+    x_NAC = fastest(x_NAC)
     x_NAC = x_NAC / torch.linalg.matrix_norm(x_NAC, keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):
         gram_NAA = x_NAC @ x_NAC.mT

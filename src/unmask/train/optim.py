@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.kernels import devices
 from unmask.train import distributed, muon, rows
 
 Scale = Callable[[str], float]
@@ -77,7 +78,7 @@ class Optimizer(Config):
         if not groups:
             raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
         if fused is None:
-            fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for g in groups for p in g["params"])
+            fused = devices.updates_at_once(p for g in groups for p in g["params"])
         tables = list(rows.read_alone(model))
         by_rows = by_rows and fused and self.algorithm in ("auto", "adamw") and bool(tables)
         for table in tables:
@@ -89,7 +90,7 @@ class Optimizer(Config):
             optimizer = torch.optim.Adafactor(groups, lr=self.lr, eps=SMALLEST)
         elif self.algorithm == "muon":
             # Elsewhere than on a CPU the fused kernel has its counts of steps on the device, and Muon has none there.
-            fused = fused and all(p.device.type == "cpu" for g in groups for p in g["params"])
+            fused = fused and devices.counts_on_cpu(p for g in groups for p in g["params"])
             hidden = muon.hidden(model)
             optimizer = muon.Muon(groups, hidden, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         else:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from unmask.kernels.formats import is_full
+
 LARGE = 1 << 25  # numbers of a table, below which there is nothing to gain: that of BERT-base has 23 million
 MOST = 0.3  # share of rows read, beyond which moving all of them is faster
 
@@ -25,7 +27,7 @@ def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
     borrowed = {id(getattr(part, "token", None)) for part in model.modules() if "token" not in part._modules}
     for table in (part for part in model.modules() if isinstance(part, nn.Embedding)):
         w = table.weight
-        if w.numel() >= LARGE and w.requires_grad and w.dtype is torch.float32 and id(table) not in borrowed:
+        if w.numel() >= LARGE and w.requires_grad and is_full(w) and id(table) not in borrowed:
             yield table
 
 

@@ -16,8 +16,9 @@ from torch import nn
 from unmask.config import Config
 from unmask.errors import UnmaskError, plural
 from unmask.files import sweep
-from unmask.processor import Precision
-from unmask.threads import short_turns
+from unmask.kernels.devices import random_state, reading_waits, restore_random_state
+from unmask.kernels.processor import Precision
+from unmask.kernels.threads import short_turns
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
 from unmask.train.display import Display, Silent
@@ -261,9 +262,9 @@ class Trainer:
         self.clock.earlier = state["seconds"]
         self._saved = -1 if state.get("owed") else self.step
         if state["ranks"] == distributed.ranks():
-            kinds = checkpoint.random_state(self.device)
+            kinds = random_state(self.device)
             random = {kind: tensors.get(f"random.{distributed.rank()}.{kind}", kinds[kind]) for kind in kinds}
-            checkpoint.restore_random_state(random, self.device)
+            restore_random_state(random, self.device)
             own = f"carried.{distributed.rank()}."
             self.engine.carry({name.removeprefix(own): x for name, x in tensors.items() if name.startswith(own)})
         else:
@@ -277,7 +278,7 @@ class Trainer:
     def _loop(self, interrupt: Interrupt) -> None:
         config = self.config
         evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
-        check_every = 1 if self.device.type == "cpu" else min(config.log_every, MOST_SKIPPED)  # each waits for the GPU
+        check_every = min(config.log_every, MOST_SKIPPED) if reading_waits(self.device) else 1
         batches = self.data.batches(self.position)
         self.clock.start()
         while self.step < self.total and self.stopped is None:
@@ -354,7 +355,7 @@ class Trainer:
     def _note_evaluation(self) -> None:
         """The caller's numbers; neither the model's mode nor the random state is changed by it."""
         assert self.evaluate is not None
-        random, training = checkpoint.random_state(self.device), self.model.training
+        random, training = random_state(self.device), self.model.training
         self.model.eval()
         evaluate = partial(self.evaluate, self.model, self.step)
         try:
@@ -362,7 +363,7 @@ class Trainer:
                 self.heldout = dict(self.engine.in_full(evaluate))
         finally:
             self.model.train(training)
-            checkpoint.restore_random_state(random, self.device)
+            restore_random_state(random, self.device)
         if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
             self.stopped = "another process"
         self._write("heldout", self.heldout)
@@ -387,7 +388,7 @@ class Trainer:
             "meter": self.meter.state(),
         }
         tensors = self.engine.tensors()
-        for kind, x in checkpoint.random_state(self.device).items():
+        for kind, x in random_state(self.device).items():
             tensors.update({f"random.{rank}.{kind}": part for rank, part in enumerate(distributed.gather(x))})
         for name, x in self.engine.carried().items():
             parts = enumerate(distributed.gather(x.flatten().cpu()))

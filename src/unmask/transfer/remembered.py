@@ -12,6 +12,7 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from unmask.kernels.formats import autocast_dtype
 from unmask.models.model import Model
 from unmask.transfer.strategy import Transfer
 from unmask.types import Batch
@@ -71,7 +72,7 @@ class Remembered:
     def _keys(self, batch: Batch, places: list[slice]) -> list[Key]:
         tokens = batch.tokens.flatten().cpu().numpy()
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
-        bf16 = torch.is_autocast_enabled(batch.tokens.device.type)
+        bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
         return [(tokens[at].tobytes(), second, bf16) for at, second in zip(places, seconds, strict=True)]
 

@@ -24,11 +24,12 @@ from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.generate import Limits, Search, generate_all
+from unmask.kernels.formats import exactly
 from unmask.metrics import translation as scores
 from unmask.models import Transformer
 from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
-from unmask.models.quick import quickened
 from unmask.objectives import NextToken, ScheduledSampling
 from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
@@ -336,8 +337,8 @@ class TrainTranslation:
         search = search or Search(limits=own.limits, blocking=own.blocking)
         sources = [self.tokenizer.closed(ids, read) for ids in self.dev_sources[:count]]
         end, pad = self.tokenizer.end, self.tokenizer.pad
-        with torch.autocast(model.device.type, enabled=False):
-            found = list(generate_all(quickened(model), sources, search, end=end, pad=pad, device=model.device))
+        with exactly(model.device):
+            found = list(generate_all(writer_layout(model), sources, search, end=end, pad=pad, device=model.device))
         return [self.tokenizer.target.decode(best[0].tokens) for best in found]
 
     def _scores(self, translations: Sequence[str]) -> dict[str, float]:

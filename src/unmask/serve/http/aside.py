@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from unmask import threads
 from unmask.errors import plural
+from unmask.kernels import threads
 from unmask.serve.http.refusals import too_busy
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from unmask.errors import UnmaskError
-from unmask.threads import until
+from unmask.kernels.threads import until
 
 SMOOTH = 0.2  # share of the newest batch in the speed that is expected of the next
 

@@ -16,8 +16,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import TABLES, require_model
 from unmask.huggingface.writer import holds_writer
-from unmask.nn.packed import placed
-from unmask.processor import Precision
+from unmask.kernels.devices import placed
+from unmask.kernels.processor import Precision
 from unmask.serve.continuation import Continuer
 from unmask.serve.http.refusals import clipped
 from unmask.serve.predictor import PRETRAINED, Predictor, reach

@@ -13,8 +13,8 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from unmask import threads
 from unmask.errors import UnmaskError
+from unmask.kernels import threads
 from unmask.serve.http.connection import Connection, log_once
 from unmask.serve.http.service import Service
 

@@ -1,5 +1,5 @@
-"""Attention within runs: where it is taken, and that it says what the mask says. On a CPU a stand-in takes the place of
-the kernel, run by run in plain PyTorch; with a GPU, `make test-gpu` asks the kernel itself."""
+"""Attention by sequence boundaries: where it is used, and that it equals attention by the mask. On a CPU a stand-in
+takes the place of the kernel, one sequence after the other; on a GPU, `make test-gpu` runs the kernel itself."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import torch
 from hypothesis import given
 from torch import Tensor, nn
 
-from unmask import processor, types
 from unmask.errors import UnmaskError
+from unmask.kernels import varlen as module
+from unmask.kernels.varlen import Varlen
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt
 from unmask.models.transformer import Transformer
 from unmask.nn import Attention, Mask, T5Bias, record_attention
-from unmask.nn import runs as module
-from unmask.nn.runs import Runs
-from unmask.types import Batch, Target, runs_of
+from unmask.types import Batch, Target, boundaries_of
 
 DOCUMENTS = torch.tensor([[1, 1, 2, 2, 2, 0, 0], [1, 2, 2, 2, 3, 3, 3]])
 POSITIONS = torch.tensor([[0, 1, 0, 1, 2, 0, 0], [0, 0, 1, 2, 0, 1, 2]])
@@ -31,7 +30,7 @@ MODELS = {
 
 
 def weights(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
-    """[H, T, T] of one run, from [T, H, width]."""
+    """[H, T, T] of one sequence, from [T, H, width]."""
     scores = scale * torch.einsum("thk,shk->hts", q, k)
     if causal:
         scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -torch.inf)
@@ -70,13 +69,8 @@ def calls(monkeypatch):
         library.impl("_flash_attention_forward", forward, "CPU")
         library.impl("_flash_attention_backward", backward, "CPU")
         monkeypatch.setattr(module, "DTYPES", (torch.float32, torch.bfloat16))
+        monkeypatch.setattr(module, "has_kernel", lambda device: True)
         yield seen
-
-
-@pytest.fixture
-def by_runs(monkeypatch):
-    """A CPU that is taken for a device with the kernel, where batches are moved."""
-    monkeypatch.setattr(types, "attends_by_runs", lambda device: True)
 
 
 def batch_of(vocabulary: int = 50) -> Batch:
@@ -93,44 +87,48 @@ def said_and_gradients(model: nn.Module, batch: Batch) -> tuple[Tensor, list[Ten
     return real.detach(), [torch.zeros(()) if p.grad is None else p.grad.clone() for p in model.parameters()]
 
 
-# ------------------------------------------------------------------------------------------------ what runs are
+# ------------------------------------------------------------------------------------------------ what boundaries are
 
 
-def test_runs_are_read_off_the_documents():
-    assert runs_of(DOCUMENTS).tolist() == [0, 2, 5, 7, 8, 11, 14, 14, 14]  # two of the eight are empty
-    assert runs_of(DOCUMENTS).dtype is torch.int32
-    assert runs_of(torch.ones(1, 5, dtype=torch.int64)).tolist() == [0, 5]
-    assert runs_of(torch.ones(2, 0, dtype=torch.int64)).tolist() == [0]
-    assert [len(runs_of(torch.arange(n)[None])) - 1 for n in (129, 256, 257, 512, 600)] == [256, 256, 512, 512, 768]
+def test_boundaries_are_read_off_the_documents():
+    assert boundaries_of(DOCUMENTS).tolist() == [0, 2, 5, 7, 8, 11, 14, 14, 14]  # two of the eight are empty
+    assert boundaries_of(DOCUMENTS).dtype is torch.int32
+    assert boundaries_of(torch.ones(1, 5, dtype=torch.int64)).tolist() == [0, 5]
+    assert boundaries_of(torch.ones(2, 0, dtype=torch.int64)).tolist() == [0]
+    assert [len(boundaries_of(torch.arange(n)[None])) - 1 for n in (129, 256, 257, 512, 600)] == [
+        256,
+        256,
+        512,
+        512,
+        768,
+    ]
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=5))
-def test_runs_part_the_rows_where_the_document_changes_and_nowhere_else(rows):
+def test_boundaries_part_the_rows_where_the_document_changes_and_nowhere_else(rows):
     documents = torch.tensor(rows)
-    ends = runs_of(documents).tolist()
+    ends = boundaries_of(documents).tolist()
     assert (ends[0], ends[-1]) == (0, documents.numel())
     assert (len(ends) - 1).bit_count() == 1
     number = torch.bucketize(torch.arange(documents.numel()), torch.tensor(ends[1:]), right=True)
-    same_run = number[:, None] == number[None]
+    together_by_number = number[:, None] == number[None]
     flat, row = documents.flatten(), torch.arange(documents.numel()) // 6
     together = (flat[:, None] == flat[None]) & (row[:, None] == row[None])
     changes = torch.cat([torch.zeros(1, dtype=torch.long), (flat[1:] != flat[:-1]).long().cumsum(0)])
-    assert torch.equal(same_run, together & (changes[:, None] == changes[None]))
+    assert torch.equal(together_by_number, together & (changes[:, None] == changes[None]))
 
 
-def test_a_batch_has_runs_where_a_device_attends_by_them(by_runs):
+def test_a_batch_that_moves_has_boundaries():
     target = Target(torch.tensor([1]), torch.tensor([7]))
-    moved = Batch(torch.ones_like(DOCUMENTS), documents=DOCUMENTS, source=batch_of()).to("cpu").with_targets(mlm=target)
-    assert torch.equal(moved.runs, runs_of(DOCUMENTS))
-    assert torch.equal(moved.source.runs, moved.runs)
-    assert moved.to("cpu").runs is moved.runs  # not read off twice
-    assert moved.rows(1, 2).runs is None
-    assert torch.equal(moved.rows(1, 2).to("cpu").runs, runs_of(DOCUMENTS[1:]))
-    assert Batch(torch.ones(1, 3, dtype=torch.long)).to("cpu").runs is None  # a row is a sequence
-
-
-def test_a_cpu_has_no_such_kernel():
-    assert batch_of().to("cpu").runs is None
+    batch = Batch(torch.ones_like(DOCUMENTS), documents=DOCUMENTS, source=batch_of()).with_targets(mlm=target)
+    known = batch.with_boundaries()
+    assert torch.equal(known.boundaries, boundaries_of(DOCUMENTS))
+    assert torch.equal(known.source.boundaries, known.boundaries)
+    assert known.with_boundaries().boundaries is known.boundaries  # not read off twice
+    assert known.rows(1, 2).boundaries is None
+    assert batch.to("cpu").boundaries is None  # it stays where it is
+    assert batch.to("meta").boundaries.shape == known.boundaries.shape
+    assert Batch(torch.ones(1, 3, dtype=torch.long)).to("meta").boundaries is None  # a row is a sequence
 
 
 @pytest.mark.parametrize(
@@ -144,49 +142,49 @@ def test_a_cpu_has_no_such_kernel():
         ((9, 4), True, True, None, False),  # AMD
     ],
 )
-def test_which_devices_attend_by_runs(capability, built, allowed, cuda, known, monkeypatch):
+def test_which_devices_have_the_kernel(capability, built, allowed, cuda, known, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: allowed)
-    assert processor.attends_by_runs("cuda:0") is known
-    assert not processor.attends_by_runs("cpu")
+    assert module.has_kernel(torch.device("cuda:0")) is known
+    assert not module.has_kernel(torch.device("cpu"))
 
 
 # ------------------------------------------------------------------------------------------------ equal numbers
 
 
 @pytest.mark.parametrize(("name", "causal"), [("bert", False), ("gpt", True)])
-def test_a_model_says_and_learns_the_same(name, causal, calls, by_runs):
+def test_a_model_says_and_learns_the_same(name, causal, calls):
     model = MODELS[name].build().train()
     wanted, gradients = said_and_gradients(model, batch_of())
     assert not calls
-    batch = batch_of().to("cpu")
+    batch = batch_of().with_boundaries()
     said, learned = said_and_gradients(model, batch)
-    assert calls == [(batch.runs.tolist(), 7, 0.0, causal)] * 2
+    assert calls == [(batch.boundaries.tolist(), 7, 0.0, causal)] * 2
     torch.testing.assert_close(said, wanted)
     torch.testing.assert_close(learned, gradients)
 
 
-def test_a_translator_says_and_learns_the_same(calls, by_runs):
+def test_a_translator_says_and_learns_the_same(calls):
     sizes = {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in (("heads", 2), ("hidden", 64))}
     page = Transformer(dim=32, vocabulary=50, encoder_layers=1, decoder_layers=2, dropout=0.0, **sizes)
     model = page.build().train()
     batch = batch_of()
     batch = Batch(batch.tokens, documents=DOCUMENTS, positions=POSITIONS, source=batch_of())
     wanted, gradients = said_and_gradients(model, batch)
-    said, learned = said_and_gradients(model, batch.to("cpu"))
+    said, learned = said_and_gradients(model, batch.with_boundaries())
     assert [causal for *_, causal in calls] == [False, True, True]  # what crosses over goes by the mask
     torch.testing.assert_close(said, wanted)
     torch.testing.assert_close(learned, gradients)
 
 
-def test_a_compiled_model_is_one_graph_for_any_number_of_runs(calls, by_runs):
+def test_a_compiled_model_is_one_graph_for_any_number_of_sequences(calls):
     model = MODELS["bert"].build().eval()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     one = torch.ones_like(DOCUMENTS)
     for documents in (DOCUMENTS, one):
-        batch = Batch(batch_of().tokens, documents=documents, positions=POSITIONS).to("cpu")
+        batch = Batch(batch_of().tokens, documents=documents, positions=POSITIONS).with_boundaries()
         with torch.no_grad():
             torch.testing.assert_close(compiled(batch), model(batch))
     assert len(calls) == 8
@@ -194,8 +192,8 @@ def test_a_compiled_model_is_one_graph_for_any_number_of_runs(calls, by_runs):
 
 def test_shapes_and_strides_are_those_that_pytorch_expects_of_the_kernel():
     q, k, v = (torch.empty(2, 4, 7, 16, device="meta", requires_grad=True) for _ in range(3))
-    runs = Runs(torch.empty(9, dtype=torch.int32, device="meta"), 7, False)
-    said = runs.attend(q, k, v, scale=0.25, dropout=0.1)
+    varlen = Varlen(torch.empty(9, dtype=torch.int32, device="meta"), 7, False)
+    said = varlen.attend(q, k, v, scale=0.25, dropout=0.1)
     assert said.shape == (2, 4, 7, 16)
     said.sum().backward()
     assert q.grad.shape == k.grad.shape == v.grad.shape == q.shape
@@ -205,7 +203,7 @@ def test_shapes_and_strides_are_those_that_pytorch_expects_of_the_kernel():
 
 
 def masked(**more) -> Mask:
-    return Mask(documents=DOCUMENTS, runs=runs_of(DOCUMENTS), **more)
+    return Mask(documents=DOCUMENTS, boundaries=boundaries_of(DOCUMENTS), **more)
 
 
 def test_dropout_is_drawn_while_training_alone(calls):
@@ -224,16 +222,16 @@ def test_dropout_is_drawn_while_training_alone(calls):
         (masked(), T5Bias(2, 8, 16)),  # which the kernel cannot add
     ],
 )
-def test_where_more_than_runs_is_hidden_the_mask_is_taken(mask, position, calls):
+def test_where_more_is_hidden_than_other_sequences_the_mask_is_taken(mask, position, calls):
     Attention(32, 2, position=position)(torch.randn(2, 7, 32), bias=mask.bias(7, 7))
     assert not calls
 
 
-def test_masks_that_are_joined_keep_their_runs():
+def test_masks_that_are_joined_keep_their_boundaries():
     for mask in (masked() & Mask(causal=True), Mask(causal=True) & masked()):
-        runs = mask.bias(7, 7).runs
-        assert runs.causal
-        assert torch.equal(runs.begins, runs_of(DOCUMENTS))
+        varlen = mask.bias(7, 7).varlen
+        assert varlen.causal
+        assert torch.equal(varlen.boundaries, boundaries_of(DOCUMENTS))
 
 
 def test_where_weights_are_looked_at_they_are_made(calls):
@@ -255,16 +253,16 @@ def test_what_the_kernel_does_not_take_goes_by_the_mask(attention, calls):
     assert not calls
 
 
-def test_runs_without_documents_are_refused():
-    with pytest.raises(UnmaskError, match="A mask has runs of documents, but no documents"):
-        Mask(runs=runs_of(DOCUMENTS))
+def test_boundaries_without_documents_are_refused():
+    with pytest.raises(UnmaskError, match="A mask has boundaries of documents, but no documents"):
+        Mask(boundaries=boundaries_of(DOCUMENTS))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", MODELS)
 def test_the_kernel_says_and_learns_what_the_mask_says(name):
     model = MODELS[name].build().cuda().train()
-    if not processor.attends_by_runs("cuda"):
+    if not module.has_kernel(torch.device("cuda")):
         pytest.skip("this GPU, or this PyTorch, has no flash attention")
     batch = batch_of().to("cuda")
     without = Batch(batch.tokens, documents=batch.documents, positions=batch.positions)

@@ -43,12 +43,18 @@ def a_thread_each(
 
     most  items at once, where that is fewer: what each of them holds in memory may matter
     """
-    threads = torch.get_num_threads()
+    threads = workers(device) or 1
     at_once = min(threads, len(items), threads if most is None else most)
-    if at_once < 2 or torch.device(device).type != "cpu":
+    if at_once < 2:
         return _one_by_one(function, items)
     ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for the order of the results
     return _ordered(_in_modes(function), items, ahead, _pool(threads))
+
+
+def workers(device: torch.device | str) -> int | None:
+    """Threads that can compute a batch each: those of PyTorch on a CPU. None for a device that computes one batch after
+    the other."""
+    return torch.get_num_threads() if torch.device(device).type == "cpu" else None
 
 
 @contextmanager

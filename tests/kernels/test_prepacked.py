@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.huggingface.table import as_heads
+from unmask.kernels.prepacked import PrepackedLinear, prepacked
 from unmask.models.bert import Bert
 from unmask.nn import LanguageModelHead
-from unmask.nn.packed import PackedLinear, packed
 from unmask.types import Batch
 
 
@@ -32,7 +32,7 @@ def test_products_are_those_of_rounded_numbers(shape: tuple[int, ...], bias: boo
     """Numbers of bfloat16, multiplied in float32 and summed there, then rounded once."""
     layers = [linear(48, 40, bias=bias), linear(48, 24, bias=bias, seed=1)]
     x = torch.randn(*shape, 48, generator=torch.Generator().manual_seed(2))
-    found = PackedLinear(*layers)(x)
+    found = PrepackedLinear(*layers)(x)
     rounded = x.bfloat16().double()
     wanted = torch.cat([
         nn.functional.linear(rounded, *(p.bfloat16().double() for p in layer.parameters())) for layer in layers
@@ -47,7 +47,7 @@ def test_other_numbers_and_what_follows(dtype: torch.dtype, then: Callable[[Tens
     """Also those that the processor's own order does not know, and activations that it does not apply."""
     layer, x = linear(48, 40).to(dtype), torch.randn(3, 48, dtype=dtype, generator=torch.Generator().manual_seed(2))
     wanted = layer(x) if then is None else then(layer(x))
-    found = PackedLinear(layer, dtype=dtype, then=then)(x)
+    found = PrepackedLinear(layer, dtype=dtype, then=then)(x)
     assert found.dtype is dtype
     tight = 1e-12 if dtype is torch.float64 else 1e-5
     torch.testing.assert_close(found, wanted.detach(), rtol=tight, atol=tight * 10)
@@ -57,7 +57,7 @@ def test_other_numbers_and_what_follows(dtype: torch.dtype, then: Callable[[Tens
 def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     config = Bert(vocabulary=60, dim=64, layers=3, heads=4, hidden=96, length=32)
     model = config.build(as_heads({"mlm": 0, "classification": 3})).eval()
-    lower = packed(model, but=model.heads)
+    lower = prepacked(model, but=model.heads)
     tokens = torch.randint(5, 60, (4, 20), generator=torch.Generator().manual_seed(0))
     batch = Batch(tokens, documents=torch.tensor([[1] * 12 + [2] * 8] * 4))
     with torch.inference_mode():
@@ -74,10 +74,10 @@ def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
 
 def test_imitated_products_do_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it has none in bfloat16 it refuses to order such weights, as on processors with AVX2 alone."""
-    monkeypatch.setattr("unmask.processor.library_has_bf16", lambda: False)
-    assert PackedLinear(linear(4, 4)).weight_ED.dtype is torch.float32
+    monkeypatch.setattr("unmask.kernels.processor.library_has_bf16", lambda: False)
+    assert PrepackedLinear(linear(4, 4)).weight_ED.dtype is torch.float32
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    plain = PackedLinear(linear(48, 40))
+    plain = PrepackedLinear(linear(48, 40))
     assert not plain.ordered
     x = torch.randn(3, 48, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(plain(x).float(), linear(48, 40)(x).detach(), rtol=2**-6, atol=0.1)

@@ -10,8 +10,8 @@ import sys
 import pytest
 import torch
 
-from unmask import processor
-from unmask.processor import Settled, settle
+from unmask.kernels import processor
+from unmask.kernels.processor import Settled, settle
 
 CPU = torch.device("cpu")
 
@@ -71,8 +71,8 @@ def test_what_the_library_was_told_to_leave_is_no_ability(supported: bool, monke
 CAPPED = """
 import torch
 from unmask.models.bert import Bert
-from unmask.models.quick_encoder import answering
-from unmask.processor import abilities, imitates_bf16, settle
+from unmask.models.inference_encoder import inference_layout
+from unmask.kernels.processor import abilities, imitates_bf16, settle
 from unmask.types import Batch
 
 assert abilities()["architecture"] == "x86_64"
@@ -81,7 +81,7 @@ assert settle("auto").precision == "fp32"
 model = Bert(vocabulary=60, dim=64, layers=2, heads=4, hidden=96, length=32).build(seed=0).eval()
 batch = Batch(torch.arange(40).view(2, 20))
 with torch.inference_mode():
-    near, exact = answering(model, "bf16")(batch), model(batch)
+    near, exact = inference_layout(model, "bf16")(batch), model(batch)
 assert not torch.equal(near, exact)
 assert torch.cosine_similarity(near, exact, dim=-1).min() > 0.9999
 """

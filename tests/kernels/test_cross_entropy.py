@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unmask.kernels import cross_entropy as module
 from unmask.nn import Logits
-from unmask.objectives import cross_entropy as module
 from unmask.objectives.cross_entropy import cross_entropy, of_logits
 
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.nn.linear import LARGE, linear, side_by_side, turned, weight_gradient
-from unmask.nn.packed import PackedLinear
-from unmask.processor import imitates_bf16
+from unmask.kernels.linear import LARGE, joint, linear, transposed, weight_gradient
+from unmask.kernels.prepacked import PrepackedLinear
+from unmask.kernels.processor import imitates_bf16
 
 needs_bf16 = pytest.mark.skipif(imitates_bf16(), reason="this processor has no products in bfloat16")
 
@@ -28,7 +28,7 @@ def gradients(said: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
 def test_layers_side_by_side_say_and_learn_what_each_would_alone(bias: bool) -> None:
     parts, x = layers(bias), torch.randn(3, 5, 24, requires_grad=True)
     known = [x, *(p for layer in parts for p in layer.parameters())]
-    alone, together = [layer(x) for layer in parts], side_by_side(x, *parts)
+    alone, together = [layer(x) for layer in parts], joint(x, *parts)
     assert [said.shape for said in together] == [said.shape for said in alone]
     torch.testing.assert_close(torch.cat(list(together), -1), torch.cat(alone, -1))
     torch.testing.assert_close(
@@ -39,10 +39,10 @@ def test_layers_side_by_side_say_and_learn_what_each_would_alone(bias: bool) -> 
 def test_layers_with_and_without_a_bias_are_asked_themselves() -> None:
     (first, _, _), (_, second, _) = layers(), layers(bias=False)
     x = torch.randn(3, 24)
-    for said, layer in zip(side_by_side(x, first, second), (first, second), strict=True):
+    for said, layer in zip(joint(x, first, second), (first, second), strict=True):
         assert torch.equal(said, layer(x))
     with torch.no_grad():
-        packed = PackedLinear(first, second, dtype=torch.float32)(x)
+        packed = PrepackedLinear(first, second, dtype=torch.float32)(x)
         torch.testing.assert_close(packed, torch.cat([first(x), second(x)], -1), rtol=1e-5, atol=1e-5)
 
 
@@ -50,7 +50,7 @@ def test_backward_hooks_are_called() -> None:
     (first, second, _), seen = layers(), []
     first.register_full_backward_hook(lambda *_: seen.append("after"))
     second.register_full_backward_pre_hook(lambda *_: seen.append("before"))
-    torch.cat(list(side_by_side(torch.randn(2, 24, requires_grad=True), first, second)), -1).sum().backward()
+    torch.cat(list(joint(torch.randn(2, 24, requires_grad=True), first, second)), -1).sum().backward()
     assert sorted(seen) == ["after", "before"]
 
 
@@ -61,16 +61,16 @@ def test_layers_of_a_special_kind_and_hooks_are_asked_themselves() -> None:
 
     first, second = nn.Linear(4, 4), Doubled(4, 4)
     x, seen = torch.randn(2, 4), []
-    assert torch.equal(side_by_side(x, first, second)[1], second(x))
+    assert torch.equal(joint(x, first, second)[1], second(x))
     first.register_forward_hook(lambda *_: seen.append(1))
-    side_by_side(x, first, first)
+    joint(x, first, first)
     assert len(seen) == 2
 
 
 def test_a_layer_that_is_frozen_stays_without_a_gradient() -> None:
     first, second, _ = layers()
     first.requires_grad_(False)
-    torch.cat(list(side_by_side(torch.randn(2, 24), first, second)), -1).sum().backward()
+    torch.cat(list(joint(torch.randn(2, 24), first, second)), -1).sum().backward()
     assert first.weight.grad is None
     assert second.weight.grad is not None
 
@@ -103,9 +103,9 @@ def test_without_autocast_or_gradients_it_is_pytorch_itself() -> None:
 @pytest.mark.parametrize("D", [1, 5, 130])
 def test_what_is_turned_around_lies_so_in_memory(N: int, D: int) -> None:
     x = torch.randn(N, D)
-    assert torch.equal(turned(x), x.t())
-    assert turned(x).is_contiguous()
-    assert torch.equal(turned(x.t()), x)
+    assert torch.equal(transposed(x), x.t())
+    assert transposed(x).is_contiguous()
+    assert torch.equal(transposed(x.t()), x)
 
 
 @pytest.mark.parametrize("N", [16, 40, 96])
@@ -114,7 +114,7 @@ def test_what_is_turned_around_lies_so_in_memory(N: int, D: int) -> None:
 def test_the_gradient_of_weights_is_the_same_whichever_factor_is_turned(
     N: int, E: int, D: int, matrix_unit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unmask.nn.linear.has_matrix_unit", lambda: matrix_unit)
+    monkeypatch.setattr("unmask.kernels.linear.has_matrix_unit", lambda: matrix_unit)
     said, x = torch.randn(N, E), torch.randn(N, D)
     found = weight_gradient(said, x)
     torch.testing.assert_close(found, said.t() @ x, rtol=1e-4, atol=1e-4)

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unmask.kernels.dropout import dropout, mask
 from unmask.nn import Attention, Dropout, Mask
-from unmask.nn.dropout import dropout, mask
 
 
 @given(st.floats(0.01, 0.99), st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))

@@ -81,13 +81,3 @@ def imitates_bf16(device: torch.device | str = "cpu") -> bool:
     if kind == "cpu":
         return not library_has_bf16() or (abilities().get("architecture") == "x86_64" and not computes_bf16(device))
     return kind == "cuda" and not computes_bf16(device)
-
-
-def attends_by_runs(device: torch.device | str) -> bool:
-    """Whether a device has the kernel of attention for sequences that lie one after the other (`nn.runs`): NVIDIA's
-    from Ampere on, unless PyTorch was told to leave it (`torch.backends.cuda.enable_flash_sdp`)."""
-    device = torch.device(device)
-    if device.type != "cuda" or torch.version.cuda is None:
-        return False
-    known = torch.backends.cuda.is_flash_attention_available() and torch.backends.cuda.flash_sdp_enabled()
-    return known and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
-from unmask.models.quick import QuickTransformer, quickened
+from unmask.kernels.prepacked import PrepackedLinear
+from unmask.models.inference_transformer import InferenceTransformer, writer_layout
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_model import TransformerModel
 from unmask.models.writer import State, Writer
 from unmask.nn.lora import LoRALinear, adapters
-from unmask.nn.packed import PackedLinear
 from unmask.types import Batch
 
 V, START, END = 40, 1, 2
@@ -46,8 +46,8 @@ def random(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("fields", [{}, {"norm": "pre", "activation": "silu"}, {"positions": "halves", "length": 90}])
 def test_it_says_what_the_model_says(width: int, fields: dict[str, object]) -> None:
     slow = model(**fields)
-    quick = quickened(slow)
-    assert isinstance(quick, QuickTransformer)
+    quick = writer_layout(slow)
+    assert isinstance(quick, InferenceTransformer)
     states = [one.begin(sources(), width) for one in (slow, quick)]
     tokens_N, kept = states[0].first, torch.arange(6)
     generator = torch.Generator().manual_seed(4)
@@ -65,7 +65,7 @@ def test_it_says_what_the_model_says(width: int, fields: dict[str, object]) -> N
 def test_it_is_searched_like_the_model() -> None:
     slow = model()
     slow.heads["next"].bias[END] += 2.5
-    quick = quickened(slow)
+    quick = writer_layout(slow)
     for search in (Search(limits=Limits(max_length=20)), Search(beam_size=4, n_best=2, limits=Limits(max_length=20))):
         wanted, found = (generate(one, sources(), search, end=END) for one in (slow, quick))
         assert [[h.tokens for h in hs] for hs in found] == [[h.tokens for h in hs] for hs in wanted]
@@ -85,21 +85,21 @@ class Own(Writer):
 def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
     adapted = model()
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
-    assert isinstance(quickened(adapted, "bf16").decoder.blocks[0].attention.f.key, PackedLinear)
+    assert isinstance(writer_layout(adapted, "bf16").decoder.blocks[0].attention.f.key, PrepackedLinear)
     with pytest.raises(UnmaskError, match="leave --precision out for this model"):
-        quickened(Own(), "bf16")
+        writer_layout(Own(), "bf16")
 
 
 def test_what_it_is_not_made_for_stays_as_it_is() -> None:
     adapted = model()
     adapted.decoder.blocks[0].attention.f.query = LoRALinear(adapted.decoder.blocks[0].attention.f.query, 2)
     assert adapters(adapted)
-    assert quickened(adapted) is adapted
-    assert isinstance(quickened(Own()), Own)
+    assert writer_layout(adapted) is adapted
+    assert isinstance(writer_layout(Own()), Own)
 
 
 def test_it_ends_where_the_model_ends() -> None:
-    quick = quickened(model(length=9))
+    quick = writer_layout(model(length=9))
     state = quick.begin(sources())
     for _ in range(9):
         quick.next(state.first, state)
@@ -108,7 +108,7 @@ def test_it_ends_where_the_model_ends() -> None:
 
 
 def test_an_unknown_token_is_named() -> None:
-    quick = quickened(model())
+    quick = writer_layout(model())
     state = quick.begin(sources())
     with pytest.raises(UnmaskError, match=f"id {V} "):
         quick.next(torch.full_like(state.first, V), state)
@@ -117,7 +117,7 @@ def test_an_unknown_token_is_named() -> None:
 @pytest.mark.parametrize("activation", ["relu", "silu", "gelu_new"])
 def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: str) -> None:
     slow = model(activation=activation).float()
-    quick = QuickTransformer(slow)
+    quick = InferenceTransformer(slow)
     assert {block.up.dtype for block in quick.blocks} == {torch.float32}
     assert all(block.up.ordered == torch.backends.mkldnn.is_available() for block in quick.blocks)
     states = [one.begin(sources(), 2) for one in (slow, quick)]
@@ -132,7 +132,7 @@ def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: st
 def test_in_bfloat16_it_says_about_the_same(width: int) -> None:
     """Products are rounded to eight bits, nothing else is: probabilities stay within a few hundredths."""
     slow = model(dim=64, std=0.1).float()
-    quick = QuickTransformer(slow, "bf16")
+    quick = InferenceTransformer(slow, "bf16")
     states = [one.begin(sources(), width) for one in (slow, quick)]
     tokens_N = states[0].first
     for step in range(12):

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 import pytest
 import torch
 
-from unmask.threads import TURN, a_thread_each, begin, close, go_on, short_turns
+from unmask.kernels.threads import TURN, a_thread_each, begin, close, go_on, short_turns
 
 
 def modes(_: int) -> tuple[bool, bool, bool, torch.dtype]:

@@ -1,20 +1,20 @@
-"""QuickStack answers as the model it was made from, in float32 and in bfloat16; special models stay as they are."""
+"""InferenceStack answers as the model it was made from, in float32 and in bfloat16; special models stay as they are."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from unmask import processor
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
+from unmask.kernels import processor
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt2
+from unmask.models.inference_encoder import InferenceStack, inference_layout
 from unmask.models.mobilebert import MobileBert
-from unmask.models.quick_encoder import QuickStack, answering
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.transformer_xl import TransformerXl
 from unmask.nn.lora import LoRALinear
@@ -46,8 +46,8 @@ def batches():
 @pytest.mark.parametrize("page", [Bert, Albert])
 def test_the_same_numbers_in_float32(page, activation):
     model = build(page, activation=activation)
-    quick = answering(model)
-    assert isinstance(quick.stack, QuickStack)
+    quick = inference_layout(model)
+    assert isinstance(quick.stack, InferenceStack)
     for batch in batches():
         with torch.inference_mode():
             seen = slice(None) if batch.documents is None else batch.documents > 0
@@ -62,7 +62,7 @@ def test_the_same_numbers_in_float32(page, activation):
 @pytest.mark.parametrize("page", [Bert, Albert])
 def test_nearly_the_same_in_bfloat16(page):
     model = build(page)
-    quick = answering(model, "bf16")
+    quick = inference_layout(model, "bf16")
     for batch in batches():
         with torch.inference_mode():
             found, wanted = quick(batch), model(batch)
@@ -87,7 +87,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_models_answer_nearly_the_same_in_bfloat16(name):
     model = OTHERS[name].build(as_heads({"classification": 3}), seed=1).eval()
-    quick = answering(model, "bf16")
+    quick = inference_layout(model, "bf16")
     assert quick is not model
     for batch in batches():
         with torch.inference_mode():
@@ -101,19 +101,19 @@ def test_other_models_answer_nearly_the_same_in_bfloat16(name):
 
 def test_nothing_flows_back():
     x = torch.ones(1, 2, SIZE["dim"], requires_grad=True)
-    answering(build()).stack(x).sum().backward()
+    inference_layout(build()).stack(x).sum().backward()
     assert x.grad is None
 
 
 def test_the_model_keeps_its_own_stack():
     model = build()
-    answering(model)
+    inference_layout(model)
     assert len(model.stack.blocks) == SIZE["layers"]
 
 
 def test_the_model_keeps_its_mode():
     model = build().train()
-    quick = answering(model)
+    quick = inference_layout(model)
     assert all(part.training for part in model.modules())
     quick.eval()
     assert not model.embedding.training  # for it is shared
@@ -123,29 +123,31 @@ def test_the_numbers_are_those_of_the_model():
     model = build().double()
     for batch in batches():
         seen = slice(None) if batch.documents is None else batch.documents > 0
-        torch.testing.assert_close(answering(model)(batch)[seen], model(batch)[seen].detach(), atol=1e-12, rtol=1e-10)
+        torch.testing.assert_close(
+            inference_layout(model)(batch)[seen], model(batch)[seen].detach(), atol=1e-12, rtol=1e-10
+        )
 
 
 @pytest.mark.usefixtures("by_processor")
 @pytest.mark.parametrize(("has", "numbers"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_auto_is_what_the_processor_multiplies_in(has, numbers, monkeypatch):
     monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64", "avx512_bf16": has})
-    assert answering(build(), "auto").stack.dtype is numbers
+    assert inference_layout(build(), "auto").stack.dtype is numbers
     gpt = build(Gpt2, as_heads({"next": 0}))
-    assert (answering(gpt, "auto") is gpt) is not has
+    assert (inference_layout(gpt, "auto") is gpt) is not has
 
 
 def test_models_with_other_parts_answer_themselves():
     recurrent = RecurrentNetwork(vocabulary=60, dim=16, hidden=16).build(seed=0).eval()
-    assert answering(recurrent) is recurrent
+    assert inference_layout(recurrent) is recurrent
     adapted = build()
     attention = adapted.stack.blocks[0].attention.f
     attention.query = LoRALinear(attention.query, rank=2)
-    assert answering(adapted) is adapted
+    assert inference_layout(adapted) is adapted
 
 
 def test_too_long_a_sequence_is_refused_as_by_the_model():
     from unmask.types import Batch
 
     with pytest.raises(UnmaskError, match="40 positions"):
-        answering(build())(Batch(torch.ones(1, 41, dtype=torch.int64)))
+        inference_layout(build())(Batch(torch.ones(1, 41, dtype=torch.int64)))

@@ -1,4 +1,4 @@
-"""QuickTransformer: a Transformer laid out for writing: fewer and larger products, weights in order, no gradients.
+"""The inference layout of a Transformer that writes: fewer, larger products, pre-packed weights, and no gradients.
 
 Shapes: B rows (sources), W hypotheses of each, N = B * W of all; D width, H heads, K width of a head, V vocabulary.
 """
@@ -6,21 +6,21 @@ Shapes: B rows (sources), W hypotheses of each, N = B * W of all; D width, H hea
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.kernels.attention import fused
+from unmask.kernels.prepacked import PrepackedLinear, inference_dtype, lowers, prepacked
+from unmask.kernels.processor import Precision, Settled, settle
 from unmask.models.transformer_model import TransformerModel, TransformerState
 from unmask.models.writer import State, Writer
 from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
 from unmask.nn.cache import BlockCache, additive
 from unmask.nn.lora import adapters
-from unmask.nn.packed import PackedLinear, packed
-from unmask.processor import Precision, Settled, settle
 from unmask.types import Batch
 
 
-class QuickDecoderBlock:
+class InferenceDecoderBlock:
     """A `Block` of the decoder for one token of each hypothesis: the same numbers up to rounding."""
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
@@ -31,11 +31,12 @@ class QuickDecoderBlock:
         assert isinstance(cross, Attention)
         assert isinstance(feedforward, FeedForward)
         self.heads, self.scale = own.heads, own.scale
-        self.read = PackedLinear(own.query, own.key, own.value, dtype=dtype)
-        self.said = PackedLinear(own.output, dtype=dtype)
-        self.ask, self.told = PackedLinear(cross.query, dtype=dtype), PackedLinear(cross.output, dtype=dtype)
-        self.up = PackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
-        self.down = PackedLinear(feedforward.down, dtype=dtype)
+        self.projections = PrepackedLinear(own.query, own.key, own.value, dtype=dtype)
+        self.output = PrepackedLinear(own.output, dtype=dtype)
+        self.query = PrepackedLinear(cross.query, dtype=dtype)
+        self.cross_output = PrepackedLinear(cross.output, dtype=dtype)
+        self.up = PrepackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
+        self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, W: int, kept: BlockCache, seen: Tensor | None, source: Tensor | None) -> Tensor:
         """[N, D] -> [N, D].
@@ -45,11 +46,11 @@ class QuickDecoderBlock:
         """
         own, cross, feedforward = self.residuals
         assert kept.memory is not None
-        q_BHWK, k_BHWK, v_BHWK = self._split(self.read(own.before(x_ND)), W, 3)
+        q_BHWK, k_BHWK, v_BHWK = self._split(self.projections(own.before(x_ND)), W, 3)
         kept.own.extend(k_BHWK, v_BHWK)
-        x_ND = own.after(x_ND + self.said(self._attend(q_BHWK, kept.own.keys, kept.own.values, seen)))
-        (q_BHWK,) = self._split(self.ask(cross.before(x_ND)), W, 1)
-        x_ND = cross.after(x_ND + self.told(self._attend(q_BHWK, kept.memory.keys, kept.memory.values, source)))
+        x_ND = own.after(x_ND + self.output(self._attend(q_BHWK, kept.own.keys, kept.own.values, seen)))
+        (q_BHWK,) = self._split(self.query(cross.before(x_ND)), W, 1)
+        x_ND = cross.after(x_ND + self.cross_output(self._attend(q_BHWK, kept.memory.keys, kept.memory.values, source)))
         return feedforward.after(x_ND + self.down(self.up(feedforward.before(x_ND))))
 
     def _split(self, x: Tensor, W: int, parts: int) -> tuple[Tensor, ...]:
@@ -57,26 +58,25 @@ class QuickDecoderBlock:
         return x.view(-1, W, parts, self.heads, x.shape[1] // (parts * self.heads)).permute(2, 0, 3, 1, 4).unbind(0)
 
     def _attend(self, q_BHWK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, seen: Tensor | None) -> Tensor:
-        o_BHWK = F.scaled_dot_product_attention(q_BHWK, k_BHSK, v_BHSK, attn_mask=seen, scale=self.scale)
-        return o_BHWK.transpose(1, 2).reshape(-1, q_BHWK.shape[1] * q_BHWK.shape[3])
+        y_BHWK = fused(q_BHWK, k_BHSK, v_BHSK, seen, scale=self.scale)
+        return y_BHWK.transpose(1, 2).reshape(-1, q_BHWK.shape[1] * q_BHWK.shape[3])
 
 
-class QuickTransformer(Writer):
-    """Writes what `model` would write, up to rounding, from copies of its weights: what is trained later stays behind.
+class InferenceTransformer(Writer):
+    """Writes what `model` would write, up to rounding, from copies of its weights, which later training does not reach.
 
     model      a Transformer in evaluation mode, without adapters (`nn.lora`)
-    precision  "bf16" multiplies in bfloat16, also where the source is read; see `processor.settle`
+    precision  "bf16" multiplies in bfloat16, also where the source is read; see `kernels.processor.settle`
     """
 
     def __init__(self, model: TransformerModel, precision: Precision = "fp32") -> None:
         head, blocks = model.heads["next"], model.decoder.blocks
         assert isinstance(head, TiedHead)
         self.model = model
-        self.reader, self.dtype = model, head.token.weight.dtype  # of queries, keys and values
-        if settle(precision, model.device).precision == "bf16":
-            self.reader, self.dtype = packed(model), torch.bfloat16
-        self.blocks = [QuickDecoderBlock(block, self.dtype) for block in blocks if isinstance(block, Block)]
-        self.output = PackedLinear(_as_linear(head), dtype=self.dtype)
+        self.dtype = inference_dtype(model, precision)  # of queries, keys and values
+        self.encoder = prepacked(model, self.dtype) if lowers(model, self.dtype) else model
+        self.blocks = [InferenceDecoderBlock(block, self.dtype) for block in blocks if isinstance(block, Block)]
+        self.output = PrepackedLinear(_as_linear(head), dtype=self.dtype)
         with torch.no_grad():
             self.places_TD = self._places(64)
 
@@ -86,7 +86,7 @@ class QuickTransformer(Writer):
 
     def begin(self, batch: Batch, width: int = 1) -> TransformerState:
         """Read the sources, as the model does."""
-        return self.reader.begin(batch, width)
+        return self.encoder.begin(batch, width)
 
     @torch.no_grad()
     def next(self, tokens_N: Tensor, state: State) -> Tensor:
@@ -113,17 +113,17 @@ class QuickTransformer(Writer):
         return position.embed(weight.new_zeros(1, length, self.model.config.width))[0]
 
 
-def quickened(model: Writer, precision: Precision = "fp32") -> Writer:
-    """What writes the same, up to rounding, sooner: a `QuickTransformer` where there is one, else the model itself, in
-    bfloat16 with packed layers. Raises UnmaskError as `settled` does.
+def writer_layout(model: Writer, precision: Precision = "fp32") -> Writer:
+    """What writes the same, up to rounding, sooner: an `InferenceTransformer` where there is one, else the model, in
+    another number format with pre-packed layers. Raises UnmaskError as `settled` does.
     """
     chosen = settled(model, precision).precision
     if type(model) is TransformerModel and not adapters(model):  # T5 has the same wiring, but other parts
-        return QuickTransformer(model, chosen)
-    if chosen == "fp32":
+        return InferenceTransformer(model, chosen)
+    if not isinstance(model, TransformerModel):
         return model
-    assert isinstance(model, TransformerModel)
-    return packed(model)
+    dtype = inference_dtype(model, chosen)
+    return prepacked(model, dtype) if lowers(model, dtype) else model
 
 
 def settled(model: Writer, precision: Precision) -> Settled:

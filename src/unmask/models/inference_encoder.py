@@ -1,0 +1,111 @@
+"""The inference layout of an encoder: fewer and larger products, with pre-packed weights and no gradients.
+
+Shapes: B rows, T tokens, N = B * T of all; D width, H heads, K width of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unmask.kernels.attention import fused
+from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lowers, padded, padded_to, prepacked
+from unmask.kernels.processor import Precision
+from unmask.models.model import Model
+from unmask.models.stack_model import StackModel
+from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
+from unmask.nn.cache import additive
+
+
+class InferenceBlock:
+    """A `Block` for all tokens of a batch as one matrix: the same numbers up to rounding."""
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+        self.residuals = (block.attention, block.feedforward)
+        attention, feedforward = (residual.f for residual in self.residuals)
+        assert isinstance(attention, Attention)
+        assert isinstance(feedforward, FeedForward)
+        self.heads, self.scale = attention.heads, attention.scale
+        self.projections = PrepackedLinear(attention.query, attention.key, attention.value, dtype=dtype)
+        self.output = PrepackedLinear(attention.output, dtype=dtype)
+        self.up = PrepackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
+        self.down = PrepackedLinear(feedforward.down, dtype=dtype)
+
+    def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
+        """[N, D] -> [N, D], of which the first B * T rows count. `seen` is added to the scores, if given."""
+        own, feedforward = self.residuals
+        x_ND = own.after(x_ND + self.output.forward(self._attend(own.before(x_ND), B, T, seen)))
+        return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
+
+    def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
+        """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
+        N = len(x_ND)
+        projected = self.projections.forward(x_ND)[: B * T].view(B, T, 3, self.heads, -1)
+        q_BHTK, k_BHTK, v_BHTK = projected.permute(2, 0, 3, 1, 4).unbind(0)
+        y_BHTK = fused(q_BHTK, k_BHTK, v_BHTK, seen, scale=self.scale)
+        return padded_to(y_BHTK.transpose(1, 2).reshape(B * T, -1), N)
+
+
+class InferenceStack(Stack):
+    """Computes what `stack` would, up to rounding, from copies of its weights, which later training does not reach.
+
+    dtype  of the factors of its products; sums and norms stay in the number format of the stack
+    """
+
+    def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
+        super().__init__([], order=stack.order, norm=stack.norm)
+        self.dtype = dtype
+        self.laid_out = [InferenceBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
+
+    def forward(
+        self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None, **_: Any
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]; no gradients. Positions are in x already."""
+        B, T, D = x_BTD.shape
+        if not B * T:
+            return x_BTD.detach()
+        seen = additive((mask or Mask()).tensor(T, T, x_BTD.device), self.dtype)  # once, for all blocks
+        x_ND = padded(x_BTD.detach().reshape(B * T, D), self.dtype)
+        for i in self.order:
+            x_ND = self.laid_out[i](x_ND, B, T, seen)
+        return self.norm(x_ND[: B * T]).view(B, T, D)
+
+
+def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
+    """What answers in the place of a model, sooner where the device gains by it: one with an `InferenceStack` where the
+    blocks are those of BERT; otherwise, in another number format, one whose linear layers are pre-packed; else the
+    model itself.
+
+    Pooler and heads stay as they are, and are shared with the model, as its mode is.
+
+    precision  see `kernels.processor.settle`
+    """
+    dtype = inference_dtype(model, precision)
+    if type(model) is StackModel and isinstance(model.stack, Stack) and _is_plain(model.stack) and gains(model, dtype):
+        stack, heads = InferenceStack(model.stack, dtype), dict(model.heads.items())
+        found = StackModel(model.config, model.embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
+        return found.train(model.training)
+    if lowers(model, dtype):
+        own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
+        return prepacked(model, dtype, but=own)
+    return model
+
+
+def _is_plain(stack: Stack) -> bool:
+    """Whether a stack has nothing but self-attention and feed-forward layers, none of them of a special kind."""
+    return (
+        type(stack) is Stack
+        and type(stack.position) is Position
+        and all(type(block) is Block and block.cross is None and _is_usual(block) for block in stack.blocks)
+    )
+
+
+def _is_usual(block: Block) -> bool:
+    attention, feedforward = block.attention.f, block.feedforward.f
+    if type(attention) is not Attention or type(feedforward) is not FeedForward:
+        return False
+    linear = [part for part in block.modules() if isinstance(part, nn.Linear)]
+    plain = all(type(layer) is nn.Linear for layer in linear) and len(linear) == 6
+    return plain and type(attention.position) is Position and attention.kv_heads == attention.heads

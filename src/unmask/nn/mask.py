@@ -1,0 +1,187 @@
+"""Masks as values: which keys a query sees, and what is added to attention scores for it.
+
+Shapes: B rows, T queries, S keys, H heads, R sequences of all rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.kernels.varlen import Varlen
+from unmask.nn.position import distances
+
+Device = torch.device | str | None
+
+
+class Added(NamedTuple):
+    """What is added to attention scores: [B, H, T, S] or what is broadcast to it, None for nothing; and which queries
+    see no key at all, [..., T, 1] bool, None where there are none."""
+
+    scores: Tensor | None
+    blind: Tensor | None
+
+    @classmethod
+    def of(cls, scores: Tensor) -> Added:
+        blind = scores.isneginf().all(-1, keepdim=True)
+        # A look at the values would break a graph that is compiled: there the mask stays, though it may hide nothing.
+        return cls(scores, blind if torch.compiler.is_compiling() or bool(blind.any()) else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bias:
+    """What is added to the attention scores, made once per forward and shared by all layers.
+
+    tensor  broadcastable to [B, H, T, S]: bool (True is visible) or float (added); None adds nothing
+    causal  the plain causal mask with T = S, and nothing else. It is kept as a word, not as a tensor, because
+            the fastest kernels know it by that word. Never set together with a tensor.
+    varlen  says what the tensor says, for the kernel that goes by the boundaries of sequences
+    """
+
+    tensor: Tensor | None = None
+    causal: bool = False
+    varlen: Varlen | None = None
+    _made: dict[torch.dtype, Added] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.causal and self.tensor is not None:
+            raise UnmaskError("A plain causal bias has no tensor; use Mask(causal=True) & … to combine the two.")
+
+    def to(self, dtype: torch.dtype) -> Bias:
+        """The same with a float tensor in `dtype`; the kernels want that of the queries."""
+        if self.tensor is None or self.tensor.dtype is torch.bool:
+            return self
+        return Bias(self.tensor.to(dtype))
+
+    def mask(self, dtype: torch.dtype) -> Tensor | None:
+        """The tensor as PyTorch's kernel takes it: bool, or float in the format of the queries."""
+        return self.to(dtype).tensor
+
+    def softmax(self, scores_BHTS: Tensor) -> Tensor:
+        """softmax(scores + bias) over the keys; zero for a query that sees none, where softmax alone would give NaN."""
+        added = self.added(scores_BHTS)
+        if added.scores is not None:
+            scores_BHTS = scores_BHTS + added.scores
+        if added.blind is None:
+            return scores_BHTS.softmax(-1)
+        return scores_BHTS.masked_fill(added.blind, 0.0).softmax(-1).masked_fill(added.blind, 0.0)
+
+    def added(self, scores_BHTS: Tensor) -> Added:
+        """What is added to these scores, as they are of dtype and device: -inf where a key is hidden."""
+        dtype, (T, S) = scores_BHTS.dtype, scores_BHTS.shape[-2:]
+        visible = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
+        if visible is None:
+            return Added(None, None)
+        if visible.dtype is not torch.bool:
+            return Added.of(visible.to(dtype))
+        if dtype not in self._made:  # all layers ask for the same
+            hidden = torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf)
+            self._made[dtype] = Added.of(hidden)
+        return self._made[dtype]
+
+    def plus(self, added: Tensor | None) -> Bias:
+        """This bias and a float one, [H, T, S] or [B, H, T, S]."""
+        if added is None:
+            return self
+        visible = distances(added.shape[-2], added.shape[-1], added.device) <= 0 if self.causal else self.tensor
+        if visible is None:
+            return Bias(added)
+        if visible.dtype is torch.bool:
+            return Bias(torch.where(visible, added, -math.inf))
+        return Bias(visible + added)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """Which keys a query may see, as a value: `Mask(causal=True) & Mask(lengths=lengths)`.
+
+    The T queries are the last T of the S places, so T < S is a sequence continued from a cache.
+
+    causal      no key after the query
+    window      only keys less than this many places away, on either side
+    lengths     [B] int64: only the first `lengths[b]` keys of row b
+    documents   [B, S] int64, not negative: only keys of the query's own document. Padding is document 0 and
+                sees itself, which is finite and harmless.
+    boundaries  [R + 1] int32: what `unmask.types.boundaries_of` reads off the documents; None: attention goes by the
+                documents alone
+    """
+
+    causal: bool = False
+    window: int | None = None
+    lengths: Tensor | None = None
+    documents: Tensor | None = None
+    boundaries: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.boundaries is not None and self.documents is None:
+            raise UnmaskError("A mask has boundaries of documents, but no documents; give it both.")
+        if self.window is not None and self.window < 1:
+            raise UnmaskError(f"A window of {self.window} sees nothing; it must be at least 1 (the token itself).")
+
+    def __and__(self, other: Mask) -> Mask:
+        """Visible where both masks say so."""
+        windows = [m.window for m in (self, other) if m.window is not None]
+        alone = self if other.documents is None else other if self.documents is None else None
+        return Mask(
+            causal=self.causal or other.causal,
+            window=min(windows, default=None),
+            lengths=_both(self.lengths, other.lengths, torch.minimum),
+            documents=_both(self.documents, other.documents, lambda a, b: a * (b.max() + 1) + b),
+            boundaries=None if alone is None else alone.boundaries,
+        )
+
+    def tensor(self, T: int, S: int, device: Device = None) -> Tensor | None:
+        """True where visible, [T, S] or [B, 1, T, S]; None where nothing is hidden."""
+        parts = []
+        if (self.causal and T > 1) or self.window is not None:
+            distance_TS = distances(T, S, device)
+            if self.causal:
+                parts.append(distance_TS <= 0)
+            if self.window is not None:
+                parts.append(distance_TS.abs() < self.window)
+        if self.lengths is not None:
+            parts.append((torch.arange(S, device=device) < self.lengths.to(device)[:, None])[:, None, None])
+        if self.documents is not None:
+            documents = self.documents.to(device)[:, None]
+            parts.append(documents[..., -T:, None] == documents[..., None, :])
+        visible = None
+        for part in parts:
+            visible = part if visible is None else visible & part
+        return visible if visible is None else visible.expand(*visible.shape[:-2], T, S)
+
+    def bias(self, T: int, S: int, device: Device = None) -> Bias:
+        """The same as a `Bias`; nothing hidden and plain causal stay recognisable for the fast kernels."""
+        if self.causal and T == S and self.window is None and self.lengths is None and self.documents is None:
+            return Bias(causal=True)
+        varlen = None
+        if self.boundaries is not None and T == S and self.window is None and self.lengths is None:
+            varlen = Varlen(self.boundaries, T, self.causal)
+        return Bias(self.tensor(T, S, device), varlen=varlen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossMask:
+    """Which tokens of a packed memory a query may see: those of the sequence that goes with its own.
+
+    queries    [B, T] int64: number in its row of the sequence that each query belongs to; padding is 0
+    documents  [B, S] int64: the same of each key
+    """
+
+    queries: Tensor
+    documents: Tensor
+
+    def bias(self, T: int, S: int, device: Device = None) -> Bias:
+        """True where visible, [B, 1, T, S]."""
+        return Bias((self.queries[:, :, None] == self.documents[:, None, :])[:, None].to(device))
+
+
+def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return combine(a, b)
