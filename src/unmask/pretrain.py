@@ -148,7 +148,7 @@ class Pretrain:
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         if isinstance(self.model, EncoderDecoder):
-            huggingface.save_writer(folder, self.model, Subwords.of(self.tokenizer))
+            huggingface.save(folder, self.model, Subwords.of(self.tokenizer))
         else:
             words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
             huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))

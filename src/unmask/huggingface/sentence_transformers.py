@@ -15,6 +15,7 @@ from unmask.config import read_json
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.models.sequence import EncoderDecoder
 
 MODULES = "modules.json"
 POOLING, NORMALIZE = "1_Pooling", "2_Normalize"
@@ -26,7 +27,7 @@ FLAGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 UNSAID = 1_000_000  # tokens; tokenizers without a greatest length note a number far above
 
 
-def files_of(model: Model, settings: Mapping[str, Any]) -> dict[str, str]:
+def files_of(model: Model | EncoderDecoder, settings: Mapping[str, Any]) -> dict[str, str]:
     """Path in the folder -> content, of a sentence encoder's settings: pooling, normalise, length. None for others."""
     if "pooling" not in settings:
         return {}

@@ -6,6 +6,7 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -90,6 +91,19 @@ class EncoderDecoder(nn.Module, ABC):
         if not found:
             raise UnmaskError("This model has no attention, and so no alignment to show.")
         return torch.stack(found).mean(0)
+
+    @property
+    def beside(self) -> Mapping[str, EncoderDecoder]:
+        """Models that are parts of this one while it is trained: none."""
+        return {}
+
+    @property
+    def pooler(self) -> None:
+        """No layer sums sequences up."""
+
+    def own_parameters(self) -> dict[str, nn.Parameter]:
+        """Parameters by name, tied ones under their first name only."""
+        return dict(self.named_parameters())
 
     @property
     def positions(self) -> int | None:

@@ -59,7 +59,7 @@ class WritingModel(Model, Writer):
     """A model that reads from left to right and has learned to say the next token."""
 
 
-def language_model(loaded: Loaded) -> WritingModel:
+def language_model(loaded: Loaded[Model, Tokenizer]) -> WritingModel:
     """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
     if not isinstance(loaded.model, Writer) or "next" not in loaded.model.heads:
         raise UnmaskError(
@@ -79,7 +79,7 @@ class Continuer:
     """
 
     def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         self.model: WritingModel = language_model(loaded)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         how = sampling() if how is None else how
