@@ -125,7 +125,7 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
     from unmask.data.stream import fixed
     from unmask.pretraining import Objectives
 
-    if huggingface.holds_writer(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
+    if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
         return None
     opened = Corpus(corpus_folder)
     learned = Objectives(sentences="none", short=0.0).build(opened.tokenizer)
@@ -174,7 +174,7 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
         optimizer=Optimizer(lr=fit["lr"]),
     )
     config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
-    result = (finetune_text if huggingface.holds_writer(folder) else finetune)(config, out)
+    result = (finetune_text if huggingface.holds_encoder_decoder(folder) else finetune)(config, out)
     scores = [row["dev"][METRICS[name]] for row in result.seeds]
     mean, deviation = common.mean_and_deviation(scores)
     return {

@@ -32,7 +32,7 @@ def _answers(folder: Path) -> Any:
 def _writer(folder: Path) -> Any:
     from unmask import huggingface
 
-    return huggingface.load_writer(folder)
+    return huggingface.load(folder)
 
 
 def _translated(folder: Path) -> Any:
@@ -61,7 +61,7 @@ def _write_writer(page: str, /, **fields: Any) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         from unmask import huggingface
 
-        huggingface.save_writer(folder, _config(page, **fields).build())
+        huggingface.save(folder, _config(page, **fields).build())
         (folder / "manifest.json").unlink()
 
     return write
@@ -112,7 +112,7 @@ def _write_translator(page: str, kind: str, /, **fields: Any) -> Callable[[Path]
         ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
         config = _config(page, **fields).replace(**ids)
         search = {"limits": {"max_length": 8}}
-        huggingface.save_writer(folder, config.build(), tokenizer, settings={"search": search})
+        huggingface.save(folder, config.build(), tokenizer, settings={"search": search})
         if kind == "unigram":
             (folder / "added_tokens.json").write_text(json.dumps({"<pad>": tokenizer.pad}))
         (folder / "manifest.json").unlink()
@@ -130,7 +130,7 @@ def _write_pegasus(folder: Path) -> None:
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
     model = _config("transformer:Transformer", **LAYERS, positions="halves", norm="pre").replace(**ids).build()
     search = {"beam_size": 2, "limits": {"max_length": 8}}
-    huggingface.save_writer(folder, model, tokenizer, settings={"search": search})
+    huggingface.save(folder, model, tokenizer, settings={"search": search})
     (folder / "manifest.json").unlink()
 
 
@@ -146,7 +146,7 @@ def _write_tagger(folder: Path) -> None:
     tokenizer = Subwords.of(with_sentinels(Tokenizer.train(TEXTS, 60)))
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
     settings = {"search": {"limits": {"max_length": 8}}, REMEMBERED: WrittenTags("tagging", ("O", "B-X")).settings()}
-    huggingface.save_writer(folder, _config("t5:T5", **T5_SIZES).replace(**ids).build(), tokenizer, settings=settings)
+    huggingface.save(folder, _config("t5:T5", **T5_SIZES).replace(**ids).build(), tokenizer, settings=settings)
     (folder / "manifest.json").unlink()
 
 

@@ -207,7 +207,7 @@ def write_models(place: Path) -> list[Path]:
     bert("chooser", as_heads({"choice": 1}))
     bert("encoder", {}, dim=768, settings={"pooling": "mean", "normalise": False})
     writer = Seq2Seq(vocabulary=words.size, dim=8, hidden=8, padding=words.pad, start=words.start, end=words.end)
-    huggingface.save_writer(place / "writer", writer.build(seed=2), words)
+    huggingface.save(place / "writer", writer.build(seed=2), words)
     network = RecurrentNetwork(vocabulary=tokenizer.size, dim=64, hidden=256, padding=tokenizer.pad)
     huggingface.save(place / "lm", network.build(None, seed=4), tokenizer)
     return [place / name for name in ("classifier", "bert", "chooser", "encoder", "writer", "lm")]

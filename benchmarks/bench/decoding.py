@@ -64,14 +64,14 @@ class Decoding(Config):
 
 
 def unmask(settings: Settings) -> Decode:
-    """`generate` on a folder that `load_writer` reads, as `Translator` does it."""
+    """`generate` on a folder that `load` reads, as `Translator` does it."""
     from unmask import huggingface
     from unmask.generate import Limits, Search, generate
     from unmask.generate.batching import rectangle
     from unmask.models.inference_transformer import writer_layout
 
     folder = Path(settings["folder"]) / "marian"
-    model = writer_layout(huggingface.load_writer(folder).model, settings["precision"])
+    model = writer_layout(huggingface.load(folder, huggingface.ENCODER_DECODER).model, settings["precision"])
     end, pad = settings["end"], settings["pad"]
     search = Search(beam_size=settings["beam"], stop="full", limits=Limits(max_length=LONGEST))
     return lambda batch: [best.tokens for best, *_ in generate(model, rectangle(batch, pad), search, end=end)]

@@ -49,7 +49,7 @@ def write_marian(size: str, vocabulary: int, folder: Path, seed: int) -> int:
     )
     model = config.build(seed=seed).eval()
     write_end(model)
-    huggingface.save_writer(folder / "marian", model)
+    huggingface.save(folder / "marian", model)
     return model.parameters_total
 
 

@@ -29,7 +29,7 @@ def load(folder: Path | str) -> Model:
     """
     from unmask import huggingface
 
-    return huggingface.load(folder).model
+    return huggingface.load(folder, huggingface.SINGLE_STACK).model
 
 
 def __dir__() -> list[str]:

@@ -131,9 +131,9 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
 
     Raises UnmaskError for other encoder–decoders, which learn from pairs of texts, and vocabularies of SentencePiece.
     """
-    if not huggingface.holds_writer(folder):
-        return huggingface.load(folder, heads=heads, seed=seed)
-    model = huggingface.load_writer(folder).model
+    if not huggingface.holds_encoder_decoder(folder):
+        return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
+    model = huggingface.load(folder).model
     if not model.config.learns:
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
     if (Path(folder) / T5_MODEL).is_file():
@@ -250,14 +250,14 @@ def extend(
     folder, out = Path(folder), Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
-    loaded = huggingface.load(folder)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     tokenizer = loaded.require_tokenizer(folder)
     extension.check_wordpiece(tokenizer)
     if loaded.model.token is None:
         raise UnmaskError(f"{folder} holds a model that reads words character by character: it needs no new pieces.")
     parts, generator = {out: loaded}, folder / "generator"
     if "rtd" in loaded.model.heads and generator.is_dir():
-        parts[out / generator.name] = huggingface.load(generator)
+        parts[out / generator.name] = huggingface.load(generator, huggingface.SINGLE_STACK)
     words = count_words(tokenizer, texts)
     new = extension.learn_from_words(tokenizer, words, pieces, least=least)
     if not new:

@@ -67,7 +67,7 @@ def evaluate(
     (`pair_classes.ProbedPairs`). Raises UnmaskError for a folder that was not fine-tuned, and for rows that do not fit
     it.
     """
-    loaded = huggingface.load(folder)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     if not Path(data).exists():
         raise UnmaskError(f"There is no file {data}.")
     model = loaded.model if ready is None else ready(loaded.model)

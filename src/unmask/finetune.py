@@ -363,7 +363,7 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
 def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
     """The model with the heads that `aim` needs. Raises UnmaskError where it has none for the next token."""
     assert config.model is not None
-    loaded = huggingface.load(config.model, heads=aim.heads, seed=seed)
+    loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
     tokenizer = loaded.require_tokenizer(config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=aim.heads, seed=seed)

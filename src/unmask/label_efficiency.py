@@ -99,7 +99,7 @@ def compare(
     Returns {"labels", "seed", "way", "f1", "precision", "recall"} for each run.
     """
     found: list[dict[str, Any]] = []
-    tokenizer = huggingface.load(folder).require_tokenizer(folder)
+    tokenizer = huggingface.load(folder, huggingface.SINGLE_STACK).require_tokenizer(folder)
     questions = Tagging(LABELS).encode(test, tokenizer, LENGTH)
     for count in (c for c in counts if c <= len(pool)):
         for seed in range(seeds):
@@ -134,7 +134,7 @@ def _finetuned(
 ) -> list[list[str]]:
     """Tags of the words of `test`, by a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
     task = Tagging(LABELS)
-    loaded = huggingface.load(folder, heads=task.heads, seed=seed)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads=task.heads, seed=seed)
     model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
     if fresh:
         model = model.config.build(task.heads, seed=seed)

@@ -13,7 +13,7 @@ import numpy as np
 from unmask import huggingface
 from unmask.data.tables import column_of, guess_format, read_table
 from unmask.errors import UnmaskError, plural
-from unmask.huggingface import Loaded, LoadedWriter
+from unmask.huggingface import ENCODER_DECODER, Loaded
 from unmask.serve.gap_likelihood import GapScorer
 from unmask.serve.likelihood import Scorer
 from unmask.serve.original_likelihood import OriginalScorer
@@ -62,7 +62,7 @@ def read(paths: Sequence[Path | str], *, most: int | None = None, encoding: str 
 
 
 def evaluate_minimal_pairs(
-    model: Path | str | Loaded | LoadedWriter,
+    model: Path | str | Loaded,
     paths: Sequence[Path | str],
     *,
     most: int | None = None,
@@ -78,7 +78,7 @@ def evaluate_minimal_pairs(
     Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
     Raises UnmaskError for a model that has none of these heads, and for files that hold no pairs.
     """
-    loaded = model if isinstance(model, Loaded | LoadedWriter) else opened(model)
+    loaded = model if isinstance(model, Loaded) else huggingface.load(model)
     pairs = read(paths, most=most, encoding=encoding)
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.right, pair.wrong)))
     name, values = _likely(loaded, texts)
@@ -96,14 +96,9 @@ def evaluate_minimal_pairs(
     }
 
 
-def opened(folder: Path | str) -> Loaded | LoadedWriter:
-    """A model folder of either kind in memory."""
-    return huggingface.load_writer(folder) if huggingface.holds_writer(folder) else huggingface.load(folder)
-
-
-def _likely(loaded: Loaded | LoadedWriter, texts: Sequence[str]) -> tuple[str, np.ndarray]:
+def _likely(loaded: Loaded, texts: Sequence[str]) -> tuple[str, np.ndarray]:
     """What is compared, and it for each text."""
-    if isinstance(loaded, LoadedWriter):
+    if loaded.kind is ENCODER_DECODER:
         return "log-probability of gaps", GapScorer(loaded).scores(texts)
     if "next" in loaded.model.heads:
         scorer = Scorer(loaded)

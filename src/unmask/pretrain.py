@@ -21,7 +21,6 @@ from unmask.data.stream import Stream, fixed
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
-from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.model import Model
 from unmask.objectives import SpanCorruption, TwoWayLM
 from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
@@ -147,7 +146,7 @@ class Pretrain:
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         if self.model.reads_source:
-            huggingface.save_writer(folder, cast(EncoderDecoder, self.model), Subwords.of(self.tokenizer))
+            huggingface.save(folder, self.model, Subwords.of(self.tokenizer))
         else:
             words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
             huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))

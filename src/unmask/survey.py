@@ -27,7 +27,7 @@ def survey(config: FineTuning) -> str:
     say = Speaker(None)
     prepared = prepare(config, say)
     rows = prepared.encoded["train"].rows
-    loaded = huggingface.load(config.model)
+    loaded = huggingface.load(config.model, huggingface.SINGLE_STACK)
     evidence = measure(texts_of(rows), prepared.tokenizer, loaded.model, seed=config.seed)
     labels = len(prepared.task.labels) or None
     advice = advise(len(rows), evidence.similarity, classes=labels, loss=evidence.loss)

@@ -86,7 +86,7 @@ def weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None
 
 def refusal(folder: Path) -> str:
     with pytest.raises(UnmaskError) as caught:
-        huggingface.load_writer(folder)
+        huggingface.load(folder, huggingface.ENCODER_DECODER)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -101,10 +101,10 @@ def test_a_folder_brings_back_the_same_model(name, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)  # so that no parameter is where it starts
-    assert not huggingface.holds_writer(tmp_path)
-    huggingface.save_writer(tmp_path / "a", model.train())
-    assert huggingface.holds_writer(tmp_path / "a")
-    loaded = huggingface.load_writer(tmp_path / "a")
+    assert not huggingface.holds_encoder_decoder(tmp_path)
+    huggingface.save(tmp_path / "a", model.train())
+    assert huggingface.holds_encoder_decoder(tmp_path / "a")
+    loaded = huggingface.load(tmp_path / "a")
     assert not loaded.model.training
     assert loaded.model.config == config
     assert type(loaded.model) is type(model)
@@ -114,7 +114,7 @@ def test_a_folder_brings_back_the_same_model(name, tmp_path):
     assert torch.equal(logits(loaded.model), logits(model))
     assert loaded.model.parameters_total == model.parameters_total  # what was tied is tied
     assert (loaded.tokenizer, loaded.settings) == (None, {})
-    huggingface.save_writer(tmp_path / "b", loaded.model)
+    huggingface.save(tmp_path / "b", loaded.model)
     assert not list(tmp_path.rglob("*.tmp"))
     for file in ("model.safetensors", "config.json", MANIFEST):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
@@ -123,7 +123,7 @@ def test_a_folder_brings_back_the_same_model(name, tmp_path):
 @pytest.mark.parametrize("name", EVERY)
 def test_transformers_opens_what_it_has(name, tmp_path):
     transformers = pytest.importorskip("transformers")
-    huggingface.save_writer(tmp_path, EVERY[name].build())
+    huggingface.save(tmp_path, EVERY[name].build())
     said = huggingface.only_here(EVERY[name])
     assert bool(said) == (name not in FOREIGN)
     if said:
@@ -150,8 +150,8 @@ def test_tokenizer_and_settings_come_back(kind, name, tmp_path):
     tokenizer = Subwords.train(TEXT, 40, kind=kind)
     model = fitted(EVERY[name], tokenizer)
     asked = {"search": {"beam_size": 3}, "lowercase": True, "한": [1, None]}
-    huggingface.save_writer(tmp_path, model, tokenizer, settings=asked)
-    loaded = huggingface.load_writer(tmp_path)
+    huggingface.save(tmp_path, model, tokenizer, settings=asked)
+    loaded = huggingface.load(tmp_path)
     assert loaded.settings == asked
     assert loaded.tokenizer is not None
     assert loaded.tokenizer.fingerprint == tokenizer.fingerprint
@@ -162,12 +162,12 @@ def test_tokenizer_and_settings_come_back(kind, name, tmp_path):
 def test_a_folder_that_is_written_again_keeps_nothing_of_another_kind(tmp_path, words):
     subwords = Subwords.train(TEXT, 40, kind="bpe")
     for _ in range(2):
-        huggingface.save_writer(tmp_path, fitted(SEQ2SEQ, words), words)
+        huggingface.save(tmp_path, fitted(SEQ2SEQ, words), words)
         assert {p.name for p in tmp_path.iterdir()} == {
             *("config.json", "model.safetensors", MANIFEST, "subwords.json")
         }
-        huggingface.save_writer(tmp_path, fitted(MARIAN, subwords), subwords)
-        loaded = huggingface.load_writer(tmp_path)
+        huggingface.save(tmp_path, fitted(MARIAN, subwords), subwords)
+        loaded = huggingface.load(tmp_path)
         assert loaded.tokenizer is not None
         assert loaded.tokenizer.fingerprint == subwords.fingerprint
         assert (tmp_path / "generation_config.json").exists()
@@ -175,9 +175,9 @@ def test_a_folder_that_is_written_again_keeps_nothing_of_another_kind(tmp_path, 
 
 def test_weights_may_come_from_elsewhere(tmp_path):
     for i, seed in enumerate((1, 2)):
-        huggingface.save_writer(tmp_path / str(i), MARIAN.build(seed=seed))
+        huggingface.save(tmp_path / str(i), MARIAN.build(seed=seed))
     mean = huggingface.average([tmp_path / "0", tmp_path / "1"])
-    model = huggingface.load_writer(tmp_path / "1", weights=mean).model
+    model = huggingface.load(tmp_path / "1", weights=mean).model
     for got, a, b in zip(model.parameters(), *(MARIAN.build(seed=s).parameters() for s in (1, 2)), strict=True):
         torch.testing.assert_close(got, (a + b) / 2)
 
@@ -187,7 +187,7 @@ def test_weights_may_come_from_elsewhere(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    huggingface.save_writer(tmp_path / "model", SEQ2SEQ.build())
+    huggingface.save(tmp_path / "model", SEQ2SEQ.build())
     return tmp_path / "model"
 
 
@@ -195,23 +195,23 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
     assert refusal(tmp_path / "none") == f"There is no model folder {tmp_path / 'none'}."
     assert "has no config.json" in refusal(tmp_path)
     huggingface.save(tmp_path / "bert", Bert(vocabulary=9, dim=4, layers=1, heads=1, hidden=4, length=4).build())
-    assert not huggingface.holds_writer(tmp_path / "bert")
+    assert not huggingface.holds_encoder_decoder(tmp_path / "bert")
     assert "holds a model of type bert, but an encoder–decoder is wanted" in refusal(tmp_path / "bert")
     (tmp_path / "config.json").write_text("{")
     assert "not valid JSON" in refusal(tmp_path)
     with pytest.raises(UnmaskError, match="not valid JSON"):
-        huggingface.holds_writer(tmp_path)
+        huggingface.holds_encoder_decoder(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model_type": ...}, "There is no reader for the model type"),
-        ({"model_type": ["marian"]}, "There is no reader for the model type"),
+        ({"model_type": ...}, "has no model_type"),
+        ({"model_type": ["marian"]}, "has no model_type"),
         ({"model_type": "unmask-seq2sec"}, "did you mean 'unmask-seq2seq'?"),
-        ({"model_type": "unmask-transformer"}, "There is no field of Transformer 'hidden'"),
-        ({"hiden": 8}, "There is no field of Seq2Seq 'hiden'; did you mean 'hidden'?"),
-        ({"hidden": "wide"}, "Seq2Seq.hidden must be a whole number, not 'wide'"),
+        ({"model_type": "unmask-transformer"}, "the field hidden = 8 is not one that this model implements"),
+        ({"hiden": 8}, "the field hiden = 8 is not one that this model implements"),
+        ({"hidden": "wide"}, "config.json: hidden must be a whole number, not 'wide'"),
         ({"hidden": 7}, "describes no model that can be built: Two directions cannot share 7"),
         ({"hidden": 10}, "has the shape"),
         ({"hidden": -2}, "describes no model that can be built"),
@@ -263,7 +263,7 @@ def test_a_pickle_is_never_opened(folder):
 
 def test_a_tokenizer_of_another_model_is_refused(words, tmp_path):
     model = fitted(SEQ2SEQ, words)
-    huggingface.save_writer(tmp_path / "right", model, words)
+    huggingface.save(tmp_path / "right", model, words)
     for changes, sentence in (
         ({"vocabulary": words.size - 1, "padding": 0, "start": 0}, f"has {words.size} entries for the source"),
         ({"source_vocabulary": words.size + 3, "vocabulary": 5, "padding": 4, "start": 4}, "entries for the target"),
@@ -272,32 +272,32 @@ def test_a_tokenizer_of_another_model_is_refused(words, tmp_path):
     ):
         other = model.config.replace(**changes).build()
         with pytest.raises(UnmaskError, match=sentence):
-            huggingface.save_writer(tmp_path / "wrong", other, words)
+            huggingface.save(tmp_path / "wrong", other, words)
         assert not (tmp_path / "wrong").exists()
     fields(tmp_path / "right", end=3)
     assert "has the id 0 for the end but the model 3" in refusal(tmp_path / "right")
     larger = model.config.replace(vocabulary=words.size + 5).build()  # rows to spare are no fault
-    huggingface.save_writer(tmp_path / "right", larger, words)
-    assert huggingface.load_writer(tmp_path / "right").tokenizer is not None
+    huggingface.save(tmp_path / "right", larger, words)
+    assert huggingface.load(tmp_path / "right").tokenizer is not None
 
 
 def test_a_model_without_a_name_and_one_with_adapters_are_not_saved(tmp_path):
     class Unknown(Seq2Seq):
         pass
 
-    with pytest.raises(UnmaskError, match="No folder holds a Unknown"):
-        huggingface.save_writer(tmp_path / "folder", Unknown(vocabulary=9, dim=4, hidden=4).build())
+    with pytest.raises(UnmaskError, match="no Hugging Face table for Unknown"):
+        huggingface.save(tmp_path / "folder", Unknown(vocabulary=9, dim=4, hidden=4).build())
     model = MARIAN.build()
     lora.adapt(model, ["query"], rank=2)
     with pytest.raises(UnmaskError, match="has adapters"):
-        huggingface.save_writer(tmp_path / "folder", model)
+        huggingface.save(tmp_path / "folder", model)
     assert not (tmp_path / "folder").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UnmaskError, match="could not be written"):
-        huggingface.save_writer(tmp_path / "file" / "model", SEQ2SEQ.build())
+        huggingface.save(tmp_path / "file" / "model", SEQ2SEQ.build())
 
 
 json_values = st.recursive(
@@ -311,8 +311,8 @@ json_values = st.recursive(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_any_field_may_hold_anything(data, name, tmp_path):
-    huggingface.save_writer(tmp_path, EVERY[name].build())
+    huggingface.save(tmp_path, EVERY[name].build())
     known = sorted(json.loads((tmp_path / "config.json").read_text()))
     fields(tmp_path, **{data.draw(st.sampled_from(known)): data.draw(json_values)})
     with contextlib.suppress(UnmaskError):  # and nothing else
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)

@@ -64,12 +64,12 @@ def folders(tmp_path_factory):
     ids = {"padding": subwords.pad, "start": subwords.start, "end": subwords.end}
     sizes = {"dim": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 2, "decoder_heads": 2}
     writer = Transformer(vocabulary=subwords.size, encoder_hidden=32, decoder_hidden=32, **sizes, **ids).build(seed=3)
-    huggingface.save_writer(place / "writer", writer, subwords, settings={"search": {"limits": {"max_length": 9}}})
+    huggingface.save(place / "writer", writer, subwords, settings={"search": {"limits": {"max_length": 9}}})
     pieces = Subwords.of(with_sentinels(tokenizer))
     ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
     sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 2, "decoder_layers": 2}
     endless = {"limits": {"min_length": 599, "max_length": 600}}  # a T5 that learned for seconds ends nothing
-    huggingface.save_writer(place / "t5", T5(**sizes, **ids).build(seed=7), pieces, settings={"search": endless})
+    huggingface.save(place / "t5", T5(**sizes, **ids).build(seed=7), pieces, settings={"search": endless})
     network = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=12, padding=tokenizer.pad)
     huggingface.save(place / "lm", network.build(None, seed=4), tokenizer)
     for name, rate in (("first", 1), ("second", 2)):

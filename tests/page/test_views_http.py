@@ -106,7 +106,7 @@ def test_more_of_the_views(ask):
 
 @pytest.mark.parametrize("model", ["t5", "writer"])
 def test_a_model_that_writes_shows_how_it_reads(ask, folders, model):
-    loaded = huggingface.load_writer(folders.place / model)
+    loaded = huggingface.load(folders.place / model)
     ids = loaded.tokenizer.encode(TEXT)
     _, pieces = ask("/wordpiece", model=model, text=TEXT)
     assert [piece["id"] for word in pieces["words"] for piece in word["pieces"]] == ids.tolist()
@@ -118,14 +118,14 @@ def test_a_model_that_writes_shows_how_it_reads(ask, folders, model):
 
 
 def test_spans_of_a_t5_are_shown(ask, folders):
-    loaded = huggingface.load_writer(folders.place / "t5")
+    loaded = huggingface.load(folders.place / "t5")
     status, found = ask("/masking", model="t5", text=TEXT, seed=2, draws=3)
     assert (status, found) == (200, masking.spans(loaded.model, loaded.tokenizer, TEXT, seed=2, draws=3))
 
 
 def test_without_a_translation_attention_is_that_of_what_the_model_writes(ask, folders):
     """However long that is: this T5 does not end, and its first 511 tokens are looked at."""
-    loaded = huggingface.load_writer(folders.place / "t5")
+    loaded = huggingface.load(folders.place / "t5")
     written = next(Translator(folders.place / "t5").stream([TEXT])).translations[0].pieces
     assert len(written) > 512
     status, found = ask("/attention", model="t5", text=TEXT, kind="decoder")

@@ -15,6 +15,7 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.generate import Limits, Search, generate
+from unmask.huggingface.config import completed, read_config
 from unmask.huggingface.table import as_heads
 from unmask.models.t5 import SIZES, SIZES_V11, T5, T5Model
 from unmask.nn import Attention
@@ -99,7 +100,7 @@ def forward(model: T5Model, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Ten
     term = NextToken().loss(model, batch)["next"]
     loss = term.sum / term.count
     loss.backward()
-    names = huggingface.t5.names(model)
+    names = huggingface.names(model)
     return logits, loss, {names[name]: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -157,7 +158,7 @@ def assert_same(ours: T5Model, other: nn.Module) -> None:
 def test_their_folder_computes_the_same_here(version: str, tmp_path: Path) -> None:
     other = theirs(version)
     stored(other, tmp_path, version)
-    loaded = huggingface.load_writer(tmp_path)
+    loaded = huggingface.load(tmp_path)
     assert loaded.model.config == OURS[version]
     assert isinstance(loaded.model, T5Model)
     assert_equal(loaded.model, other)
@@ -167,12 +168,12 @@ def test_their_folder_computes_the_same_here(version: str, tmp_path: Path) -> No
 def test_our_folder_computes_the_same_there_and_comes_back(version: str, tmp_path: Path) -> None:
     model = OURS[version].replace(length=50).build(seed=3)
     randomise(model)
-    huggingface.save_writer(tmp_path / "ours", model)
+    huggingface.save(tmp_path / "ours", model)
     other = again(tmp_path / "ours")
     assert_equal(model, other)
     other.save_pretrained(tmp_path / "theirs")
-    back = huggingface.load_writer(tmp_path / "theirs").model
-    own = huggingface.load_writer(tmp_path / "ours").model
+    back = huggingface.load(tmp_path / "theirs").model
+    own = huggingface.load(tmp_path / "ours").model
     assert own.config == model.config  # also what their config has no place for
     for (name, a), b, c in zip(model.named_parameters(), back.parameters(), own.parameters(), strict=True):
         assert torch.equal(a, b), name
@@ -203,20 +204,11 @@ def test_the_feed_forward_layer_is_the_one_that_transformers_makes_of_the_fields
     place = tmp_path / "theirs" / "config.json"
     values = {k: v for k, v in json.loads(place.read_text()).items() if k not in ("dense_act_fn", "is_gated_act")}
     place.write_text(json.dumps({k: v for k, v in (values | layer).items() if v is not ...}))
-    assert_same(huggingface.load_writer(tmp_path / "theirs").model.eval(), again(tmp_path / "theirs").eval())
-    model = huggingface.load_writer(tmp_path / "theirs").model
-    huggingface.save_writer(tmp_path / "ours", model)
+    assert_same(huggingface.load(tmp_path / "theirs").model.eval(), again(tmp_path / "theirs").eval())
+    model = huggingface.load(tmp_path / "theirs").model
+    huggingface.save(tmp_path / "ours", model)
     assert_same(model, again(tmp_path / "ours").eval())
-    assert huggingface.load_writer(tmp_path / "ours").model.config == model.config
-
-
-def test_fields_that_are_absent_mean_the_defaults_of_transformers(tmp_path: Path) -> None:
-    place = tmp_path / "config.json"
-    transformers.T5Config().save_pretrained(tmp_path)
-    assert huggingface.t5.read_fields({"model_type": "t5"}, {}, tmp_path) == T5()
-    for name in [name for name in json.loads(place.read_text()) if name in huggingface.t5.T5_PLAIN.fields]:
-        values = {k: v for k, v in json.loads(place.read_text()).items() if k != name}
-        assert huggingface.t5.read_fields(values, {}, tmp_path) == T5(), name
+    assert huggingface.load(tmp_path / "ours").model.config == model.config
 
 
 def test_a_tied_output_that_is_not_scaled_stays_so(tmp_path: Path) -> None:
@@ -224,10 +216,10 @@ def test_a_tied_output_that_is_not_scaled_stays_so(tmp_path: Path) -> None:
     other = transformers.T5ForConditionalGeneration(transformers.T5Config(**THEIRS, **V11))
     randomise(other)
     other.save_pretrained(tmp_path / "theirs")
-    model = huggingface.load_writer(tmp_path / "theirs").model
+    model = huggingface.load(tmp_path / "theirs").model
     assert model.config.output == "tied"
     assert_equal(model, other)
-    huggingface.save_writer(tmp_path / "ours", model)
+    huggingface.save(tmp_path / "ours", model)
     assert_equal(model, again(tmp_path / "ours"))
 
 
@@ -236,7 +228,7 @@ def test_dropout_stands_where_theirs_does(version: str, monkeypatch: pytest.Monk
     """With a dropout that draws nothing but scales, numbers are equal only where the sites are the same."""
     other = theirs(version, dropout_rate=0.5)
     stored(other, tmp_path, version)
-    model = huggingface.load_writer(tmp_path).model.train()
+    model = huggingface.load(tmp_path).model.train()
     calls: list[str] = []
 
     def scaled(kind: str):
@@ -265,7 +257,7 @@ def test_the_same_texts_are_written(version: str, beam: int, tmp_path: Path) -> 
     randomise(model, 4)
     search = Search(beam_size=beam, limits=Limits(max_length=25))
     settings = {"search": {**search.to_dict(), "blocking": {"forbidden": [PAD]}}}
-    huggingface.save_writer(tmp_path, model.eval(), settings=settings)
+    huggingface.save(tmp_path, model.eval(), settings=settings)
     other, source = again(tmp_path), pairs().source
     assert source is not None
     texts = other.generate(source.tokens, attention_mask=source.documents)
@@ -313,7 +305,9 @@ def test_a_published_config_is_read(size: str, tmp_path: Path) -> None:
         "task_specific_params": {"summarization": {"num_beams": 4, "prefix": "summarize: "}},
         "vocab_size": 32128,
     }
-    assert huggingface.t5.read_fields(values, {}, tmp_path) == config
+    table = huggingface.TABLES["t5"]
+    found = read_config(table, values, tmp_path)
+    assert completed(table, found, values, {}, tmp_path) == (table, config)
 
 
 @pytest.mark.parametrize(
@@ -333,31 +327,31 @@ def test_a_published_config_is_read(size: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_config_that_asks_for_something_else_is_refused(change: dict[str, object], said: str, tmp_path: Path) -> None:
-    huggingface.save_writer(tmp_path, OURS["1.0"].build())
+    huggingface.save(tmp_path, OURS["1.0"].build())
     (tmp_path / MANIFEST).unlink()
     values = json.loads((tmp_path / "config.json").read_text()) | change
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(UnmaskError, match=said):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
 
 
 def test_weights_that_do_not_belong_are_refused(tmp_path: Path) -> None:
-    huggingface.save_writer(tmp_path, OURS["1.0"].build())
+    huggingface.save(tmp_path, OURS["1.0"].build())
     (tmp_path / MANIFEST).unlink()
     weights = load_file(tmp_path / "model.safetensors")
     place = tmp_path / "model.safetensors"
     save_file(weights | {"encoder.embed_tokens.weight": weights["shared.weight"] + 1}, place)
     with pytest.raises(UnmaskError, match="ties the two"):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
     save_file({k: v for k, v in weights.items() if "relative" not in k}, place)
     with pytest.raises(UnmaskError, match=r"lack '.*relative_attention_bias"):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
     save_file(weights | {"lm_head.weight": weights["shared.weight"] + 1}, place)
     with pytest.raises(UnmaskError, match="scaled but not tied"):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
     copies = {f"{side}.embed_tokens.weight": weights["shared.weight"].clone() for side in ("encoder", "decoder")}
     save_file(weights | copies | {"lm_head.weight": weights["shared.weight"].clone()}, place)
-    assert huggingface.load_writer(tmp_path).model.config == OURS["1.0"]
+    assert huggingface.load(tmp_path).model.config == OURS["1.0"]
 
 
 def test_what_there_is_no_part_for_is_refused() -> None:
@@ -371,7 +365,7 @@ def test_what_there_is_no_part_for_is_refused() -> None:
 def test_the_tree_of_parameters_is_the_golden_one(version: str) -> None:
     """The names of our own and of the folder are what files are read by: a change breaks every folder."""
     model = OURS[version].build(seed=0)
-    names = huggingface.t5.names(model)
+    names = huggingface.names(model)
     tree = {name: [names[name], list(p.shape)] for name, p in model.named_parameters()}
     assert tree == json.loads((GOLDEN / f"tree-t5-{version}.json").read_text())
 

@@ -157,11 +157,11 @@ def test_a_prompt_that_is_no_name(tmp_path):
 
 def test_a_feedforward_of_t5_that_is_no_name(tmp_path):
     sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 1, "decoder_layers": 1}
-    huggingface.save_writer(tmp_path, T5(vocabulary=20, **sizes).build())
+    huggingface.save(tmp_path, T5(vocabulary=20, **sizes).build())
     (tmp_path / "manifest.json").unlink()
     changed(tmp_path / "config.json", feed_forward_proj=["relu"])
     with pytest.raises(UnmaskError, match="feed_forward_proj"):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
 
 
 def test_runs_whose_files_were_bent(tmp_path):
@@ -199,11 +199,11 @@ def test_digits_that_are_no_number(tmp_path, number):
 @pytest.mark.parametrize("number", [-1, 20, 10**400], ids=["below", "above", "long"])
 @pytest.mark.parametrize("name", ["start", "end"])
 def test_ids_that_no_piece_has(tmp_path, name, number):
-    huggingface.save_writer(tmp_path, Seq2Seq(vocabulary=20, dim=8, hidden=8).build())
+    huggingface.save(tmp_path, Seq2Seq(vocabulary=20, dim=8, hidden=8).build())
     (tmp_path / "manifest.json").unlink()
     changed(tmp_path / "config.json", **{name: number})
     with pytest.raises(UnmaskError, match=f"its {name} is none of the 20"):
-        huggingface.load_writer(tmp_path)
+        huggingface.load(tmp_path)
 
 
 @pytest.mark.parametrize("number", [[1], {"a": 1}, "1"], ids=["list", "object", "text"])
@@ -218,7 +218,7 @@ def test_added_tokens_whose_ids_are_no_numbers(tmp_path, number):
 def test_a_search_without_fields(tmp_path, search):
     words = Subwords.train(["the river is long and the film was good"] * 5, 30, kind="word")
     ids = {"vocabulary": words.size, "padding": words.pad, "start": words.start, "end": words.end}
-    huggingface.save_writer(tmp_path, Seq2Seq(dim=8, hidden=8, **ids).build(), words)
+    huggingface.save(tmp_path, Seq2Seq(dim=8, hidden=8, **ids).build(), words)
     (tmp_path / "manifest.json").unlink()
     changed(tmp_path / "config.json", unmask_task={"search": search})
     with pytest.raises(UnmaskError, match=r"has fields with names|must be"):

@@ -99,14 +99,14 @@ def test_whatever_repeats_a_part_is_counted(tmp_path, config, field, asked):
 
 def test_writers_are_counted_too(tmp_path):
     model = Transformer(vocabulary=20).build()
-    huggingface.save_writer(tmp_path, model)
+    huggingface.save(tmp_path, model)
     (tmp_path / "manifest.json").unlink()
     values = json.loads((tmp_path / "config.json").read_text())
     for name, value in values.items():
         if type(value) is int and value > 8:
             (tmp_path / "config.json").write_text(json.dumps({**values, name: 10**11}))
             with pytest.raises(UnmaskError, match=r"config\.json|shape"):
-                huggingface.load_writer(tmp_path)
+                huggingface.load(tmp_path)
 
 
 def test_what_fits_is_built_once_with_memory(tmp_path):

@@ -38,7 +38,7 @@ def models(tmp_path_factory):
         seed=2
     )
     language_model = RecurrentNetwork(vocabulary=tokenizer.size, dim=8, hidden=12, padding=tokenizer.pad)
-    huggingface.save_writer(place / "writer", writer, words, settings={"search": {"limits": {"max_length": 9}}})
+    huggingface.save(place / "writer", writer, words, settings={"search": {"limits": {"max_length": 9}}})
     huggingface.save(place / "lm", language_model.build(None, seed=4), tokenizer)
     return SimpleNamespace(
         bert=save(place / "bert", tokenizer, as_heads({"mlm": 0, "nsp": 2})),

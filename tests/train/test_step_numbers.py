@@ -132,9 +132,9 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, wrong):
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_heads": 2, "decoder_heads": 2}
     writer = Transformer(vocabulary=20, dim=16, encoder_hidden=32, decoder_hidden=32, **sizes).build()
     next(writer.parameters()).data[2, 1] = wrong
-    huggingface.save_writer(tmp_path / "writer", writer)
+    huggingface.save(tmp_path / "writer", writer)
     with pytest.raises(UnmaskError, match="not finite"):
-        huggingface.load_writer(tmp_path / "writer")
+        huggingface.load(tmp_path / "writer")
 
 
 def test_an_adapter_that_is_not_finite_is_refused(tmp_path):

@@ -46,7 +46,7 @@ def t5(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     ids = {"vocabulary": own.size, "padding": own.pad, "start": own.pad, "end": own.sep}
     sizes = {"dim": 32, "heads": 2, "head_dim": 16, "hidden": 48, "encoder_layers": 2, "decoder_layers": 2}
     config = T5().replace(**ids, **sizes, factor=2.0)
-    huggingface.save_writer(path, config.build(seed=3), Subwords.of(own))
+    huggingface.save(path, config.build(seed=3), Subwords.of(own))
     return path
 
 
@@ -63,7 +63,7 @@ def original(path: Path, text: str) -> list[float]:
 @torch.no_grad()
 def gaps(path: Path, text: str) -> list[float]:
     """log p of each token, and of <Y> after it, one forward pass each."""
-    loaded = huggingface.load_writer(path)
+    loaded = huggingface.load(path)
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
     first, second = (tokenizer.vocabulary[name] for name in ("<extra_id_0>", "<extra_id_1>"))
@@ -121,6 +121,6 @@ def test_others_are_refused(electra: Path, t5: Path, tmp_path: Path, tokenizer: 
     tagger = huggingface.load(electra, heads=as_heads({"tagging": 2}))
     with pytest.raises(UnmaskError, match="does not find replaced words"):
         OriginalScorer(tagger)
-    loaded = huggingface.load_writer(t5)
+    loaded = huggingface.load(t5)
     with pytest.raises(UnmaskError, match="does not write what was cut out"):
-        GapScorer(huggingface.LoadedWriter(loaded.model, Subwords.of(tokenizer)))
+        GapScorer(huggingface.Loaded(loaded.model, Subwords.of(tokenizer), (), (), ()))

@@ -91,7 +91,7 @@ def trained(request: pytest.FixtureRequest, corpora: Path, tmp_path_factory: pyt
 def test_the_folder_opens_in_transformers_and_writes_the_same(trained: Pretrain) -> None:
     theirs, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(trained.out, output_loading_info=True)
     assert not any(report.values())
-    loaded = huggingface.load_writer(trained.out)
+    loaded = huggingface.load(trained.out)
     assert isinstance(loaded.model, T5Model)
     assert loaded.tokenizer.sentinels == trained.objective.sentinels.tolist()
     tokenizer = transformers.AutoTokenizer.from_pretrained(trained.out)
@@ -166,7 +166,7 @@ def test_pretraining_goes_on_from_a_folder(trained: Pretrain, tmp_path: Path) ->
     shutil.rmtree(base)
     main(["pretrain", "--out", str(out), "--resume", "--steps", "5"])
     assert read_metrics(out / "metrics.jsonl", "heldout")[-1]["step"] == 5
-    assert isinstance(huggingface.load_writer(out).model, T5Model)
+    assert isinstance(huggingface.load(out).model, T5Model)
 
 
 def test_a_run_that_goes_on_without_a_recipe_is_resumed(trained: Pretrain, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_run_that_goes_on_without_a_recipe_is_resumed(trained: Pretrain, tmp_p
     main(["pretrain", *start, *short, "--out", str(tmp_path)])
     main(["pretrain", "--out", str(tmp_path), "--resume", "--steps", "2"])
     assert read_metrics(tmp_path / "metrics.jsonl", "heldout")[-1]["step"] == 2
-    assert isinstance(huggingface.load_writer(tmp_path).model, T5Model)
+    assert isinstance(huggingface.load(tmp_path).model, T5Model)
 
 
 def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora:
         Pretrain(config().starting_from(trained.out), [other], tmp_path)
     ids = {"vocabulary": 40, "dim": 8, "encoder_heads": 1, "decoder_heads": 1, "encoder_hidden": 8, "decoder_hidden": 8}
     small = Transformer(encoder_layers=1, decoder_layers=1, **ids)
-    huggingface.save_writer(tmp_path / "transformer", small.build())
+    huggingface.save(tmp_path / "transformer", small.build())
     with pytest.raises(UnmaskError, match="unmask train --from"):
         config().starting_from(tmp_path / "transformer")
     pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)  # as T5 is published
@@ -192,7 +192,7 @@ def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora:
     pieces = Subwords.load(tmp_path)
     sizes = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
     published = T5(dim=8, heads=2, head_dim=4, hidden=8, encoder_layers=1, decoder_layers=1, **sizes)
-    huggingface.save_writer(tmp_path / "pieces", published.build(), pieces)
+    huggingface.save(tmp_path / "pieces", published.build(), pieces)
     with pytest.raises(UnmaskError, match="a vocabulary of SentencePiece"):
         config().starting_from(tmp_path / "pieces")
 
@@ -443,7 +443,7 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     short = ["--steps", "6", "--device", "cpu", "--precision", "fp32", "--out", str(tuned / "reversed")]
     main(["train", "--from", str(tuned / "base"), *where, *short])
     assert (tuned / "reversed" / "config.json").exists()
-    one, two = (huggingface.load_writer(tuned / name) for name in ("base", "reversed"))
+    one, two = (huggingface.load(tuned / name) for name in ("base", "reversed"))
     assert one.tokenizer.fingerprint == two.tokenizer.fingerprint
     assert one.model.config.replace(dropout=0.1) == two.model.config
     moved = (one.model.source.token.weight - two.model.source.token.weight).abs().max()
@@ -478,7 +478,7 @@ def test_training_on_pairs_is_resumed_though_the_folder_be_gone(tuned: Path, tmp
     main(["train", "--out", str(out), "--resume", "--steps", "3"])
     facts = json.loads((out / "run.json").read_text())
     assert (facts["config"]["start"], facts["config"]["training"]["steps"]) == (str(base), 3)
-    assert isinstance(huggingface.load_writer(out).model, T5Model)
+    assert isinstance(huggingface.load(out).model, T5Model)
 
 
 def test_rows_as_texts() -> None:
@@ -534,7 +534,7 @@ def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.
     texts = [f"multilabel sentence: the one film plot was there, no label {' '.join([*GOOD, *BAD])}"] * 9
     pieces = with_sentinels(Tokenizer.train([*texts, "0 1 2 3 4 5 6 7 8 9"], 300))
     ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.pad, "end": pieces.sep}
-    huggingface.save_writer(base, T5(**SMALL, **ids).build(seed=0), Subwords.of(pieces))
+    huggingface.save(base, T5(**SMALL, **ids).build(seed=0), Subwords.of(pieces))
     for name, count in (("train", 120), ("dev", 30)):
         lines = []
         for i in range(count):
@@ -762,7 +762,7 @@ def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
     assert [word["tag"] for word in found["words"]] == ["O", "what", "O", "good"]
     assert "legal sequences" not in " ".join(results["notes"])  # nothing restricts what is written
     limits = predictor_of(tmp_path / "run").translator.search.limits
-    pieces = huggingface.load_writer(tmp_path / "run").tokenizer
+    pieces = huggingface.load(tmp_path / "run").tokenizer
     assert limits.max_length == 100 * (1 + max(len(pieces.encode(tag)) for tag in ("O", "what", "good", "bad"))) + 1
     again = evaluate_written(tmp_path / "run", tmp_path / "dev.conll")
     assert again["metrics"] == dev
@@ -825,7 +825,7 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = with_sentinels(Tokenizer.train(texts, 200))
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.sep}
     folder = tmp_path_factory.mktemp("blank") / "t5"
-    huggingface.save_writer(folder, T5(**SMALL, **ids).build(seed=0), Subwords.of(tokenizer))
+    huggingface.save(folder, T5(**SMALL, **ids).build(seed=0), Subwords.of(tokenizer))
     return folder
 
 
@@ -843,7 +843,7 @@ def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -
     said = f"train: 10 of 11 rows (90.9%) are longer than 128 tokens and were cut ({places}, …)."
     assert json.loads((tmp_path / "run" / "results.json").read_text())["notes"].count(said) == 1
     assert said in result.notes
-    pieces = huggingface.load_writer(blank).tokenizer
+    pieces = huggingface.load(blank).tokenizer
     prepared = prepare(run, Speaker(None))
     for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
         assert read.tolist() == pieces.encode(whole)[:127].tolist()
@@ -873,7 +873,7 @@ def test_what_is_asked_for_is_not_cut_away(blank: Path, tmp_path: Path) -> None:
     ]
     (tmp_path / "choices.jsonl").write_text("\n".join(map(json.dumps, choices)) + "\n")
     (tmp_path / "words.conll").write_text("film B-PER\n\n" + "plot O\n" * 20)
-    pieces = huggingface.load_writer(blank).tokenizer
+    pieces = huggingface.load(blank).tokenizer
     for task, file, length, place, ends in (
         ("question-answering", "squad.jsonl", 20, ": question 1", ["plot", "plot", "plot"]),
         ("multiple-choice", "choices.jsonl", 24, ":2", ["film question : why", "plot"]),

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
-from unmask.huggingface import load_writer
+from unmask.huggingface import load
 from unmask.report import write_report
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
@@ -499,7 +499,7 @@ def test_a_tsv_trains_from_the_command_line_and_has_a_page(tmp_path: Path, capsy
     assert "What it writes" in page
     run_cli(capsys, "report", str(out), "--no-open")
     assert (out / "report.html").read_text(encoding="utf-8") == page
-    assert load_writer(out).settings["search"]["beam_size"] == 5
+    assert load(out).settings["search"]["beam_size"] == 5
 
 
 def test_fields_make_other_systems(tmp_path: Path, capsys) -> None:
@@ -507,7 +507,7 @@ def test_fields_make_other_systems(tmp_path: Path, capsys) -> None:
     other = words("--attention dot --input-feeding yes --reverse yes")
     status, _, error = run_cli(capsys, "train", "seq2seq-attention", "--out", str(tmp_path / "run"), *small, *other)
     assert (status, error) == (0, "")
-    sizes = load_writer(tmp_path / "run").model.config
+    sizes = load(tmp_path / "run").model.config
     assert (sizes.attention, sizes.input_feeding, sizes.reverse) == ("dot", True, True)
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, batching, generate_all
-from unmask.huggingface import load_writer
+from unmask.huggingface import load
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
@@ -53,7 +53,7 @@ def test_it_writes_the_text_of_each_vector(folder: Path) -> None:
     found = evaluate_pairs(folder / "run", write(folder, "test", 40, 2))
     assert found["exact"] == 1
     assert found["by_length"] == []
-    assert load_writer(folder / "run").model.config.features == 4
+    assert load(folder / "run").model.config.features == 4
     notes = json.loads((folder / "run" / "run.json").read_text())["notes"]
     assert not any("lacks" in note or "not read" in note for note in notes)
 
@@ -132,7 +132,7 @@ def test_a_run_is_begun_and_gone_on_from_at_the_command_line(tmp_path: Path, cap
     more = [one for one in small if one not in ("--dim", "--hidden", "16", "--vocabulary.kind", "word")]
     status, _, error = run_cli(capsys, "train", "--from", first, "--out", second, *more)
     assert (status, error) == (0, "")
-    assert load_writer(second).model.config == load_writer(first).model.config
+    assert load(second).model.config == load(first).model.config
     np.save(tmp_path / "wide.npy", np.zeros((200, 5)))
     wide = ["--pairs", str(tmp_path / "wide.npy"), train[1], "--dev", *dev, "--steps", "1"]
     status, _, error = run_cli(capsys, "train", "--from", first, "--out", str(tmp_path / "third"), *wide)

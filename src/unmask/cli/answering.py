@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,11 +159,11 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
     from unmask.evaluation import evaluate_written
     from unmask.finetune import evaluate
-    from unmask.huggingface import holds_writer
+    from unmask.huggingface import holds_encoder_decoder
     from unmask.kernels.processor import settle
     from unmask.serve.written import NO_THRESHOLD
 
-    if not holds_writer(options.model):
+    if not holds_encoder_decoder(options.model):
         scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
     elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
@@ -208,23 +208,23 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
 
 
 def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.minimal_pairs import evaluate_minimal_pairs, opened, render
+    from unmask.minimal_pairs import evaluate_minimal_pairs, render
 
     for name in overrides:
         raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
     if options.most is not None and options.most < 1:
         raise UnmaskError(f"--most is a number of pairs, 1 or more, not {options.most}.")
     how = {"most": options.most, "encoding": options.encoding}
-    found = evaluate_minimal_pairs(_language_model(options, opened), options.minimal_pairs, **how)
+    found = evaluate_minimal_pairs(_language_model(options, any_kind=True), options.minimal_pairs, **how)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render(found))
 
 
-def _language_model(options: argparse.Namespace, opened: Callable[[str], Any] | None = None) -> Any:
+def _language_model(options: argparse.Namespace, *, any_kind: bool = False) -> Any:
     from unmask import huggingface
 
     if options.precision == "bf16":
         raise UnmaskError("--precision bf16 means nothing here: log-probabilities are computed in full.")
-    loaded = (opened or huggingface.load)(options.model)
+    loaded = huggingface.load(options.model, None if any_kind else huggingface.SINGLE_STACK)
     loaded.model.to(options.device)
     return loaded
 

@@ -61,7 +61,7 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if not options.model:
         raise UnmaskError("Say which model: --model FOLDER.")
-    loaded = huggingface.load(options.model)
+    loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
     placed(loaded.model, options.device)
     beginnings = list(lines(options)) if options.texts or options.file else [""]
 
@@ -81,7 +81,7 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.files import write_text
     from unmask.serve.activations import activations, page, render, table
 
-    loaded = huggingface.load(options.model)
+    loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
     found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text, options.encoding))
     layer = counted(options.layer, found.values.shape[1], "layer")
     unit = found.liveliest(layer)[0] if options.unit is None else options.unit

@@ -205,7 +205,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.curve import curve, sizes_in
     from unmask.finetune import FineTuning, finetune
-    from unmask.huggingface import holds_writer
+    from unmask.huggingface import holds_encoder_decoder
     from unmask.search import Grid, search
     from unmask.train.display import Terminal
 
@@ -228,7 +228,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if grid is not None and searches:
             print_fields(grid, GRID)
         return
-    writes = config.model is not None and holds_writer(config.model)
+    writes = config.model is not None and holds_encoder_decoder(config.model)
     if writes and (options.advise or searches or sizes is not None):
         raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
     if options.advise:

@@ -5,23 +5,35 @@ value the page does not implement are errors. Nothing is unpickled.
 """
 
 from unmask.huggingface.average import average
-from unmask.huggingface.config import TABLES
-from unmask.huggingface.folder import Loaded, config_of, export, load, names, save, words_of
-from unmask.huggingface.writer import LoadedWriter, holds_writer, load_writer, only_here, save_writer
+from unmask.huggingface.config import TABLES, only_here
+from unmask.huggingface.folder import (
+    Loaded,
+    config_of,
+    export,
+    holds_encoder_decoder,
+    load,
+    names,
+    opened,
+    save,
+    words_of,
+)
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 
 __all__ = [
+    "ENCODER_DECODER",
+    "SETTINGS",
+    "SINGLE_STACK",
     "TABLES",
+    "Kind",
     "Loaded",
-    "LoadedWriter",
     "average",
     "config_of",
     "export",
-    "holds_writer",
+    "holds_encoder_decoder",
     "load",
-    "load_writer",
     "names",
     "only_here",
+    "opened",
     "save",
-    "save_writer",
     "words_of",
 ]

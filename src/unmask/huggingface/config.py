@@ -7,12 +7,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.config import regular, typed
+from torch import Tensor
+
+from unmask.config import Config, regular, typed
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.table import Page, Table
-from unmask.huggingface.tables import albert, bert, electra, elmo, gpt, mobilebert, recurrent, transformer_xl
+from unmask.huggingface.tables import (
+    albert,
+    bert,
+    convs2s,
+    electra,
+    elmo,
+    gpt,
+    marian,
+    mobilebert,
+    pegasus,
+    recurrent,
+    seq2seq,
+    t5,
+    transformer,
+    transformer_xl,
+    vector_decoder,
+)
 from unmask.models.heads import asked_of
-from unmask.models.model import Model, ModelConfig
+from unmask.models.model import Model
 from unmask.types import Head
 
 LABELLED = ("classification", "multilabel", "regression", "tagging")
@@ -25,7 +43,7 @@ PROBLEMS = {
 }
 """Head -> what config.json calls its kind of problem."""
 
-TABLES: dict[str, Table[ModelConfig]] = {
+TABLES: dict[str, Table[Any]] = {
     table.model_type: table
     for table in (
         bert.BERT,
@@ -38,11 +56,16 @@ TABLES: dict[str, Table[ModelConfig]] = {
         gpt.GPT2,
         recurrent.RECURRENT,
         transformer_xl.TRANSFORMER_XL,
+        pegasus.PEGASUS,
+        marian.MARIAN,
+        t5.T5_PLAIN,
+        transformer.TRANSFORMER,
+        seq2seq.SEQ2SEQ,
+        convs2s.CONVS2S,
+        vector_decoder.VECTOR_DECODER,
     )
 }
-
-WRITERS = ("marian", "pegasus", "t5", "unmask-transformer", "unmask-seq2seq", "unmask-convs2s", "unmask-vector-decoder")
-"""Model types of encoder–decoders, which `writer.py` reads."""
+"""Model type -> table. A model is written by the first one that can say all of it."""
 
 READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
 """Endings of the files that are read when a folder is opened."""
@@ -63,11 +86,25 @@ IRRELEVANT = frozenset(
 )
 
 
-def table_of(config: ModelConfig) -> Table[ModelConfig]:
-    for table in TABLES.values():
-        if type(config) is table.config:
+def table_of(config: Config) -> Table[Any]:
+    """The table that a model of this config is written by. Raises UnmaskError where there is none."""
+    for table in _tables():
+        if not table.obstacles(config):
             return table
     raise UnmaskError(f"There is no Hugging Face table for {type(config).__name__}.")
+
+
+def _tables() -> list[Table[Any]]:
+    return [one for table in TABLES.values() for one in (table, *table.variants)]
+
+
+def only_here(config: Config) -> str:
+    """One sentence on why `transformers` will not open the folder of such a model; empty where it will."""
+    if table_of(config).architectures:
+        return ""
+    published = [table.obstacles(config) for table in _tables() if table.architectures and table.config is type(config)]
+    found = min(published, key=len, default=[f"the wiring of {type(config).__name__}"])
+    return f"transformers has no model with {' and '.join(found)}: the folder opens in unmask alone."
 
 
 def require_model(folder: Path) -> None:
@@ -87,24 +124,16 @@ def require_model(folder: Path) -> None:
     raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
 
 
-def table_for(values: Mapping[str, Any], folder: Path) -> Table[ModelConfig]:
+def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:
+    """The table that a config.json is read by. Raises UnmaskError for a model type that no table has."""
     kind = values.get("model_type")
     if not isinstance(kind, str):
         raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
-    if kind in WRITERS:
-        settings = values.get("unmask_task")
-        if isinstance(settings, Mapping) and "written" in settings:
-            raise UnmaskError(
-                f"{folder} holds a model that writes the answers to a task: `unmask predict` gives them, in labels or "
-                "whatever the task asks for, and `unmask translate` the text alone."
-            )
-        raise UnmaskError(
-            f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate --pairs` "
-            "or `unmask train --from`."
-        )
     if kind not in TABLES:
         raise unknown(f"reader for the model type of {folder}:", kind, TABLES)
-    return TABLES[kind]
+    table = TABLES[kind]
+    marked = (one for one in table.variants if one.marks)
+    return next((one for one in marked if all(values.get(name) == x for name, x in one.marks.items())), table)
 
 
 def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> Page:
@@ -114,6 +143,8 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
     and a field that it does not know.
     """
     place = folder / "config.json"
+    for part in table.parts:
+        values = part.read(values, place)
     for name, required in table.fixed.items():
         if values.get(name, required) != required:
             raise UnmaskError(f"{place}: {name} = {values[name]!r} is not supported; only {required!r} is.")
@@ -122,7 +153,7 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
             f"{place}: problem_type = {values['problem_type']!r} is none of {', '.join(PROBLEMS.values())}."
         )
     for name, value in values.items():
-        known = name in table.fields or name in table.fixed or name in IRRELEVANT
+        known = name in table.fields or name in table.fixed or name in IRRELEVANT or name in table.ignored
         name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
             raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
@@ -137,11 +168,33 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         if ours.setdefault(its, value) != value:
             raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
     if (ours.get("padding") or 0) < 0:
-        raise UnmaskError(f"{place}: pad_token_id = {values['pad_token_id']!r} is the id of no token.")
+        name = next(name for name, its in table.fields.items() if its == "padding")
+        raise UnmaskError(f"{place}: {name} = {values[name]!r} is the id of no token.")
     try:
-        return table.config.from_dict(ours)
+        return table.config.from_dict({**table.required, **ours})
     except UnmaskError as error:
         raise UnmaskError(f"{place}: {error}") from None
+
+
+def completed(
+    table: Table[Any], config: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path
+) -> tuple[Table[Any], Any]:
+    """The config with what its fields alone do not say, and the table that has the names of such a model's weights.
+
+    values   config.json, as it is stored
+    tensors  the weights, under the names of the folder
+
+    Raises UnmaskError where the parts of the table do, and for a value that the page does not take.
+    """
+    place = folder / "config.json"
+    fields: dict[str, Any] = {}
+    for part in table.parts:
+        fields |= part.deduce(values, tensors, place)
+    try:
+        config = config.replace(**fields)
+    except UnmaskError as error:
+        raise UnmaskError(f"{place}: {error}") from None
+    return next((one for one in (table, *table.variants) if not one.obstacles(config)), table), config
 
 
 # Heads that are one class in transformers, apart by `problem_type`; and those that it has no class for.
@@ -154,12 +207,13 @@ def published(heads: Set[str]) -> frozenset[str]:
     return frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
 
 
-def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) -> dict[str, Any]:
-    heads = frozenset(model.heads) & table.heads.keys()
+def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[str, Any]:
+    """config.json of a model. Raises UnmaskError for another number of labels than its head has outputs."""
+    heads, page = frozenset(model.heads) & table.heads.keys(), model.config
     own = {name: asdict(head) for name, layer in model.heads.items() if name not in heads and (head := asked_of(layer))}
-    config = model.config.to_dict()
+    config = page.to_dict()
     classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
-    if not model.heads and model.config.pools and model.pooler is None:
+    if not model.heads and page.pools and model.pooler is None:
         classes = []  # their class for a trunk has a pooler, for which this folder has no weights
     values: dict[str, Any] = {
         "architectures": classes,
@@ -181,9 +235,12 @@ def config_json(table: Table[ModelConfig], model: Model, labels: Sequence[str]) 
         values["id2label"] = {str(i): name for i, name in enumerate(_usual_names("sop", _outputs(model, "sop")))}
     for name in heads & set(PROBLEMS):
         values["problem_type"] = PROBLEMS[name]
-    values["unmask_heads"] = sorted(heads)
+    if not table.kind.heads:
+        values["unmask_heads"] = sorted(heads)
     if own:
         values["unmask_own_heads"] = own
+    for part in table.parts:
+        values = dict(part.write(page, values))
     return values
 
 

@@ -1,4 +1,4 @@
-"""Model folders: config, weights and tokenizer together, read and written."""
+"""Model folders: config, weights and tokenizer together, read and written, of every system by its table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast, overload
 
 import torch
 from safetensors import SafetensorError
@@ -15,13 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unmask.config import read_json
-from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.hub import model_folder
-from unmask.huggingface import sentence_transformers, sizes
+from unmask.huggingface import sentence_transformers, sizes, vocabularies
 from unmask.huggingface.config import (
     LABELLED,
+    TABLES,
+    completed,
     config_json,
     label_names,
     own_heads,
@@ -30,7 +31,9 @@ from unmask.huggingface.config import (
     table_for,
     table_of,
 )
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
+from unmask.huggingface.searching import GENERATION
 from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.heads import asked_of
@@ -40,36 +43,46 @@ from unmask.nn import Classifier
 from unmask.nn.lora import adapters
 from unmask.types import Head
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 WORDS_FILE = "words.txt"
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "merges.txt")
-"""Files of which one tells that a folder has a tokenizer."""
+STALE = (MANIFEST, GENERATION, sentence_transformers.MODULES)
+"""Files that say something of the weights, or of the tokenizer, that were in a folder before."""
+
+M = TypeVar("M")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Generic[M, V]):
     """A folder in memory.
 
-    model, tokenizer  ready to use, in evaluation mode; the tokenizer is None where the folder has none
+    model, tokenizer  ready to use, in evaluation mode; the tokenizer is None where the folder has none. Encoders and
+                      causal models read by a `Tokenizer`, encoder–decoders read and write by `Subwords`, whose two
+                      sides may differ
     labels            class names, in the order of the outputs, of a classification or tagging head
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
-    settings          what the task that made the folder wants remembered (`Task.settings`)
+    settings          what the task or run that made the folder wants remembered (`Task.settings`); of an
+                      encoder–decoder that another program wrote, how it searches
     words             what a head over words guesses (`objectives.two_way`); nothing in folders without one
     """
 
-    model: Model
-    tokenizer: Tokenizer | None
+    model: M
+    tokenizer: V | None
     labels: tuple[str, ...]
     new: tuple[str, ...]
     dropped: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
 
-    def require_tokenizer(self, owner: object) -> Tokenizer:
+    def require_tokenizer(self, owner: object) -> V:
         """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
         if self.tokenizer is None:
             raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
         return self.tokenizer
+
+    @property
+    def kind(self) -> Kind[M, V]:
+        """SINGLE_STACK or ENCODER_DECODER."""
+        return table_of(cast(Any, self.model).config).kind
 
     @property
     def notice(self) -> str:
@@ -82,35 +95,44 @@ class Loaded:
 def save(
     folder: Path | str,
     model: Model,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Any = None,
     *,
     labels: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     words: Sequence[str] = (),
 ) -> None:
-    """Write a folder that `transformers` opens: config, weights, tokenizer, then a manifest of checksums.
+    """Write a folder that `transformers` opens, where it has such a model (`only_here`): config, weights, tokenizer,
+    then a manifest of checksums.
 
-    labels    class names of a classification or tagging head, in the order of its outputs
-    settings  plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
-              of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept
-    words     what a head over words guesses, a line each in words.txt
+    tokenizer  of the kind that `Loaded` has
+    labels     class names of a classification or tagging head, in the order of its outputs
+    settings   plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
+               of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept; "search",
+               of an encoder–decoder, is also what transformers goes by when it generates
+    words      what a head over words guesses, a line each in words.txt
 
-    Raises UnmaskError, before anything is written, for a model that no table describes or another number of labels,
-    and where the folder cannot be written.
+    Raises UnmaskError, before anything is written, for a model that no table describes, another number of labels and a
+    tokenizer that is not the model's, and where the folder cannot be written.
     """
-    folder = Path(folder)
-    sentences = sentence_transformers.files_of(model, settings or {})
-    if sentences:
+    folder, table = Path(folder), table_of(model.config)
+    if tokenizer is not None:
+        table.vocabulary.check(tokenizer, model.config, folder)
+    beside = dict(sentence_transformers.files_of(model, settings or {}))
+    if beside:
         model, settings = model.without_heads(), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
-    tensors |= _copies(table_of(model.config), tensors)
-    values = config_json(table_of(model.config), model, labels)
-    if sentences:  # the files beside it say that no pooler is read
-        values["architectures"] = [name for name, has in table_of(model.config).architectures.items() if not has][:1]
-    if "next" in model.heads and tokenizer is not None:  # which others let begin and end what they write
-        values |= {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep}
-    if settings:
-        values["unmask_task"] = dict(settings)
+    tensors |= _copies(table, tensors)
+    values = config_json(table, model, labels)
+    if beside:  # the files beside it say that no pooler is read
+        values["architectures"] = [name for name, has in table.architectures.items() if not has][:1]
+    if tokenizer is not None:
+        values |= table.vocabulary.fields(tokenizer, model)
+    if settings or table.kind.heads:
+        values[SETTINGS] = dict(settings or {})
+    if words:
+        beside[WORDS_FILE] = "".join(f"{word}\n" for word in words)
+    for part in table.parts:
+        beside |= part.files(model.config, settings or {})
     config = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     with atomic(folder / "model.safetensors") as temporary:
         try:
@@ -118,51 +140,98 @@ def save(
         except SafetensorError as error:  # the library's name for a full disk
             raise OSError(str(error)) from error
         # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
-        (folder / MANIFEST).unlink(missing_ok=True)
-        (folder / sentence_transformers.MODULES).unlink(missing_ok=True)
-    write_text(folder / "config.json", config)
-    beside = {**sentences, **({WORDS_FILE: "".join(f"{word}\n" for word in words)} if words else {})}
-    for name, content in beside.items():
+        for stale in STALE:
+            (folder / stale).unlink(missing_ok=True)
+    for name, content in {"config.json": config, **beside}.items():
         write_text(folder / name, content)
     if tokenizer is not None:
-        tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
-    names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
-    write_manifest(folder, names + list(beside))
+        written = table.vocabulary.save(tokenizer, folder, model)
+        for name in vocabularies.FILES.difference(written):  # of the tokenizer that was there before
+            (folder / name).unlink(missing_ok=True)
+    there = [name for name in table.vocabulary.files if (folder / name).is_file()]
+    write_manifest(folder, ["config.json", "model.safetensors", *there, *beside])
     for name, other in model.beside.items():
         save(folder / name, other, tokenizer)
 
 
 def config_of(folder: Path | str) -> ModelConfig:
-    """The sizes of the model in a folder: soon known, as its weights must be there but are not read.
+    """The sizes of an encoder or a causal model in a folder: soon known, as its weights must be there but are not read.
 
     Raises UnmaskError as `load` does, for what can be known without the weights.
     """
     folder = model_folder(folder)
     require_model(folder)
     values = read_json(folder / "config.json")
-    config = read_config(table_for(values, folder), values, folder)
+    config: ModelConfig = read_config(_wanted(table_for(values, folder), SINGLE_STACK, values, folder), values, folder)
     files_of(folder)
     return config
 
 
-def load(folder: Path | str, *, heads: Mapping[str, Head] | None = None, seed: int = 0) -> Loaded:
+def holds_encoder_decoder(folder: Path | str) -> bool:
+    """Whether a folder holds an encoder–decoder, by its config.json. Raises UnmaskError where that is damaged."""
+    place = Path(folder) / "config.json"
+    table = TABLES.get(str(read_json(place).get("model_type"))) if place.is_file() else None
+    return table is not None and table.kind is ENCODER_DECODER
+
+
+def _wanted(table: Table[Any], kind: Kind[Any, Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
+    """The table. Raises UnmaskError where it is of another kind than is wanted."""
+    if kind is not None and table.kind is not kind:
+        raise UnmaskError(table.kind.instead(folder, values))
+    return table
+
+
+@overload
+def load(
+    folder: Path | str,
+    kind: Kind[M, V],
+    *,
+    heads: Mapping[str, Head] | None = None,
+    seed: int = 0,
+    weights: Mapping[str, Tensor] | None = None,
+) -> Loaded[M, V]: ...
+
+
+@overload
+def load(
+    folder: Path | str,
+    kind: None = None,
+    *,
+    heads: Mapping[str, Head] | None = None,
+    seed: int = 0,
+    weights: Mapping[str, Tensor] | None = None,
+) -> Loaded[Any, Any]: ...
+
+
+def load(
+    folder: Path | str,
+    kind: Kind[Any, Any] | None = None,
+    *,
+    heads: Mapping[str, Head] | None = None,
+    seed: int = 0,
+    weights: Mapping[str, Tensor] | None = None,
+) -> Loaded[Any, Any]:
     """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
 
-    heads  name -> what is asked, to put other heads on the trunk; None keeps those that the folder has
-    seed   of the initialisation of what the folder does not hold
+    kind     what is wanted, SINGLE_STACK or ENCODER_DECODER; None takes any
+    heads    name -> what is asked, to put other heads on the trunk; None keeps those that the folder has
+    seed     of the initialisation of what the folder does not hold
+    weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
 
-    Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do.
+    Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do, and for a model of
+    another kind than is wanted, saying what to do with it.
     """
     folder = model_folder(folder)
     require_model(folder)
     verify_manifest(folder)
     values = read_json(folder / "config.json")
-    table = table_for(values, folder)
+    table = _wanted(table_for(values, folder), kind, values, folder)
     config = read_config(table, values, folder)
-    found = read_tensors(folder)
-    tensors = normalise(table, found, folder)
-    labels = label_names(values, folder)
-    stored = stored_heads(table, tensors, values, config, folder)
+    found = dict(read_tensors(folder) if weights is None else weights)
+    table, config = completed(table, config, values, found, folder)
+    tensors = normalise(table, config, found, folder)
+    labels = () if table.kind.heads else label_names(values, folder)
+    stored = dict(table.kind.heads) or stored_heads(table, tensors, values, config, folder)
     if not stored and table.heads.get("next") == () and any(key.startswith(table.prefix) for key in found):
         stored = {"next": 0}  # a head without weights; the names of a trunk alone have no prefix
     own = {n: head for n, head in own_heads(values, folder).items() if any(k.startswith(f"heads.{n}.") for k in found)}
@@ -172,14 +241,16 @@ def load(folder: Path | str, *, heads: Mapping[str, Head] | None = None, seed: i
         as_heads({name: n for name, n in stored.items() if name not in own}) | own if heads is None else dict(heads)
     )
     pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
-    make = partial(config.build, heads=wanted, seed=None, pooler=pooler)
+    table.vocabulary.check_ids(config, folder)
+    make = partial(config.build, heads=wanted, seed=None, **({"pooler": True} if pooler else {}))
     model = sizes.build(make, config.to_dict(), tensors.values(), folder)
     new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
     fresh = nn.ModuleList([model.get_submodule(part if part == "pooler" else f"heads.{part}") for part in new])
-    config.initialise(fresh, seed)  # together: each for itself would draw the same numbers
+    if new:
+        config.initialise(fresh, seed)  # together: each for itself would draw the same numbers
     for module in fresh:
         if isinstance(module, Classifier):
             module.on_a_trunk()
@@ -191,18 +262,34 @@ def load(folder: Path | str, *, heads: Mapping[str, Head] | None = None, seed: i
     if classes and labels and classes[0] != len(labels):
         named = f"{folder / 'config.json'} names {plural(len(labels), 'label')}"
         raise UnmaskError(f"{named}, but the weights have {classes[0]}.")
-    tokenizer = Tokenizer.load(folder) if any((folder / n).exists() for n in VOCABULARIES) else None
-    vocabulary = getattr(config, "vocabulary", None)
-    if tokenizer is not None and vocabulary is not None and tokenizer.size > vocabulary:
-        raise UnmaskError(
-            f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
-            "they do not belong together. Use the tokenizer that the model was trained with."
-        )
-    settings: Mapping[str, Any] = {}
-    if heads is None:
-        settings = sentence_transformers.read(folder, tokenizer) or values.get("unmask_task") or {}
+    tokenizer = table.vocabulary.load(folder, config)
+    settings = {} if heads is not None else _settings(table, config, values, tokenizer, folder)
     words = words_of(folder) if "words" in model.heads else ()
     return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, words)
+
+
+def opened(model: Path | str | Loaded[Any, Any], kind: Kind[M, V]) -> Loaded[M, V]:
+    """A folder, as `load` reads it, or what that has made of one. Raises UnmaskError for a model of another kind."""
+    if not isinstance(model, Loaded):
+        return load(model, kind)
+    if model.kind is not kind:
+        facts = {"model_type": table_of(model.model.config).model_type, SETTINGS: model.settings}
+        raise UnmaskError(model.kind.instead("This", facts))
+    return model
+
+
+def _settings(
+    table: Table[Any], config: Any, values: Mapping[str, Any], tokenizer: Any, folder: Path
+) -> Mapping[str, Any]:
+    """`Loaded.settings` of a folder: ours, or what other programs say in their place."""
+    found = values.get(SETTINGS)
+    if not isinstance(found, Mapping | None):
+        raise UnmaskError(f"{folder / 'config.json'}: {SETTINGS} must hold settings, not {found!r}.")
+    if not table.kind.heads:
+        found = sentence_transformers.read(folder, tokenizer) or found
+    for part in table.parts if found is None else ():
+        found = {**(found or {}), **part.settings(config, values, folder)}
+    return found or {}
 
 
 def words_of(folder: Path) -> tuple[str, ...]:
@@ -224,7 +311,7 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
         other.config.initialise(nn.ModuleList([project, other.stack, other.heads]), seed)
         return False
     asked = {name: head for name, layer in other.heads.items() if (head := asked_of(layer))}
-    stored = load(folder, heads=asked).model.own_parameters()
+    stored = load(folder, SINGLE_STACK, heads=asked).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
         for name, p in other.named_parameters():
@@ -243,10 +330,12 @@ def export(model: Model) -> dict[str, Tensor]:
         raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.transfer.merged.")
     table, parameters = _table(model), model.own_parameters()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
+    for part in table.parts:
+        tensors = part.store(model.config, tensors)
     return {_shown(theirs, model, table): tensor for theirs, tensor in tensors.items()}
 
 
-def _copies(table: Table[ModelConfig], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copies(table: Table[Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What is written under a second name too: `transformers` 4 takes the output's bias of some models from there."""
     return {name: tensors[first].clone() for name in table.written if (first := table.copies[name]) in tensors}
 
@@ -258,17 +347,17 @@ def names(model: Model) -> dict[str, str]:
     return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
 
 
-def _table(model: Model) -> Table[ModelConfig]:
+def _table(model: Model) -> Table[Any]:
     """The table of a model, with places for the heads of its own."""
     return table_of(model.config).with_heads(name for name, layer in model.heads.items() if asked_of(layer))
 
 
-def _shown(theirs: str, model: Model, table: Table[ModelConfig]) -> str:
+def _shown(theirs: str, model: Model, table: Table[Any]) -> str:
     """A name as a folder has it: without the prefix where the model has no head."""
     return theirs if model.heads else theirs.removeprefix(table.prefix)
 
 
-def _full_names(model: Model, table: Table[ModelConfig]) -> dict[str, str]:
+def _full_names(model: Model, table: Table[Any]) -> dict[str, str]:
     for head in model.heads.keys() - table.heads.keys():
         raise unknown(f"place in the table of '{table.model_type}' for the head", head, table.heads)
     rules = rules_of(table, list(model.heads), pooler=model.pooler is not None)

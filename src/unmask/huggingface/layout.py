@@ -6,6 +6,7 @@ Shapes: I width of what a map reads, O of what it gives, P maps that lie side by
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -54,7 +55,19 @@ def fold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensor, module = torch.cat([tensors[f"{outer}.{one}.{kind}"] for one in parts]), outer
         if kind == "weight" and any(_is(module, name) for name in table.transposed):
             tensor = tensor.T
-        out[f"{module}.{kind}"] = tensor
+        out[f"{module}.{kind}".removeprefix(".")] = tensor
+    return out
+
+
+def without_copies(tensors: Mapping[str, Tensor], copies: Mapping[str, str], folder: Path) -> dict[str, Tensor]:
+    """The tensors without copies of tied parameters, `copies` being name -> name of the original; a copy stands in for
+    an original that is not there. Raises UnmaskError for a copy that differs."""
+    out = dict(tensors)
+    for copy, original in copies.items():
+        if copy in out:
+            found = out.pop(copy)
+            if not torch.equal(out.setdefault(original, found), found):
+                raise UnmaskError(f"{folder}: '{copy}' differs from '{original}', but this model ties the two.")
     return out
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
+from unmask.config import read_json
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import Part
 
 GENERATION = "generation_config.json"
 POSITIONS = 1_024  # tokens of the longest sequence that is written into a folder, where the model knows no end
@@ -91,3 +95,20 @@ def read_search(config: Writing, values: Mapping[str, Any]) -> dict[str, Any]:
         raise UnmaskError(
             f"it says how to search in a way that is not understood ({error}); remove that field."
         ) from None
+
+
+class Searched(Part):
+    """The file by which `generate` of transformers searches as our settings say, and by which we search as a folder of
+    others says."""
+
+    def files(self, config: Writing, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        values = write_search(config, settings.get("search") or {})
+        return {GENERATION: json.dumps(values, indent=2, ensure_ascii=False) + "\n"}
+
+    def settings(self, config: Writing, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        place = folder / GENERATION
+        place, values = (place, read_json(place)) if place.is_file() else (folder / "config.json", values)
+        try:
+            return {"search": read_search(config, values)}
+        except UnmaskError as error:
+            raise UnmaskError(f"{place}: {error}") from None

@@ -1,12 +1,18 @@
-"""Table: the names that one model's parameters and fields bear in Hugging Face folders, read in both directions."""
+"""Table: the names that one model's parameters and fields bear in Hugging Face folders, read in both directions; Part,
+what a folder of one system holds that names cannot say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
 
 from unmask.config import Config
+from unmask.huggingface.kinds import SINGLE_STACK, Kind
+from unmask.huggingface.vocabularies import TOKENS, Vocabulary
 from unmask.types import Head
 
 Page = TypeVar("Page", bound=Config, covariant=True)
@@ -44,6 +50,48 @@ def as_heads(outputs: Mapping[str, int]) -> dict[str, Head]:
 OF_SEQUENCES = tuple(sorted(name for name, head in PUBLISHED.items() if head.of_sequence))
 
 
+class Part:
+    """What a folder of one system holds that names cannot say. A table has as many parts as it needs, and asks them in
+    order; here, every method leaves things as they are.
+
+    `place` is the path of config.json, for error messages. All methods that read raise UnmaskError for what the page
+    does not implement.
+    """
+
+    def obstacles(self, config: Any) -> Sequence[str]:
+        """What of a config such a folder cannot say, such as "eps = 1e-06"."""
+        return ()
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        """The values of config.json, as the fields of the table name them."""
+        return values
+
+    def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
+        """Fields of the page that the fields of the table do not give: from config.json as it is stored, or from the
+        weights."""
+        return {}
+
+    def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """config.json, from what the table and the parts before this one write."""
+        return values
+
+    def restore(self, config: Any, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        """The tensors of a folder under the names of the table's rules, without those that are computed."""
+        return tensors
+
+    def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors as a folder has them, from those under the names of the table's rules."""
+        return tensors
+
+    def files(self, config: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        """Name -> content of further files of the folder."""
+        return {}
+
+    def settings(self, config: Any, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        """What a folder that another program wrote says in place of `Loaded.settings`."""
+        return {}
+
+
 @dataclass(frozen=True)
 class Table(Generic[Page]):
     """How one page reads and writes a family of Hugging Face folders.
@@ -65,6 +113,14 @@ class Table(Generic[Page]):
                    each of them as if it were a module of that one: `attn.c_attn.query`
     transposed     their modules whose weight is stored as [inputs, outputs]
     buffers        their names of what is no parameter, and is passed over
+    ignored        theirs that change no number of this model, beside `config.IRRELEVANT`
+    required       ours -> the only value that such a folder can mean
+    parts          what names cannot say
+    variants       other tables of the same model type. `marks` says which one a config.json is read by; a model is
+                   written by the first one that has no obstacle
+    marks          theirs -> the value by which config.json chooses this variant
+    kind           what those who open the folder may ask for
+    vocabulary     how the files of its tokenizer are read and written
     """
 
     model_type: str
@@ -84,6 +140,21 @@ class Table(Generic[Page]):
     packed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     transposed: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    required: Mapping[str, object] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    variants: tuple[Table[Any], ...] = ()
+    marks: Mapping[str, object] = field(default_factory=dict)
+    kind: Kind[Any, Any] = SINGLE_STACK
+    vocabulary: Vocabulary[Any] = TOKENS
+
+    def obstacles(self, config: Config) -> list[str]:
+        """What keeps a model of this config from being written as such a folder; empty where nothing does."""
+        if type(config) is not self.config:
+            return [f"the wiring of {type(config).__name__}"]
+        other = {name: getattr(config, name) for name, value in self.required.items() if getattr(config, name) != value}
+        found = [f"{name} = {value!r}" for name, value in other.items()]
+        return found + [one for part in self.parts for one in part.obstacles(config)]
 
     def with_heads(self, names: Iterable[str]) -> Table[Page]:
         """The same with a place for heads that it does not name: each lies under its own name."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from unmask.config import read_json, regular
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import PROBLEMS, published
-from unmask.huggingface.layout import unfold
+from unmask.huggingface.layout import unfold, without_copies
 from unmask.huggingface.table import Names, Table
 from unmask.models.model import Model, ModelConfig
 
@@ -66,8 +66,9 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.dtype == other.dtype and torch.equal(one, other)
 
 
-def normalise(table: Table, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked.
+def normalise(table: Table, config: Any, tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked, what is
+    computed left out.
 
     Raises UnmaskError where two names of one parameter, or two copies of it, hold different numbers.
     """
@@ -85,11 +86,9 @@ def normalise(table: Table, tensors: dict[str, Tensor], folder: Path) -> dict[st
         if name in out and not same(out[name], tensor):
             raise _twice(folder, keys[name], key)
         out[name], keys[name] = tensor, key
-    for copy, original in table.copies.items():
-        if copy in out and original in out and not torch.equal(out[copy], out[original]):
-            raise UnmaskError(f"{folder}: '{copy}' differs from '{original}', but this model ties the two.")
-        out.pop(copy, None)
-    return unfold(table, out)
+    for part in table.parts:
+        out = part.restore(config, out, folder)
+    return unfold(table, without_copies(out, table.copies, folder))
 
 
 def _twice(folder: Path, one: str, other: str) -> UnmaskError:
@@ -242,20 +241,16 @@ def fill(
     dropped: set[str] = set()
     for key, tensor in tensors.items():
         ours = rename(key, rules, 1)
-        if ours is None:
-            part = _owner(table, key)
-            if part is None:
-                raise UnmaskError(
-                    f"{folder}: the weights have a key '{key}' that no rule of '{table.model_type}' names."
-                )
+        part = _owner(table, key) if ours is None else None
+        if part is not None:
             dropped.add(part)
             continue
-        if ours not in parameters:
+        if ours is None or ours not in parameters:
             raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
         if not tensor.is_floating_point():
             raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} numbers; quantised weights cannot be read.")
         if parameters[ours].shape != tensor.shape:
-            if ours.startswith("heads."):
+            if ours.startswith("heads.") and _may_lack(table, ours):
                 dropped.add(_part(ours))
                 continue
             raise UnmaskError(
@@ -271,7 +266,7 @@ def fill(
     missing = [name for name in parameters if name not in filled]
     begun = {_part(name) for name in filled} - dropped
     for name in missing:
-        if not name.startswith(("heads.", "pooler.")) or _part(name) in begun:
+        if not _may_lack(table, name) or _part(name) in begun:
             raise UnmaskError(f"{folder}: the weights lack '{rename(name, rules, 0) or name}'.")
     new = {_part(name) for name in missing}
     return tuple(sorted(new)), tuple(sorted(dropped))
@@ -292,6 +287,11 @@ def _part(name: str) -> str:
     """The head that a parameter of ours belongs to, or what else of the model."""
     first, second = name.split(".")[:2]
     return second if first == "heads" else first
+
+
+def _may_lack(table: Table, name: str) -> bool:
+    """Whether a folder may be without a parameter of ours: one of a head or the pooler."""
+    return name.startswith(("heads.", "pooler.")) and _part(name) not in table.kind.heads
 
 
 def _owner(table: Table, key: str) -> str | None:

@@ -72,7 +72,7 @@ def export(
     if Path(out).resolve() != Path(folder).resolve() and any(Path(out).glob("*.safetensors")):
         raise UnmaskError(f"{out} holds another model, whose config would be lost: choose another folder.")
     needed()
-    loaded = huggingface.load(folder)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     graph, left_out = graph_of(loaded.model, loaded.settings)
     texts = drift.rows(graph, loaded.require_tokenizer(folder))
     with tempfile.TemporaryDirectory(prefix="unmask-onnx-") as temporary:

@@ -54,7 +54,7 @@ class Continuation:
         return asdict(self)
 
 
-def language_model(loaded: Loaded) -> Model:
+def language_model(loaded: Loaded[Model, Tokenizer]) -> Model:
     """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
     if not (loaded.model.writes and loaded.model.continues_prompt):
         raise UnmaskError(
@@ -74,7 +74,7 @@ class Continuer:
     """
 
     def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         self.model: Model = language_model(loaded)
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         how = sampling() if how is None else how

@@ -14,7 +14,7 @@ import torch
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
-from unmask.huggingface import LoadedWriter
+from unmask.huggingface import Loaded
 from unmask.objectives.paired_rows import pack_pairs
 from unmask.tasks import answered, evaluating
 
@@ -28,13 +28,13 @@ class GapScorer:
 
     The <Y> says that nothing else stood in the gap; without it, a word that only begins what would fit were likely.
 
-    model  a folder of a T5, or one that `huggingface.load_writer` opened
+    model  a folder of a T5, or one that `huggingface.load` opened
 
     Raises UnmaskError for a model that has no sentinels, <X> and <Y>.
     """
 
-    def __init__(self, model: Path | str | LoadedWriter) -> None:
-        loaded = model if isinstance(model, LoadedWriter) else huggingface.load_writer(model)
+    def __init__(self, model: Path | str | Loaded) -> None:
+        loaded = huggingface.opened(model, huggingface.ENCODER_DECODER)
         tokenizer = loaded.tokenizer
         if tokenizer is None or len(tokenizer.sentinels) < 2:
             raise UnmaskError("This model does not write what was cut out of a text: take a T5 as it was pre-trained.")

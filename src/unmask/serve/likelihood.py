@@ -117,7 +117,7 @@ class Scorer:
     """
 
     def __init__(self, model: Path | str | Loaded, *, window: int | None = None, stride: int | None = None) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         self.model: Model = language_model(loaded)
         self.tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         positions = self.model.positions

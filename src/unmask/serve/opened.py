@@ -141,9 +141,9 @@ def _narrow(how: Any, beam_size: int, length: int) -> Search:
 def open_model(folder: Path | str) -> Opened:
     """Open a folder as what it is. Raises UnmaskError for one that holds no model."""
     folder = Path(folder)
-    if huggingface.holds_writer(folder):
+    if huggingface.holds_encoder_decoder(folder):
         return Opened(folder, translator=Translator(folder, precision="fp32"))
-    loaded = huggingface.load(folder)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     if loaded.model.writes:
         return Opened(folder, continuer=Continuer(loaded))
     try:

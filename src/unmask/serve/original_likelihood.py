@@ -33,7 +33,7 @@ class OriginalScorer:
     """
 
     def __init__(self, model: Path | str | Loaded) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         if "rtd" not in loaded.model.heads:
             raise UnmaskError("This model does not find replaced words: take an ELECTRA as it was pre-trained.")
         self.model = loaded.model

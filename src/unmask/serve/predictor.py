@@ -81,7 +81,7 @@ class Predictor(Answering):
         precision: Precision = "auto",
     ) -> None:
         model = model if isinstance(model, Loaded) else model_folder(model)
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         if top < 1:
             raise UnmaskError(f"At least one answer must be asked for, not {top}.")
         self.model: Model = placed(loaded.model, device)

@@ -35,7 +35,7 @@ class PseudoScorer:
     """
 
     def __init__(self, model: Path | str | Loaded) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         if "mlm" not in loaded.model.heads:
             raise UnmaskError("This model does not guess hidden words: take one that was pre-trained on them.")
         self.model = inference_layout(loaded.model)

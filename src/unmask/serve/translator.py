@@ -90,7 +90,7 @@ class Translator:
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
     ) -> None:
-        loaded = huggingface.load_writer(folder)
+        loaded = huggingface.load(folder, huggingface.ENCODER_DECODER)
         if loaded.tokenizer is None:
             raise UnmaskError(
                 f"{folder} has no tokenizer: put its source.spm, target.spm and vocab.json into the folder."

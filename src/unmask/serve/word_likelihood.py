@@ -30,7 +30,7 @@ class WordScorer:
     """
 
     def __init__(self, model: Path | str | Loaded) -> None:
-        loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+        loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         owner = "The model" if loaded is model else model
         if WORDS not in loaded.model.heads:
             raise UnmaskError("This model does not guess words: take an ELMo as it was pre-trained.")

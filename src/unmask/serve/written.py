@@ -13,7 +13,7 @@ from unmask import huggingface
 from unmask.config import read_json
 from unmask.data.rows import Choices, Row
 from unmask.errors import UnmaskError
-from unmask.huggingface.writer import SETTINGS
+from unmask.huggingface import SETTINGS
 from unmask.kernels.processor import Precision
 from unmask.serve import answers, translator
 from unmask.serve.answering import Answering
@@ -131,7 +131,7 @@ def predictor_of(
 
     Raises UnmaskError as they do, and for a threshold of a model that writes.
     """
-    if not huggingface.holds_writer(folder):
+    if not huggingface.holds_encoder_decoder(folder):
         return Predictor(folder, top=top, no_answer=no_answer, device=device, precision=precision)
     if no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)

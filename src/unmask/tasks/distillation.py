@@ -212,7 +212,7 @@ def load_teacher(folder: Path | str, task: Task, tokenizer: Tokenizer) -> Model:
 
     Raises UnmaskError as `check_teacher`, and for a folder that cannot be read.
     """
-    teacher = huggingface.load(folder)
+    teacher = huggingface.load(folder, huggingface.SINGLE_STACK)
     check_teacher(teacher, tokenizer, task, place=folder)
     return teacher.model
 

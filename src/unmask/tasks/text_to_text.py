@@ -18,7 +18,7 @@ from unmask.tasks.written_labels import WrittenLabels
 from unmask.tasks.written_tags import WrittenTags
 
 REMEMBERED = "written"
-"""Name among the settings of a folder (`LoadedWriter.settings`)."""
+"""Name among the settings of a folder (`Loaded.settings`)."""
 KINDS: dict[str, type[Written]] = {
     kind.family: kind for kind in (Written, WrittenLabels, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
 }
@@ -48,7 +48,7 @@ def written_task(family: str, name: str, train: Sequence[Row], labels: Sequence[
 
 
 def remembered(settings: Mapping[str, Any]) -> Written | None:
-    """The task that a folder was fine-tuned to write (`LoadedWriter.settings`); None where it was not.
+    """The task that a folder was fine-tuned to write (`Loaded.settings`); None where it was not.
 
     Raises UnmaskError for settings that are not those of a task.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def starting_from(config: Translation, folder: Path | str) -> Translation:
     """The same run from the weights, with the sizes, of the folder of an encoder–decoder; its dropout stays, and its
     optimizer, unless it is any and the folder's a T5."""
-    model = huggingface.load_writer(folder).model.config
+    model = huggingface.load(folder, huggingface.ENCODER_DECODER).model.config
     dropout = getattr(config.model, "dropout", None)
     if dropout is not None and hasattr(model, "dropout"):
         model = model.replace(dropout=dropout)
@@ -51,7 +51,7 @@ def learned(config: Translation, train: Bitext) -> Subwords:
 
 def vocabulary(folder: Path | str) -> Subwords:
     """That of a folder. Raises UnmaskError where there is none."""
-    tokenizer = huggingface.load_writer(folder).tokenizer
+    tokenizer = huggingface.load(folder, huggingface.ENCODER_DECODER).tokenizer
     if tokenizer is None:
         raise UnmaskError(f"{folder} has no tokenizer: put the files of its vocabulary into the folder.")
     return tokenizer
@@ -82,7 +82,7 @@ def build(config: Translation, *, resume: bool) -> Model:
     model = config.model.build(seed=config.training.seed)
     if config.start and not resume:
         try:
-            model.load_state_dict(huggingface.load_writer(config.start).model.state_dict())
+            model.load_state_dict(huggingface.load(config.start, huggingface.ENCODER_DECODER).model.state_dict())
         except RuntimeError:
             raise UnmaskError(
                 f"A model that goes on from {config.start} keeps its sizes; leave the fields of the model out."

@@ -27,7 +27,7 @@ from unmask.generate import Limits, Search, generate_all
 from unmask.kernels.formats import exactly
 from unmask.metrics import translation as scores
 from unmask.models import Transformer
-from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
 from unmask.objectives import NextToken, ScheduledSampling
@@ -216,7 +216,7 @@ class TrainTranslation:
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
         settings = {"search": self.config.search.to_dict()}
-        huggingface.save_writer(folder, cast(EncoderDecoder, self.model), self.tokenizer, settings=settings)
+        huggingface.save(folder, self.model, self.tokenizer, settings=settings)
         self._write_settings(folder)
 
     def _write_settings(self, folder: Path) -> None:
@@ -362,11 +362,12 @@ class TrainTranslation:
     def _choose(self) -> None:
         """Leave the model with the weights that scored best on the dev pairs, or with a mean that scores better."""
         if (self.out / BEST).is_dir():
-            self._take(huggingface.load_writer(self.out / BEST).model)
+            self._take(huggingface.load(self.out / BEST, huggingface.ENCODER_DECODER).model)
         folders = self._checkpoints()[-self.config.learning.average :]
         if self.config.learning.average < 2 or len(folders) < 2:
             return
-        mean = huggingface.load_writer(folders[-1], weights=huggingface.average(folders)).model.to(self.model.device)
+        weights = huggingface.average(folders)
+        mean = huggingface.load(folders[-1], huggingface.ENCODER_DECODER, weights=weights).model.to(self.model.device)
         value = self._scores(self.translations(mean, self.config.texts.scored))[self.metric]
         better = value >= self.best
         found, best = ending.shown(self.metric, value), ending.shown(self.metric, self.best)

@@ -168,7 +168,7 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwor
         say(note)
     usual = task.length or families.LENGTHS.get(config.task, LONGEST)
     longest = max(usual if config.rows.length is None else config.rows.length, *(len(ids) + 1 for ids in written))
-    longest = min(longest, huggingface.load_writer(config.model).model.positions or longest)
+    longest = min(longest, huggingface.load(config.model, huggingface.ENCODER_DECODER).model.positions or longest)
     kept: dict[int, np.ndarray] = {}
     cut: set[int] = set()
     lost: set[int] = set()
@@ -293,10 +293,8 @@ def _folder(out: Path, seed: int) -> Path:
 def _write(out: Path, result: Result, task: Written) -> None:
     """The model of the best seed with the results; of the others what was measured stays."""
     best = _folder(out, result.kept)
-    loaded = huggingface.load_writer(best)
-    huggingface.save_writer(
-        out, loaded.model, loaded.tokenizer, settings={**loaded.settings, REMEMBERED: task.settings()}
-    )
+    loaded = huggingface.load(best, huggingface.ENCODER_DECODER)
+    huggingface.save(out, loaded.model, loaded.tokenizer, settings={**loaded.settings, REMEMBERED: task.settings()})
     write_text(out / "metrics.jsonl", (best / "metrics.jsonl").read_text(encoding="utf-8"))
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_report(out)

@@ -6,7 +6,6 @@ import transformers
 from generated import Family
 
 from families import writers
-from unmask import huggingface
 
 FAMILY = Family(
     config=transformers.MarianConfig,
@@ -21,7 +20,6 @@ FAMILY = Family(
     written={"MarianModel": "MarianMTModel"},  # its output is the token vectors
     outputs=writers.outputs,
     gradients=writers.gradients,
-    load=huggingface.load_writer,
     save=writers.save,
     kept=writers.kept,
 )

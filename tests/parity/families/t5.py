@@ -9,7 +9,6 @@ from generated import Family
 from hypothesis import strategies as st
 
 from families import encoders, writers
-from unmask import huggingface
 
 LAYERS = (*encoders.ACTIVATIONS, *(f"gated-{name}" for name in encoders.ACTIVATIONS), *["relu", "gated-gelu"] * 4)
 
@@ -86,7 +85,6 @@ FAMILY = Family(
     classes={"T5ForConditionalGeneration": frozenset({"next"})},
     outputs=writers.outputs,
     gradients=writers.gradients,
-    load=huggingface.load_writer,
     save=writers.save,
     kept=writers.kept,
 )

@@ -149,9 +149,8 @@ def outputs(case: Case, loaded: Any, theirs: nn.Module) -> tuple[dict[str, Tenso
 def gradients(loaded: Any, theirs: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Gradients of both sides under the names of theirs."""
     ours = loaded.model
-    form = huggingface.t5 if theirs.config.model_type == "t5" else huggingface.marian
     bare = type(theirs).__name__ in ("MarianModel", "PegasusModel")
-    names = {k: v.removeprefix("model.") if bare else v for k, v in form.names(ours).items()}
+    names = {k: v.removeprefix("model.") if bare else v for k, v in huggingface.names(ours).items()}
     found = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
     assert not any("embed_positions" in name for name in found)
     mine = {names[k]: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in ours.named_parameters()}
@@ -159,13 +158,14 @@ def gradients(loaded: Any, theirs: nn.Module) -> tuple[dict[str, Tensor], dict[s
 
 
 def save(folder: Path, loaded: Any) -> None:
-    huggingface.save_writer(folder, loaded.model, settings=loaded.settings)
+    huggingface.save(folder, loaded.model, settings=loaded.settings)
 
 
 def kept(config: transformers.PreTrainedConfig, name: str) -> dict[str, Any]:
     """What a configuration says that has a meaning here."""
-    form = huggingface.t5.T5_PLAIN if config.model_type == "t5" else huggingface.marian.MARIAN
-    fields = {*form.fields, "decoder_vocab_size", "scale_decoder_outputs"} - {"feed_forward_proj"}
+    fields = {*huggingface.TABLES[config.model_type].fields, "decoder_vocab_size", "scale_decoder_outputs"} - {
+        "feed_forward_proj"
+    }
     values = {field: getattr(config, field, None) for field in fields}
     values["scale_decoder_outputs"] = bool(values["scale_decoder_outputs"])
     values["decoder_start_token_id"] = values["decoder_start_token_id"] or 0  # of T5, where none is named

@@ -1,12 +1,103 @@
-"""Names of T5, versions 1.0 and 1.1."""
+"""Names of T5, versions 1.0 and 1.1, with what its folders say of the feed-forward layer and of the output."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from unmask.huggingface.table import Names, Table
+import torch
+from torch import Tensor
+
+from unmask.config import typed
+from unmask.errors import UnmaskError, unknown
+from unmask.huggingface.kinds import ENCODER_DECODER
+from unmask.huggingface.layout import without_copies
+from unmask.huggingface.parts import DtypeLast, Own, Written
+from unmask.huggingface.searching import Searched
+from unmask.huggingface.table import Names, Part, Table
+from unmask.huggingface.vocabularies import SIDES
 from unmask.models.t5 import T5
+from unmask.nn import ACTIVATIONS, FEEDFORWARDS
+
+OUTPUT, SHARED = "lm_head.weight", "shared.weight"
+UNREAD = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # of the first conversions
+
+# Fields of T5 folders, old and new, that change no number of the forward pass, or are said by others.
+IGNORED = frozenset(
+    """
+    classifier_dropout n_positions output_past position_embedding_type scale_decoder_outputs tie_word_embeddings
+    """.split()  # noqa: SIM905 (as in config.py)
+)
+
+
+@dataclass(frozen=True)
+class FeedForward(Part):
+    """The feed-forward layer, of which three fields say what it is; whether it is `gated` decides its names."""
+
+    gated: bool
+
+    def obstacles(self, config: T5) -> Sequence[str]:
+        same = config.feedforward.startswith("gated") == self.gated
+        return () if same else (f"feedforward = {config.feedforward!r}",)
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        values = dict(values)
+        values["feed_forward_proj"] = _feedforward(values, place)
+        if values.get("num_decoder_layers") is None:
+            values["num_decoder_layers"] = values.get("num_layers", T5().encoder_layers)
+        return values
+
+
+class Output(Part):
+    """Whether the output is the token vectors, and scaled. To `transformers` before version 5, `tie_word_embeddings`
+    alone says whether it is scaled; since then, `scale_decoder_outputs` does, and what the weights hold says whether it
+    is tied."""
+
+    def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
+        tied = values.get("tie_word_embeddings") is not False
+        scaled = values.get("scale_decoder_outputs", tied)
+        output = "untied" if _own_output(tensors, tied) else "scaled" if scaled else "tied"
+        if output == "untied" and scaled:
+            raise UnmaskError(f"{place}: an output that is scaled but not tied is not supported; is {OUTPUT} damaged?")
+        return {"output": output}
+
+    def write(self, config: T5, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        scaled = config.output == "scaled"
+        return {**values, "tie_word_embeddings": scaled, "scale_decoder_outputs": scaled}
+
+    def restore(self, config: T5, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        out = {name: tensor for name, tensor in tensors.items() if name != UNREAD}
+        return out if config.output == "untied" else without_copies(out, {OUTPUT: SHARED}, folder)
+
+
+def _feedforward(values: dict[str, Any], place: Path) -> str:
+    """Our name of the feed-forward layer; takes the fields `dense_act_fn` and `is_gated_act` out of the values.
+
+    `feed_forward_proj` says both, with "gated-gelu" for GELU by a tanh; either of the two goes before what it says, as
+    in `transformers`. Raises UnmaskError for a layer that there is not.
+    """
+    said = typed(values.get("feed_forward_proj", "relu"), str, f"{place}: feed_forward_proj")
+    kind, _, activation = said.rpartition("-")
+    if kind not in ("", "gated"):
+        raise unknown(f"feed_forward_proj of {place}:", said, FEEDFORWARDS)
+    activation = "gelu_new" if said == "gated-gelu" else activation
+    activation = typed(values.pop("dense_act_fn", activation), str, f"{place}: dense_act_fn")
+    gated = typed(values.pop("is_gated_act", bool(kind)), bool, f"{place}: is_gated_act")
+    if activation not in ACTIVATIONS:
+        raise unknown(f"activation of the feed-forward layer in {place}:", activation, ACTIVATIONS)
+    if not gated:
+        return activation
+    return "gated-" + {"gelu": "gelu_python", "gelu_new": "gelu"}.get(activation, activation)
+
+
+def _own_output(tensors: Mapping[str, Tensor], tied: bool) -> bool:
+    """Whether the output is more than a copy of the token vectors."""
+    if OUTPUT not in tensors:
+        return False
+    return not tied or SHARED not in tensors or not torch.equal(tensors[OUTPUT], tensors[SHARED])
+
 
 _ATTENTION = {"query": "q", "key": "k", "value": "v", "output": "o"}
 _PLAIN = {"up": "wi", "down": "wo"}
@@ -34,7 +125,15 @@ def _trunk(feedforward: Mapping[str, str]) -> Names:
     return (("source.token", "shared"), *_blocks("encoder", feedforward), *_blocks("decoder", feedforward))
 
 
-T5_PLAIN = Table(
+_FIXED: dict[str, object] = {"is_encoder_decoder": True, "is_decoder": False}
+
+
+def _parts(*, gated: bool) -> tuple[Part, ...]:
+    written = (Written(_FIXED), FeedForward(gated), Output(), Written({"use_cache": True}))
+    return (*written, Own(("length",)), DtypeLast(), Searched())
+
+
+_PLAIN_ALONE = Table(
     model_type="t5",
     config=T5,
     prefix="",
@@ -56,15 +155,21 @@ T5_PLAIN = Table(
         "decoder_start_token_id": "start",
         "eos_token_id": "end",
     },
-    fixed={"is_encoder_decoder": True, "is_decoder": False},
+    fixed=_FIXED,
     trunk=_trunk(_PLAIN),
     pooler=(),
     heads={"next": (("heads.next.output", "lm_head"),)},
     architectures={"T5ForConditionalGeneration": frozenset({"next"})},
     nullable=frozenset(),
     copies=dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight"),
+    ignored=IGNORED,
+    parts=_parts(gated=False),
+    kind=ENCODER_DECODER,
+    vocabulary=SIDES,
 )
-"""Version 1.0 and others whose feed-forward has no gate."""
 
-T5_GATED = replace(T5_PLAIN, trunk=_trunk(_GATED))
+T5_GATED = replace(_PLAIN_ALONE, trunk=_trunk(_GATED), parts=_parts(gated=True))
 """Version 1.1."""
+
+T5_PLAIN = replace(_PLAIN_ALONE, variants=(T5_GATED,))
+"""Version 1.0 and others whose feed-forward has no gate."""

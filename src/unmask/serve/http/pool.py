@@ -15,7 +15,6 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.config import TABLES, require_model
-from unmask.huggingface.writer import holds_writer
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
 from unmask.serve.continuation import Continuer
@@ -170,11 +169,11 @@ class Pool:
         if kind == "word-vectors":
             assert self.vectors is not None
             return Served(name, folder, kind, vectors=self.vectors(folder))
-        if holds_writer(folder):
+        if huggingface.holds_encoder_decoder(folder):
             translator = Translator(folder, device=self.device, precision=self.precision)
             written = WrittenPredictor(translator) if name in self.tasks else None
             return Served(name, folder, "translation", translator=translator, written=written)
-        loaded = huggingface.load(folder)
+        loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
         placed(loaded.model, self.device)
         if "next" in loaded.model.heads:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
@@ -192,7 +191,7 @@ class Pool:
 def kind_of(folder: Path) -> str:
     """What the model of a folder does, by its files alone. Raises UnmaskError for a folder that holds none."""
     require_model(folder)
-    if holds_writer(folder):
+    if huggingface.holds_encoder_decoder(folder):
         return "translation"
     heads = _heads(read_json(folder / "config.json"))
     if "next" in heads:

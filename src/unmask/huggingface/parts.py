@@ -1,0 +1,55 @@
+"""Parts of tables that several encoder–decoders share: fields of config.json that ours have and theirs lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unmask.errors import UnmaskError, unknown
+from unmask.huggingface.table import Part
+
+OWN = "unmask_config"
+
+
+@dataclass(frozen=True)
+class Written(Part):
+    """Fields that config.json gets for those who read it, whatever the model."""
+
+    values: Mapping[str, Any]
+
+    def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**values, **self.values}
+
+
+@dataclass(frozen=True)
+class Own(Part):
+    """Fields of ours that theirs cannot say in full: config.json holds them once more, as `unmask_config`."""
+
+    names: tuple[str, ...]
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        return {name: value for name, value in values.items() if name != OWN}
+
+    def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
+        own = values.get(OWN) or {}
+        if not isinstance(own, Mapping):
+            raise UnmaskError(f"{place}: {OWN} must hold fields, not {own!r}.")
+        for name in own.keys() - set(self.names):
+            raise unknown(f"field of {OWN} in {place}:", name, self.names)
+        return own
+
+    def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**values, OWN: {name: getattr(config, name) for name in self.names}}
+
+
+class DtypeLast(Part):
+    """The order of config.json as version 0.1 wrote it for encoder–decoders: the type of the numbers behind the fields,
+    and no list of classes where `transformers` has none."""
+
+    def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        moved = {"dtype"} if values["architectures"] else {"dtype", "architectures"}
+        return {**{name: x for name, x in values.items() if name not in moved}, "dtype": values["dtype"]}

@@ -1,0 +1,257 @@
+"""Names of Marian, and of all Transformers of `transformers` that are built alike, with what their folders compute.
+
+Shapes: V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.huggingface.kinds import ENCODER_DECODER
+from unmask.huggingface.parts import DtypeLast, Own, Written
+from unmask.huggingface.searching import POSITIONS, Searched
+from unmask.huggingface.table import Part, Table
+from unmask.huggingface.vocabularies import SIDES
+from unmask.models.transformer import Transformer
+from unmask.nn import Sinusoidal, SinusoidalHalves
+
+FIELDS = {
+    "vocab_size": "vocabulary",
+    "d_model": "dim",
+    **{
+        f"{side}_{theirs}": f"{side}_{ours}"
+        for side in ("encoder", "decoder")
+        for theirs, ours in (("layers", "layers"), ("attention_heads", "heads"), ("ffn_dim", "hidden"))
+    },
+    "max_position_embeddings": "length",
+    "activation_function": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "hidden_dropout",
+    "scale_embedding": "scale_embedding",
+    "init_std": "std",
+    "pad_token_id": "padding",
+    "decoder_start_token_id": "start",
+    "eos_token_id": "end",
+}
+FIXED = {
+    "is_encoder_decoder": True,
+    "is_decoder": False,
+    "tie_word_embeddings": True,
+    "static_position_embeddings": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "add_bias_logits": False,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+}
+ABSENT = {
+    **{f"{side}_layers": 12 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 16 for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": 4_096 for side in ("encoder", "decoder")},
+    "d_model": 1_024,
+    "max_position_embeddings": 1_024,
+    "activation_function": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "scale_embedding": False,
+    "init_std": 0.02,
+}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+
+
+def _blocks(side: str, norm: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    ours, theirs = side + ".blocks.{}.", f"model.{side}.layers." + "{}."
+    parts = [
+        *((f"{a}.f.{part}", f"{b}.{name}") for a, b in attentions for part, name in _PROJECTIONS.items()),
+        *((f"{a}.{norm}", f"{b}_layer_norm") for a, b in attentions),
+        ("feedforward.f.up", "fc1"),
+        ("feedforward.f.down", "fc2"),
+        (f"feedforward.{norm}", "final_layer_norm"),
+    ]
+    return tuple((ours + a, theirs + b) for a, b in parts)
+
+
+def stacks(norm: str) -> tuple[tuple[str, str], ...]:
+    """Names of both stacks, whose norms stand `before` or `after` the sub-layers."""
+    attention = ("attention", "self_attn")
+    return (*_blocks("encoder", norm, attention), *_blocks("decoder", norm, attention, ("cross", "encoder_attn")))
+
+
+STD = 0.02  # what is written where we have None
+BIAS = "final_logits_bias"
+
+# Fields of such folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
+IGNORED = frozenset(
+    """
+    _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
+    force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id min_length no_repeat_ngram_size
+    classifier_dropout position_embedding_type renormalize_logits unk_token_id
+    """.split()  # noqa: SIM905 (as in config.py)
+)
+
+
+@dataclass(frozen=True)
+class Sizes(Part):
+    """Sizes that such a folder gives under two names, and those that it must give though our page may leave them open.
+
+    vocabulary  V of a folder that does not say
+    shared      whether both sides have one vocabulary
+    """
+
+    vocabulary: int
+    shared: bool = True
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        values = dict(values)
+        size = values.get("vocab_size", self.vocabulary)
+        written = values.pop("decoder_vocab_size", None) or size
+        if not self.shared:
+            values["decoder_vocab_size"] = written
+        elif written != size:
+            raise UnmaskError(
+                f"{place}: one table of vectors cannot have vocab_size {size!r} for the source and decoder_vocab_size "
+                f"{written!r} for the target."
+            )
+        layers, other = values.get("encoder_layers", ABSENT["encoder_layers"]), values.pop("num_hidden_layers", None)
+        if other not in (None, layers):  # to `transformers`, another name of the same
+            raise UnmaskError(
+                f"{place}: num_hidden_layers is {other!r}, but encoder_layers {layers!r}; make the two agree."
+            )
+        return values
+
+    def write(self, config: Transformer, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        std = STD if config.std is None else config.std
+        return {**values, "max_position_embeddings": config.length or POSITIONS, "init_std": std}
+
+
+class SizesTwice(Sizes):
+    """The same, where both names are written."""
+
+    def write(self, config: Transformer, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        other = {"decoder_vocab_size": config.vocabulary, "num_hidden_layers": config.encoder_layers}
+        return {**super().write(config, values), **other}
+
+
+class OutputBias(Part):
+    """A bias [1, V] of the output that every folder has; zeros, where the model has none."""
+
+    def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
+        bias = tensors.get(BIAS)
+        return {"output_bias": bias is not None and bool(bias.any())}
+
+    def restore(self, config: Transformer, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        out = dict(tensors)
+        bias = out.pop(BIAS, None)
+        return out if bias is None or not config.output_bias else {**out, BIAS: bias.flatten()}
+
+    def store(self, config: Transformer, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        zeros_V = next(iter(tensors.values())).new_zeros(config.vocabulary)
+        return {**tensors, BIAS: tensors.get(BIAS, zeros_V)[None]}
+
+
+@dataclass(frozen=True)
+class Sinusoids(Part):
+    """Tables of positions [length, D], which the model computes.
+
+    written  whether a folder that we write has them
+    """
+
+    written: bool = False
+    names = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+
+    def restore(self, config: Transformer, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        for name in self.names:
+            _check_sinusoids(tensors.get(name), folder)
+        return {name: tensor for name, tensor in tensors.items() if name not in self.names}
+
+    def store(self, config: Transformer, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        if not self.written:
+            return tensors
+        empty = torch.zeros(1, config.length or POSITIONS, config.dim)
+        sinusoids = SinusoidalHalves(config.dim).embed(empty)[0].to(next(iter(tensors.values())).dtype)
+        return {**tensors, **{name: sinusoids.clone() for name in self.names}}
+
+
+def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
+    """Raises UnmaskError for a table that is not the sinusoids that the model computes, but for the rounding of the
+    numbers it is stored in. In float32, version 0.1 rounded the angles too."""
+    if stored is None:
+        return
+    sinusoids, empty = SinusoidalHalves(stored.shape[-1]), torch.zeros(1, *stored.shape)
+    kind = stored.dtype if stored.dtype.itemsize < 4 else torch.float32
+    for table in (sinusoids.embed(empty)[0], Sinusoidal.embed(sinusoids, empty)[0]):
+        if torch.allclose(stored.double(), table.double(), rtol=0.0, atol=torch.finfo(kind).eps):
+            return
+    raise UnmaskError(f"{folder}: the weights hold positions that are not sinusoids in halves, which is not supported.")
+
+
+def parts(sizes: Sizes, fixed: Mapping[str, object], *, positions: bool = False) -> tuple[Part, ...]:
+    """The parts of such a table, whose folders have tables of `positions` or not."""
+    nothing = {"bos_token_id": None, "forced_eos_token_id": None, "use_cache": True}
+    own = Own(("length", "std", "output_bias"))
+    return (
+        *(Written(fixed), sizes, OutputBias(), Sinusoids(positions), Written(nothing), own, DtypeLast(), Searched()),
+    )
+
+
+REQUIRED: dict[str, object] = {"positions": "halves", "eps": 1e-5, "source_vocabulary": None}
+"""Fields of a Transformer that no such folder has a choice about."""
+
+_SHARED = {**FIXED, "share_encoder_decoder_embeddings": True}
+_APART = {**FIXED, "share_encoder_decoder_embeddings": False}
+_V = 58_101
+
+_ONE = Table(
+    model_type="marian",
+    config=Transformer,
+    prefix="model.",
+    fields=FIELDS,
+    fixed=_SHARED,
+    trunk=(("source.token", "model.shared"), *stacks("after")),
+    pooler=(),
+    heads={"next": (("heads.next.bias", BIAS),)},
+    architectures={"MarianMTModel": frozenset({"next"}), "MarianModel": frozenset({"next"})},
+    copies=dict.fromkeys(
+        ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
+        "model.shared.weight",
+    ),
+    absent={
+        **ABSENT,
+        **{"vocab_size": _V, "pad_token_id": 58_100, "decoder_start_token_id": 58_100, "eos_token_id": 0},
+    },
+    nullable=frozenset(),
+    ignored=IGNORED,
+    required={**REQUIRED, "norm": "post"},
+    parts=parts(SizesTwice(_V), _SHARED),
+    kind=ENCODER_DECODER,
+    vocabulary=SIDES,
+)
+
+APART = replace(
+    _ONE,
+    fields={**FIELDS, "vocab_size": "source_vocabulary", "decoder_vocab_size": "vocabulary"},
+    fixed=_APART,
+    trunk=(
+        ("source.token", "model.encoder.embed_tokens"),
+        ("target.token", "model.decoder.embed_tokens"),
+        *stacks("after"),
+    ),
+    copies={"lm_head.weight": "model.decoder.embed_tokens.weight"},
+    required={name: value for name, value in _ONE.required.items() if name != "source_vocabulary"},
+    parts=parts(SizesTwice(_V, shared=False), _APART),
+    marks={"share_encoder_decoder_embeddings": False},
+)
+"""A vocabulary and a table of token vectors for each side."""
+
+MARIAN = replace(_ONE, variants=(APART,))
+"""One vocabulary and one table of token vectors."""

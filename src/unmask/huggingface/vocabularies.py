@@ -1,0 +1,132 @@
+"""The files of a tokenizer in a model folder: which they are, how they are opened, whether they belong to the model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from unmask.data.numbers import Numbers
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+
+V = TypeVar("V")
+NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model was trained with."
+
+
+class Vocabulary(ABC, Generic[V]):
+    """How folders of some models keep their tokenizer V.
+
+    files  names that its files may have        signs  those of which one tells that there is a tokenizer
+    """
+
+    files: ClassVar[tuple[str, ...]]
+    signs: ClassVar[tuple[str, ...]]
+
+    def load(self, folder: Path, config: Any) -> V | None:
+        """The tokenizer of a folder; None where it has none. Raises UnmaskError for one of another model."""
+        if not any((folder / name).is_file() for name in self.signs):
+            return None
+        found = self.open(folder, config)
+        self.check(found, config, folder)
+        return found
+
+    @abstractmethod
+    def open(self, folder: Path, config: Any) -> V:
+        """The tokenizer of a folder that has one. Raises UnmaskError where its files are damaged."""
+
+    @abstractmethod
+    def check(self, tokenizer: V, config: Any, folder: Path) -> None:
+        """Raises UnmaskError for a tokenizer that does not belong to a model of this config."""
+
+    @abstractmethod
+    def save(self, tokenizer: V, folder: Path, model: Any) -> list[str]:
+        """Write the tokenizer of a model; returns the names of its files."""
+
+    def fields(self, tokenizer: V, model: Any) -> Mapping[str, Any]:
+        """What config.json says of the tokenizer."""
+        return {}
+
+    def check_ids(self, config: Any, folder: Path) -> None:
+        """Raises UnmaskError where no text that a model of this config writes could begin or end."""
+        return
+
+
+class Tokens(Vocabulary[Tokenizer]):
+    """Of models with a single stack: a `Tokenizer`."""
+
+    files = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+    signs = ("tokenizer.json", "vocab.txt", "merges.txt")
+
+    def open(self, folder: Path, config: Any) -> Tokenizer:
+        return Tokenizer.load(folder)
+
+    def check(self, tokenizer: Tokenizer, config: Any, folder: Path) -> None:
+        vocabulary = getattr(config, "vocabulary", None)
+        if vocabulary is not None and tokenizer.size > vocabulary:
+            raise UnmaskError(
+                f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
+                f"{NOT_TOGETHER}"
+            )
+
+    def save(self, tokenizer: Tokenizer, folder: Path, model: Any) -> list[str]:
+        return tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
+
+    def fields(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, Any]:
+        """Of a language model, the tokens that others let begin and end what it writes."""
+        return {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep} if "next" in model.heads else {}
+
+
+class Sides(Vocabulary[Subwords]):
+    """Of encoder–decoders: `Subwords`, one vocabulary or one for each side."""
+
+    files = (
+        *("spiece.model", "tokenizer.json", "vocab.txt"),
+        *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
+        *("special_tokens_map.json", "added_tokens.json"),
+    )
+    signs = ("subwords.json", "source.spm", "spiece.model", "tokenizer.json")
+
+    def open(self, folder: Path, config: Any) -> Subwords:
+        return Subwords.load(folder)
+
+    def check(self, tokenizer: Subwords, config: Any, folder: Path) -> None:
+        """Raises UnmaskError for one that is larger than its model, or has other ids for padding and the end."""
+        read = getattr(config, "source_vocabulary", None) or config.vocabulary
+        for side, own, most in (("source", tokenizer, read), ("target", tokenizer.target, config.vocabulary)):
+            if own.size > most:
+                raise UnmaskError(
+                    f"The tokenizer of {folder} has {own.size} entries for the {side} but the model only {most}: "
+                    f"{NOT_TOGETHER}"
+                )
+        ids = (("padding", tokenizer.pad, config.padding), ("end", tokenizer.target.end, config.end))
+        for name, found, wanted in ids:
+            if found != wanted:
+                raise UnmaskError(
+                    f"The tokenizer of {folder} has the id {found} for the {name} but the model {wanted}: "
+                    f"{NOT_TOGETHER}"
+                )
+
+    def save(self, tokenizer: Subwords, folder: Path, model: Any) -> list[str]:
+        return tokenizer.save(folder, length=model.positions)
+
+    def check_ids(self, config: Any, folder: Path) -> None:
+        for name in ("start", "end"):
+            if not 0 <= getattr(config, name) < config.vocabulary:
+                raise UnmaskError(
+                    f"{folder / 'config.json'}: the id of its {name} is none of the {config.vocabulary} of its pieces."
+                )
+
+
+class Vectors(Sides):
+    """Of models that write from vectors: the sources are lines of numbers."""
+
+    def open(self, folder: Path, config: Any) -> Subwords:
+        return Numbers(super().open(folder, config).side, config.features)
+
+
+TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
+FILES = frozenset({*Tokens.files, *Sides.files})
+"""Of tokenizers of all kinds."""
