@@ -8,11 +8,12 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
-from unmask.models.quick import QuickTransformer, quickened
+from unmask.models.quick import QuickTransformer, quickened, settled
 from unmask.models.sequence import State
 from unmask.models.transformer import Transformer, TransformerModel
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.nn.packed import PackedLinear
+from unmask.processor import Settled
 from unmask.types import Batch
 
 V, START, END = 40, 1, 2
@@ -87,6 +88,11 @@ def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
     assert isinstance(quickened(adapted, "bf16").decoder.blocks[0].attention.f.key, PackedLinear)
     with pytest.raises(UnmaskError, match="leave --precision out for this model"):
         quickened(Own(), "bf16")
+
+
+def test_what_auto_chose_is_said_where_there_was_a_choice() -> None:
+    assert settled(model(), "auto").note.startswith("Computed in fp32")
+    assert settled(Own(), "auto") == settled(model(), "fp32") == Settled("fp32")
 
 
 def test_what_it_is_not_made_for_stays_as_it_is() -> None:
