@@ -77,7 +77,8 @@ def search(
 ) -> Result:
     """Fine-tune once for each point of a grid, with the first seed, and for all seeds with the best of them.
 
-    grid   None: `Grid.of` the strategy
+    grid   None: `Grid.of` the strategy. An axis that it leaves at the default has one value where `config` sets that
+           field: the value of `config`
     limit  points to try, drawn by the seed; None: all
 
     The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
@@ -90,7 +91,7 @@ def search(
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    grid = grid or Grid.of(config.transfer)
+    grid = _narrowed(grid or Grid.of(config.transfer), config)
     asked = {"config": config.to_dict(), "grid": grid.to_dict(), "limit": limit}
     if config.fit.least_steps is None:  # the epochs that are published were not asked for
         config = config.replace(fit={"least_steps": LEAST_STEPS if grid.epochs == Grid().epochs else 1})
@@ -100,7 +101,7 @@ def search(
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     say = Speaker(display)
-    say(_replaced(config))
+    say(_replaced(config, grid))
     prepared = prepare(_at(config, points[0]), say)
     with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
         return _searched(config, asked, prepared, points, out, display, say)
@@ -151,15 +152,27 @@ def _searched(
     return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
 
 
-def _replaced(config: FineTuning) -> str:
-    """A sentence on settings that were given but that the grid decides; empty where there are none."""
+def _given(config: FineTuning) -> dict[str, Any]:
+    """The settings of a point that differ from their defaults, so that someone asked for them."""
     usual, given = FineTuning().places(), config.places()
-    names = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
-    replaced = [name for name, place in names.items() if given[place] != usual[place]]
+    places = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
+    return {name: given[place] for name, place in places.items() if given[place] != usual[place]}
+
+
+def _narrowed(grid: Grid, config: FineTuning) -> Grid:
+    """The grid with a single value on each axis that the config sets and the grid leaves at its default."""
+    usual = Grid.of(config.transfer)
+    given = {name: (value,) for name, value in _given(config).items() if getattr(grid, name) == getattr(usual, name)}
+    return grid.replace(**given)
+
+
+def _replaced(config: FineTuning, grid: Grid) -> str:
+    """A sentence on settings that were given but that the grid decides; empty where there are none."""
+    replaced = [name for name, value in _given(config).items() if getattr(grid, name) != (value,)]
     if not replaced:
         return ""
     options = " and ".join(f"--{name.replace('_', '-')}" for name in replaced)
-    return f"The grid of the search takes the place of {options}; --grid.lr and the like set other points."
+    return f"The grid of the search takes the place of {options}, as --grid.NAME sets other points."
 
 
 def best_of(points: Sequence[Point]) -> Point:
