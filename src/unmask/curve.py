@@ -299,7 +299,7 @@ def _chart(facts: Mapping[str, Any], split: str) -> report.Chart:
     )
 
 
-_OPTIMISTIC = " The dev rows choose the weights that are kept: a score is that of a run's best evaluation, and optimistic."
+_OPTIMISTIC = " The dev rows choose the weights that are kept: a score is that of the best evaluation, and optimistic."
 
 
 def _table(facts: Mapping[str, Any], split: str) -> report.Table:

@@ -217,5 +217,5 @@ def test_the_command(place, tmp_path, capsys):
     main(["finetune", *arguments(*place, seeds=1), "--curve", "8,all", "--out", str(out)])
     printed = capsys.readouterr().out
     assert "accuracy on the dev rows" in printed
-    assert "a run's best evaluation, and optimistic" in printed
+    assert "the best evaluation, and optimistic" in printed
     assert {row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]} == {8, 64}
