@@ -77,8 +77,7 @@ def search(
 ) -> Result:
     """Fine-tune once for each point of a grid, with the first seed, and for all seeds with the best of them.
 
-    grid   None: `Grid.of` the strategy. An axis that it leaves at the default has one value where `config` sets that
-           field: the value of `config`
+    grid   None: `Grid.of` the strategy
     limit  points to try, drawn by the seed; None: all
 
     The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
@@ -91,7 +90,7 @@ def search(
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    grid = _narrowed(grid or Grid.of(config.transfer), config)
+    grid = grid or Grid.of(config.transfer)
     asked = {"config": config.to_dict(), "grid": grid.to_dict(), "limit": limit}
     if config.fit.least_steps is None:  # the epochs that are published were not asked for
         config = config.replace(fit={"least_steps": LEAST_STEPS if grid.epochs == Grid().epochs else 1})
@@ -152,27 +151,16 @@ def _searched(
     return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
 
 
-def _given(config: FineTuning) -> dict[str, Any]:
-    """The settings of a point that differ from their defaults, so that someone asked for them."""
-    usual, given = FineTuning().places(), config.places()
-    places = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
-    return {name: given[place] for name, place in places.items() if given[place] != usual[place]}
-
-
-def _narrowed(grid: Grid, config: FineTuning) -> Grid:
-    """The grid with a single value on each axis that the config sets and the grid leaves at its default."""
-    usual = Grid.of(config.transfer)
-    given = {name: (value,) for name, value in _given(config).items() if getattr(grid, name) == getattr(usual, name)}
-    return grid.replace(**given)
-
-
 def _replaced(config: FineTuning, grid: Grid) -> str:
     """A sentence on settings that were given but that the grid decides; empty where there are none."""
-    replaced = [name for name, value in _given(config).items() if getattr(grid, name) != (value,)]
+    usual, given = FineTuning().places(), config.places()
+    names = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
+    differ = [name for name, place in names.items() if given[place] != usual[place]]
+    replaced = [name for name in differ if getattr(grid, name) != (given[names[name]],)]
     if not replaced:
         return ""
     options = " and ".join(f"--{name.replace('_', '-')}" for name in replaced)
-    return f"The grid of the search takes the place of {options}, as --grid.NAME sets other points."
+    return f"The grid of the search takes the place of {options}; --grid.lr and the like set other points."
 
 
 def best_of(points: Sequence[Point]) -> Point:

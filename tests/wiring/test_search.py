@@ -91,7 +91,7 @@ def test_points_do_not_see_the_test_rows(run):
 
 def test_what_is_said_of_a_search(run):
     out, result, display = run
-    assert any("takes the place of --lr and --epochs," in note for note in result.notes)
+    assert any("takes the place of --lr and --epochs" in note for note in result.notes)
     assert not any("collapsed" in note for note in result.notes)  # those of points that were not taken are no news
     for said in ("\n".join(result.notes), "\n".join(display.notes)):
         assert "best of 4 points" in said
@@ -208,27 +208,6 @@ def test_only_the_published_epochs_take_a_least_number_of_steps(epochs, least, p
     assert found == [least]
 
 
-@pytest.mark.parametrize("epochs", [(2.0, 3.0, 4.0), (5.0,)])
-def test_a_setting_that_was_asked_for_is_an_axis_of_one_value(epochs, place, tmp_path, monkeypatch):
-    """Once, `--search --epochs 2` tried 2, 3 and 4 epochs, of 200 steps at least. What the grid names goes before."""
-    said, tried = [], []
-
-    def see(prepared, *given, **named):
-        tried.append((prepared.config.fit.epochs, prepared.config.fit.least))
-        raise Killed
-
-    monkeypatch.setattr("unmask.search.run_seed", see)
-    monkeypatch.setattr("unmask.search.Speaker.__call__", lambda self, text, **_: said.append(text))
-    settings = config(place, least_steps=None, epochs=1.0).replace(fit={"batch_size": 32, "optimizer": {"lr": 5e-5}})
-    with pytest.raises(Killed):
-        search(settings, tmp_path / "run", grid=Grid(epochs=epochs), limit=1)
-    narrowed = epochs == Grid().epochs
-    assert tried == [(1.0 if narrowed else 5.0, 1)]
-    assert any("takes the place of --epochs," in text for text in said) is not narrowed
-    _, grid, _ = begun(tmp_path / "run")
-    assert grid == Grid(epochs=(1.0,) if narrowed else epochs)
-
-
 def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
     out, settings = tmp_path / "run", config(place, seeds=1)
     one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(1.0,))
@@ -274,6 +253,33 @@ def test_the_command(place, tmp_path, capsys):
     assert "rows of a --test file would give the honest one" in " ".join(capsys.readouterr().out.split())
     main(["finetune", "--search", "--fields", "--strategy", "lora"])
     assert "--grid.lr" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "tried"),
+    [
+        (["--epochs", "1", "--batch-size", "32"], {((32,), (5e-5, 3e-5, 2e-5), (1.0,), 1)}),
+        (["--fit.epochs", "1", "--lr", "1e-3"], {((16, 32), (1e-3,), (1.0,), 1)}),
+        (["--batch", "8", "--epochs", "1", "--grid.epochs", "3"], {((8,), (5e-5, 3e-5, 2e-5), (3.0,), 1)}),
+        ([], {((16, 32), (5e-5, 3e-5, 2e-5), (2.0, 3.0, 4.0), 200)}),
+    ],
+)
+def test_a_setting_that_is_asked_for_is_an_axis_of_one_value(more, tried, place, tmp_path, monkeypatch, capsys):
+    """Once, `--search --epochs 1` tried 2, 3 and 4 epochs, of 200 steps at least."""
+    found = set()
+
+    def see(prepared, *given, **named):
+        _, grid, _ = begun(tmp_path / "run")
+        found.add((grid.batch_size, grid.lr, grid.epochs, prepared.config.fit.least))
+        raise Killed
+
+    monkeypatch.setattr("unmask.search.run_seed", see)
+    model, rows = place
+    given = ["--model", str(model), "--train", str(rows / "train.tsv"), "--dev", str(rows / "dev.tsv"), *more]
+    with pytest.raises(Killed):
+        main(["finetune", *given, "--search", "1", "--out", str(tmp_path / "run")])
+    assert found == tried
+    assert ("takes the place of --epochs;" in " ".join(capsys.readouterr().out.split())) is ("--grid.epochs" in more)
 
 
 @pytest.mark.parametrize(
