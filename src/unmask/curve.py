@@ -264,6 +264,7 @@ def render(facts: Mapping[str, Any]) -> str:
             lines.append(f"{number:12,}" + "".join(f"{means[metric][kind]:10.4f}" for kind in ("mean", "std", "worst")))
         if metric in baseline:
             lines.append(f"{'baseline':>12}{baseline[metric]:10.4f}")
+        lines += [_OPTIMISTIC.strip()] if split == "dev" else []
     return "\n".join(lines)
 
 
@@ -298,7 +299,7 @@ def _chart(facts: Mapping[str, Any], split: str) -> report.Chart:
     )
 
 
-_OPTIMISTIC = " These rows choose the weights that are kept, so the scores are a little optimistic."
+_OPTIMISTIC = " The dev rows choose the weights that are kept: a score is that of the best evaluation, and optimistic."
 
 
 def _table(facts: Mapping[str, Any], split: str) -> report.Table:

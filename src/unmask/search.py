@@ -100,7 +100,7 @@ def search(
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     say = Speaker(display)
-    say(_replaced(config))
+    say(_replaced(config, grid))
     prepared = prepare(_at(config, points[0]), say)
     with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
         return _searched(config, asked, prepared, points, out, display, say)
@@ -151,11 +151,12 @@ def _searched(
     return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
 
 
-def _replaced(config: FineTuning) -> str:
+def _replaced(config: FineTuning, grid: Grid) -> str:
     """A sentence on settings that were given but that the grid decides; empty where there are none."""
     usual, given = FineTuning().places(), config.places()
     names = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
-    replaced = [name for name, place in names.items() if given[place] != usual[place]]
+    differ = [name for name, place in names.items() if given[place] != usual[place]]
+    replaced = [name for name in differ if getattr(grid, name) != (given[names[name]],)]
     if not replaced:
         return ""
     options = " and ".join(f"--{name.replace('_', '-')}" for name in replaced)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -95,3 +97,21 @@ def test_a_processor_with_avx2_alone_answers_in_either_precision() -> None:
         [sys.executable, "-c", CAPPED], env={**os.environ, **caps}, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+KNOWING = re.compile(r"by_processor|(computes|imitates|library_has)_bf16|has_matrix_unit|usefixtures\(\"bf16\"")
+"""What tests name that depend on the numbers that a processor multiplies in."""
+
+
+def test_every_test_that_knows_processors_runs_with_capped_instructions() -> None:
+    root = Path(__file__).parents[1]
+    capped = re.search(r"^CAPPED = (.*?)\n\n", (root / "Makefile").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert capped is not None
+    named = {word.split("::")[0] for word in capped[1].replace("\\", "").split()}
+    knowing = {
+        str(path.relative_to(root))
+        for path in (root / "tests").rglob("test_*.py")
+        if KNOWING.search(path.read_text("utf-8"))
+    }
+    assert knowing
+    assert knowing <= named

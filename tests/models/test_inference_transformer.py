@@ -9,7 +9,8 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.kernels.prepacked import PrepackedLinear
-from unmask.models.inference_transformer import InferenceTransformer, writer_layout
+from unmask.kernels.processor import Settled
+from unmask.models.inference_transformer import InferenceTransformer, settled, writer_layout
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_model import TransformerModel
 from unmask.models.writer import State, Writer
@@ -88,6 +89,11 @@ def test_other_writers_are_packed_in_bfloat16_or_refuse() -> None:
     assert isinstance(writer_layout(adapted, "bf16").decoder.blocks[0].attention.f.key, PrepackedLinear)
     with pytest.raises(UnmaskError, match="leave --precision out for this model"):
         writer_layout(Own(), "bf16")
+
+
+def test_what_auto_chose_is_said_where_there_was_a_choice() -> None:
+    assert settled(model(), "auto").note.startswith("Computed in fp32")
+    assert settled(Own(), "auto") == settled(model(), "fp32") == Settled("fp32")
 
 
 def test_what_it_is_not_made_for_stays_as_it_is() -> None:

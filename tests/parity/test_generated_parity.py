@@ -135,6 +135,7 @@ def test_what_once_differed_is_equal(case: Case, tmp_path: Path) -> None:
         ("RobertaForMaskedLM", {"pad_token_id": None}, "pad_token_id"),
         ("MobileBertForMaskedLM", {"true_hidden_size": 8}, "contradicts another field, which says 8"),
         ("ElectraForMultipleChoice", {"summary_proj_to_labels": True}, "summary_proj_to_labels"),
+        ("BertForSequenceClassification", {"problem_type": "nonsense"}, "problem_type"),
         ("MobileBertForTokenClassification", {"architectures": []}, "does not say what the classifier answers for"),
     ],
 )

@@ -215,5 +215,7 @@ def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
 def test_the_command(place, tmp_path, capsys):
     out = tmp_path / "run"
     main(["finetune", *arguments(*place, seeds=1), "--curve", "8,all", "--out", str(out)])
-    assert "accuracy on the dev rows" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "accuracy on the dev rows" in printed
+    assert "the best evaluation, and optimistic" in printed
     assert {row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]} == {8, 64}

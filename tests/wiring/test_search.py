@@ -91,7 +91,7 @@ def test_points_do_not_see_the_test_rows(run):
 
 def test_what_is_said_of_a_search(run):
     out, result, display = run
-    assert any("takes the place of --batch-size and --lr and --epochs" in note for note in result.notes)
+    assert any("takes the place of --lr and --epochs" in note for note in result.notes)
     assert not any("collapsed" in note for note in result.notes)  # those of points that were not taken are no news
     for said in ("\n".join(result.notes), "\n".join(display.notes)):
         assert "best of 4 points" in said
@@ -256,9 +256,36 @@ def test_the_command(place, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("more", "tried"),
+    [
+        (["--epochs", "1", "--batch-size", "32"], {((32,), (5e-5, 3e-5, 2e-5), (1.0,), 1)}),
+        (["--fit.epochs", "1", "--lr", "1e-3"], {((16, 32), (1e-3,), (1.0,), 1)}),
+        (["--batch", "8", "--epochs", "1", "--grid.epochs", "3"], {((8,), (5e-5, 3e-5, 2e-5), (3.0,), 1)}),
+        ([], {((16, 32), (5e-5, 3e-5, 2e-5), (2.0, 3.0, 4.0), 200)}),
+    ],
+)
+def test_a_setting_that_is_asked_for_is_an_axis_of_one_value(more, tried, place, tmp_path, monkeypatch, capsys):
+    """Once, `--search --epochs 1` tried 2, 3 and 4 epochs, of 200 steps at least."""
+    found = set()
+
+    def see(prepared, *given, **named):
+        _, grid, _ = begun(tmp_path / "run")
+        found.add((grid.batch_size, grid.lr, grid.epochs, prepared.config.fit.least))
+        raise Killed
+
+    monkeypatch.setattr("unmask.search.run_seed", see)
+    model, rows = place
+    given = ["--model", str(model), "--train", str(rows / "train.tsv"), "--dev", str(rows / "dev.tsv"), *more]
+    with pytest.raises(Killed):
+        main(["finetune", *given, "--search", "1", "--out", str(tmp_path / "run")])
+    assert found == tried
+    assert ("takes the place of --epochs;" in " ".join(capsys.readouterr().out.split())) is ("--grid.epochs" in more)
+
+
+@pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--search", "0"], "1 to 18, not 0"),
+        (["--search", "0", "--grid.lr", "1,2"], "1 to 2, not 0"),
         (["--search", "--curve", "10"], "not allowed with"),
         (["--search", "--grid.rate", "1"], "rate"),
         (["--grid.lr", "1e-3"], "grid.lr"),

@@ -211,6 +211,8 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     searches = options.search is not False  # None: without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
+    if searches:
+        points = {**_axes(overrides, points), **points}
     config = FineTuning().override(overrides, **OTHERS)
     grid = Grid.of(config.transfer).override(
         points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
@@ -248,6 +250,15 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
         finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
+
+
+def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
+    """Settings that were asked for beside --search, as axes of one value, where the grid does not name the axis."""
+    from unmask.search import Grid
+
+    named = {name.removeprefix(GRID).replace("-", "_") for name in points}
+    fields = {name: OTHERS.get(name, name).replace("-", "_").rsplit(".", 1)[-1] for name in overrides}
+    return {GRID + axis: overrides[name] for name, axis in fields.items() if axis in vars(Grid()) and axis not in named}
 
 
 def _begun(

@@ -127,7 +127,8 @@ def writer_layout(model: Writer, precision: Precision = "fp32") -> Writer:
 
 
 def settled(model: Writer, precision: Precision) -> Settled:
-    """What a model computes in where `precision` is asked for.
+    """What a model computes in where `precision` is asked for. One that has no products in bfloat16 leaves "auto"
+    nothing to choose, and so nothing to say.
 
     Raises UnmaskError for bfloat16 where the model has next to no products that could be computed in it.
     """
