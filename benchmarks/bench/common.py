@@ -144,7 +144,7 @@ def sees_gpu() -> bool:
 
 
 def wait_for_gpu() -> None:
-    """Wait for the work that this process has queued on a GPU, if it uses one."""
+    """Return when a GPU that this process uses has done what it was asked for."""
     import torch
 
     if torch.cuda.is_initialized():

@@ -64,7 +64,7 @@ class Decoding(Config):
 
 
 def unmask(settings: Settings) -> Decode:
-    """`generate` of unmask on the folder, with the inference layout that `Translator` uses."""
+    """`generate` on a folder that `load_writer` reads, as `Translator` does it."""
     from unmask import huggingface
     from unmask.generate import Limits, Search, generate
     from unmask.generate.batching import rectangle

@@ -89,7 +89,7 @@ def run_unmask(settings: Settings) -> Result:
     from unmask.types import Batch, Document
 
     class OneSentence(MaskedLM):
-        """Every sentence is a sequence of its own, and packing fills the rows."""
+        """Every sentence is a sequence of its own; packing fills the rows with them."""
 
         def sample(self, documents: Sequence[Document], length: int, rng: Any) -> list:
             alone = [Document([sentence], d.index) for d in documents for sentence in d.sentences]
