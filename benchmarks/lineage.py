@@ -97,8 +97,8 @@ WORDS = {"tf-idf": "TF-IDF, a regression", "one-hot": "one-hot words, a regressi
 
 
 def table(systems: Mapping[str, Result], words: Mapping[str, Mapping[str, float]]) -> str:
-    """The systems as a Markdown table: parameters that are used afterwards, and auxiliary ones; loss of masked tokens in
-    nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100. The last rows are baselines
+    """The systems as a Markdown table: parameters that are used afterwards, and auxiliary ones; loss of masked tokens
+    in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100. The last rows are baselines
     on words, and of one constant answer."""
     first = next(iter(systems.values()))["tasks"]
     plain = [f"{one['masked']['frequencies']['loss/mlm']:.2f}" for one in systems.values() if one["masked"]][:1] or [""]
