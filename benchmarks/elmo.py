@@ -2,8 +2,8 @@
 
     python benchmarks/elmo.py --model runs/elmo --train eng.train --dev eng.testa --seeds 3 --out elmo.json
 
-Both have word vectors of their own, learned from spelling, and a two-way LSTM over them; the language model of the
-first is frozen (`--strategy frozen`), the second has none (`layers=0`). Rows, seeds, rate and epochs are the same.
+Both have word vectors computed from characters, and a bidirectional LSTM over them. The language model of the first is
+frozen (`--strategy frozen`), the second has none (`layers=0`). Rows, seeds, rate and epochs are the same.
 """
 
 from __future__ import annotations

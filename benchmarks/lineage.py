@@ -31,9 +31,9 @@ TASKS = ("sst2", "cola", "mrpc")
 class System:
     """A row of the table.
 
-    learned  what it learns from, in words
+    learned  the training objective, in words
     fields   of the recipe, which make it as large as the others
-    fit      what is not as for the others when it is fine-tuned
+    fit      settings of fine-tuning that differ from those of the others
     """
 
     title: str
@@ -53,7 +53,7 @@ MINI = {
 }
 WIDE = {**MINI, "model.dim": 576, "model.heads": 9, "model.hidden": 2_304, "model.std": 0.023, "model.factor": 128}
 RATE = "training.optimizer.lr"
-ADAMW = {"training.optimizer.algorithm": "adamw"}  # for all, so that they differ in what they learn from
+ADAMW = {"training.optimizer.algorithm": "adamw"}  # for all, so that only the objectives differ
 
 SYSTEMS = {
     "bert": System("BERT", "hidden words, next sentence", "bert-mini", {**ADAMW, RATE: 1e-3}),
@@ -78,7 +78,7 @@ SYSTEMS = {
         "T5", "cut out words", "t5-mini", {"model.encoder_layers": 2, "model.decoder_layers": 2}, fit={"lr": 1e-2}
     ),
     "lstm": System("LSTM", "next word", "lstm-lm-small", fit={"lr": 1e-3}),
-    # What fine-tuning reaches without any of that: the weights have moved by one step at the lowest rate.
+    # The result of fine-tuning without pre-training: one step at the lowest rate.
     "fresh": System(
         "BERT, one step",
         "nothing",
@@ -97,9 +97,9 @@ WORDS = {"tf-idf": "TF-IDF, a regression", "one-hot": "one-hot words, a regressi
 
 
 def table(systems: Mapping[str, Result], words: Mapping[str, Mapping[str, float]]) -> str:
-    """The systems as a Markdown table: weights that are used afterwards, and that were trained beside them; the loss of
-    masked words in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100. The last rows
-    are what words alone are worth, and one answer to all."""
+    """The systems as a Markdown table: parameters that are used afterwards, and auxiliary ones; loss of masked tokens
+    in nats; BLiMP, accuracy of SST-2, Matthews correlation of CoLA and F1 of MRPC, x 100. The last rows are baselines
+    on words, and of one constant answer."""
     first = next(iter(systems.values()))["tasks"]
     plain = [f"{one['masked']['frequencies']['loss/mlm']:.2f}" for one in systems.values() if one["masked"]][:1] or [""]
     answers = (f"{100 * first[name]['baseline']:.1f}" for name in TASKS)

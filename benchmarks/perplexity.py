@@ -50,9 +50,9 @@ SAME = ("steps", "seed", "quick", "threads", "text")
 class System:
     """A row of the table.
 
-    row     tokens of a row that it learns from      fields  of the recipe, beside those that all have
-    window  tokens that it reads at once when it is scored, None: the whole text, which its memory or state carries
-    stride  tokens by which the window goes on
+    row     tokens of a training row      fields  of the recipe, besides those of all systems
+    window  tokens of a window in scoring; None: the whole text at once, carried by a memory or state
+    stride  tokens between the starts of two windows
     """
 
     title: str
@@ -146,7 +146,7 @@ def _treebank(data: Path, folder: Path, quick: bool) -> Result:
 
 
 def score(settings: Settings) -> Result:
-    """How likely the text of each part is, per word as published; in the Penn Treebank, ends of sentences are words."""
+    """Perplexity of each part, per word as published; in the Penn Treebank, ends of sentences count as words."""
     from unmask.serve.likelihood import Scorer
 
     found: Result = {}

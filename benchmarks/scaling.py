@@ -1,11 +1,11 @@
-"""Pre-training by 1, 2 and 4 processes on one machine, beside what the cost model of docs/scaling.md expects.
+"""Pre-training by 1, 2 and 4 processes on one machine, compared with the cost model of docs/scaling.md.
 
     python benchmarks/scaling.py --out scaling.json --plot docs/images/scaling.svg
 
-Every run is `unmask pretrain` in processes of one thread that `torchrun` starts; gradients travel over gloo. The model
-learns its two numbers of the machine, operations a second and seconds of a step that no process shares, from one
-process and two batches; and the two of the exchange, bandwidth and latency, from sums of 1 to 64 MB. What 2 and 4
-processes reach is then foretold, not fitted.
+Every run is `unmask pretrain` in processes of one thread that `torchrun` starts; gradients travel over gloo. Two
+parameters of the cost model, operations a second and the fixed seconds of a step, are fitted on one process with two
+batch sizes, and two, bandwidth and latency, on all-reduce of 1 to 64 MB. The times of 2 and 4 processes are predicted,
+not fitted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from unmask.errors import UnmaskError
 from unmask.kernels.processor import settle
 
 LENGTH = 128  # tokens of a row
-RATE = 0.15  # of the tokens, which are hidden
+RATE = 0.15  # share of masked tokens
 COUNTS = (1, 2, 4)
-SIZES = (1, 4, 16, 64)  # MB of the sums that measure the exchange
+SIZES = (1, 4, 16, 64)  # MB of an all-reduce
 
 
 # ------------------------------------------------------------------------------------------------ measuring
 
 
 def launch(processes: int, threads: int, arguments: list[str]) -> None:
-    """Run `python -m ...` or a script in this many processes; leaves with a sentence where it fails."""
+    """Run `python -m ...` or a script in this many processes; exits with a sentence if it fails."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
@@ -46,7 +46,7 @@ def launch(processes: int, threads: int, arguments: list[str]) -> None:
 
 
 def seconds_per_step(options: argparse.Namespace, processes: int, threads: int, rows: int) -> float:
-    """Of `unmask pretrain`, over the second half of its steps."""
+    """Mean seconds of a step of `unmask pretrain`, over the second half of the steps."""
     from unmask.train.metrics import read
 
     with tempfile.TemporaryDirectory(prefix="unmask-scaling-") as folder:
@@ -73,7 +73,7 @@ def seconds_per_step(options: argparse.Namespace, processes: int, threads: int, 
 
 
 def exchange(processes: int) -> dict[str, float]:
-    """Seconds of a sum over the processes, by its MB."""
+    """Seconds of an all-reduce over the processes, by its MB."""
     with tempfile.TemporaryDirectory(prefix="unmask-scaling-") as folder:
         path = Path(folder) / "seconds.json"
         launch(processes, 1, [__file__, "--exchange", str(path)])
@@ -82,7 +82,7 @@ def exchange(processes: int) -> dict[str, float]:
 
 
 def measure_exchange(path: str) -> None:
-    """What each of the processes of `exchange` does."""
+    """The work of each process of `exchange`."""
     import time
 
     import torch
@@ -108,7 +108,7 @@ def measure_exchange(path: str) -> None:
 
 
 def fit(facts: Result) -> Result:
-    """What one process and the exchange alone say about the machine."""
+    """Fit the parameters of the cost model, from runs of one process and from the exchange alone."""
     small, large = (statistics.median(facts["steps"][f"1 x 1, {rows}"]) for rows in facts["rows_of_one"])
     fewer, more = facts["rows_of_one"]
     per_row = (large - small) / (more - fewer)
@@ -124,7 +124,7 @@ def fit(facts: Result) -> Result:
 
 
 def expected(facts: Result, processes: int, rows: int) -> float:
-    """Seconds of a step by the cost model, with nothing hidden."""
+    """Seconds of a step by the cost model, without overlap of computation and exchange."""
     from unmask.cost import Cluster
 
     machine = facts["machine_model"]
@@ -134,7 +134,7 @@ def expected(facts: Result, processes: int, rows: int) -> float:
 
 
 def table(facts: Result) -> str:
-    """Every run: its step, tokens per second, how many times one process, and the step that was expected."""
+    """Every run: seconds of a step, tokens per second, speed as a multiple of one process, and the expected seconds."""
     lines = ["| processes x threads | rows of a step | step, s (range) | tokens/s | times one | expected step, s |"]
     lines.append("|---|---|---|---|---|---|")
     one = statistics.median(facts["steps"][f"1 x 1, {facts['rows_of_one'][1]}"]) / facts["rows_of_one"][1]
@@ -151,7 +151,7 @@ def table(facts: Result) -> str:
 
 
 def plot(facts: Result, path: Path) -> None:
-    """Tokens per second by processes, measured and expected, the batch fixed and the batch of a process fixed."""
+    """Tokens per second by processes, measured and expected, with one fixed batch and with one for each process."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -216,7 +216,7 @@ def runs(rows: int) -> list[tuple[int, int, int]]:
 
 
 def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """The embedded corpus where none is given; what a row costs, and what travels."""
+    """Build the embedded corpus if none is given; the cost of a row, and the size of the gradients."""
     from unmask import cost
     from unmask.data import corpus, embedded
     from unmask.models.bert import SIZES, Bert

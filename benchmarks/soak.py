@@ -1,4 +1,4 @@
-"""Soak: `unmask serve` asked at twice the rate that it can answer. Only 200 and 429 may come, and memory stays flat.
+"""Soak test: `unmask serve` at twice the request rate of its capacity. Only 200 and 429 may come; memory stays flat.
 
 First as many clients as answers are waited for tell the capacity; then requests are sent at twice that rate, by the
 clock and not by the answers, and their latency counts from the time at which they were due. The client shares the
@@ -109,7 +109,7 @@ class Load:
         return self.statuses["200"] / (time.perf_counter() - begin)
 
     async def steady(self, rate: float, seconds: float) -> float:
-        """`rate` requests a second, whatever comes back; the rate at which they were sent."""
+        """Send `rate` requests a second without waiting for responses; returns the rate that was reached."""
         self.reset()
         tasks: set[asyncio.Task[None]] = set()
         begin = time.perf_counter()

@@ -25,8 +25,8 @@ from unmask.errors import UnmaskError
 
 TASKS = ("sst2", "cola", "mrpc", "rte")
 RECIPE = "bert-mini"
-FIELDS = {"sentences": "none"}  # of the default recipe: minutes are best spent on hidden words alone
-FREE = 0.01  # share by which a run may exceed its minutes: the steps are counted out beforehand
+FIELDS = {"sentences": "none"}  # of the default recipe, which learns from masked tokens alone
+FREE = 0.01  # share by which a run may exceed its minutes, because steps are planned beforehand
 HEADER = (
     *("recipe", "fields", "parameters", "steps", "tokens/s", "minutes", "masked loss", "right", "BLiMP"),
     *("SST-2", "CoLA", "MRPC", "RTE"),
@@ -34,13 +34,13 @@ HEADER = (
 
 
 def called(recipe: str, given: Mapping[str, str]) -> str:
-    """The name of a run's folder, which says what is in it."""
+    """The name of the folder of a run, from its recipe and fields."""
     fields = (f"{name}={value}" for name, value in sorted(given.items()))
     return re.sub(r"[^\w.=-]", "_", "-".join([recipe, *fields]))
 
 
 def line(run: Result) -> list[str]:
-    """A run as a row of the log: loss of masked words in nats, and the share that is guessed right; scores x 100."""
+    """A run as a row of the log: loss of masked tokens in nats, and their accuracy; scores x 100."""
     given = " ".join(f"--{name} {value}" for name, value in run["given"].items())
     return [
         run["recipe"],
@@ -57,7 +57,7 @@ def line(run: Result) -> list[str]:
 
 
 def floor(run: Result) -> str:
-    """What needs no model, in a sentence."""
+    """The baselines without a model, as a sentence."""
     plain = run["masked"]["frequencies"]
     answers = ", ".join(f"{name} {100 * run['tasks'][name]['baseline']:.1f}" for name in TASKS)
     words = f"{plain['loss/mlm']:.3f} nats, {100 * plain['mlm/correct']:.1f} % right"
@@ -86,7 +86,7 @@ def main() -> None:
         facts["text"] = bench.facts
         found = bench.measure(called(options.recipe, given), options.recipe, given)
     if found["masked"] is None:
-        raise UnmaskError(f"{options.recipe} guesses no hidden words, and the speed run is about them: take a BERT.")
+        raise UnmaskError(f"{options.recipe} does not predict masked tokens, which the speed run scores: use a BERT.")
     about = {key: facts["machine"][key] for key in ("cores", "threads")}
     facts["result"] = {**found, **about, "given": given}
     common.write(options.out, facts)

@@ -25,7 +25,7 @@ UNTIMED = 2  # steps of each side
 
 
 def check(vocabulary: int, size: str) -> None:
-    """Raises UnmaskError for a size that does not exist, and for a table that nobody would move by rows."""
+    """Raises UnmaskError for an unknown size, and for a table that is too small to be updated by rows."""
     from unmask.models.bert import SIZES
     from unmask.train.rows import LARGE
 

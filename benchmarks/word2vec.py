@@ -86,7 +86,7 @@ TRIALS = {"unmask": of_unmask, "gensim": of_gensim, "gensim-file": of_gensim}
 
 
 def sentences(options: argparse.Namespace) -> Iterator[list[str]]:
-    """The text that was asked for, in words."""
+    """The chosen text as sentences of words."""
     from unmask.data.text import TextDocument
     from unmask.word_vectors import reading
 
@@ -134,7 +134,7 @@ def scored(path: str, analogies: str | None, pairs: list[str]) -> dict[str, floa
 def compare(
     options: argparse.Namespace, network: str, output: str, text: Path, folder: Path
 ) -> dict[str, list[Result]]:
-    """Each side as often as `--turns` says, one after the other; every turn has its seed, the same on all sides."""
+    """Let the sides take turns, `--turns` each. Every turn has a seed of its own, which is the same for all sides."""
     turns: dict[str, list[Result]] = {side: [] for side in SIDES}
     for turn in range(options.turns):
         for side in SIDES:

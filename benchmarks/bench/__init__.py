@@ -1,1 +1,1 @@
-"""Speed beside what people use instead, turn by turn on one machine: `make bench`. `rows.py` is the table."""
+"""`make bench`: the speed of unmask compared with other libraries on one machine. `rows.py` lists what is measured."""

@@ -13,7 +13,7 @@ from bench.run import Places, bench
 from unmask.cli.parser import Parser, local_models, overrides, print_fields
 
 PAIRS = 5
-DESCRIPTION = "Measure speed beside transformers, sentence-transformers, ONNX Runtime and CTranslate2, turn by turn."
+DESCRIPTION = "Compare speed with transformers, sentence-transformers, ONNX Runtime and CTranslate2, taking turns."
 MORE = 'Run it by make bench ARGS="ROW --quick". Settings of the rows are set as --NAME VALUE; --fields lists them all.'
 
 

@@ -1,8 +1,8 @@
-"""How much of what the machine can multiply a pre-training run uses: useful operations over those of square products.
+"""The share of the machine's peak that pre-training reaches: useful operations a second over those of square products.
 
-Useful are the products of forward and backward (`unmask.cost.training_flops`): for every real token 6 operations for
-each weight of the blocks and 12 L D T for attention among the T tokens of its sequence, and 6 for each weight of the
-output layer at the 15 % of the tokens that are guessed. Padding, and logits that no loss reads, count as waste.
+Useful operations are the products of forward and backward (`unmask.cost.training_flops`). For every real token, these
+are 6 for each weight of the blocks and 12 L D T for attention among the T tokens of its sequence; for the 15 % of the
+tokens that are masked, also 6 for each weight of the output layer. Padding and unused logits do not count.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bench.row import Measured, Plan, Unit
 from unmask.cost import training_flops
 
 SHARE = Unit("of the ceiling", digits=2)
-RATE = 0.15  # of the tokens, which are guessed
+RATE = 0.15  # share of masked tokens
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Dense products a second in bfloat16 that NVIDIA gives for its GPUs of these names (SXM), in operations."""
+"""GPU (SXM) -> its published peak: operations a second of dense products in bfloat16."""
 
 
 def product(settings: Settings) -> Result:
-    """Operations a second of the fastest of many products of two square matrices; of a GPU, its published peak."""
+    """Operations a second of the fastest of many products of two square matrices, and the published peak of a GPU."""
     import torch
 
     from unmask.kernels import devices
@@ -46,15 +46,15 @@ def product(settings: Settings) -> Result:
 
 
 def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
-    """The share of the ceiling before a pair of turns that each side of it uses; on a GPU that is in `PEAKS`, of what
-    its maker says of it (MFU, Chowdhery et al. 2022, appendix B)."""
+    """The share that each side reaches of the ceiling that was measured before its turn. On a GPU of `PEAKS`, the share
+    of its published peak (MFU, Chowdhery et al. 2022, appendix B)."""
     from unmask.models.bert import SIZES, Bert
 
     turns, facts = compared(asked, sides, plan)
     model = Bert().replace(**SIZES[asked.size], vocabulary=max(asked.vocabulary, facts["corpus"]["vocabulary"]))
 
     def share(turn: Result) -> Result:
-        seen = turn["tokens_seen"]  # T, the mean over the tokens
+        seen = turn["tokens_seen"]  # T, the mean over tokens
         flops = turn["tokens_per_second"] * training_flops(model, seen, RATE * seen) / seen
         return {**turn, "flops_per_second": flops, "figure": flops / (turn.get("peak") or turn["ceiling"])}
 

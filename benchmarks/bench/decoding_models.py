@@ -1,6 +1,6 @@
-"""A Transformer that ends what it writes though nobody trained it, as folders that all sides of decoding.py read.
+"""An untrained Transformer that ends its targets at realistic lengths, in folders that all sides of decoding.py read.
 
-Shapes: V vocabulary, D width; F features that hold the place of a token.
+Shapes: V vocabulary, D width; F features that hold the position of a token.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from unmask.models.transformer import SIZES, Transformer
 from unmask.types import Batch
 
 END = 0
-SHARPNESS = 3.0  # standard deviation of the logits; a trained model is about as sure
-LOUDNESS = 3.0  # of sub-layers, as large as random ones must be for a text not to repeat one token
+SHARPNESS = 3.0  # standard deviation of the logits, about that of a trained model
+LOUDNESS = 3.0  # scale of random sub-layers, large enough that targets do not repeat one token
 FEATURES = 8  # F
-REACH = 40.0  # tokens: the sine of place / REACH grows as far as texts go
-HALF, STEEP = 14.0, 2.0  # tokens after which the end is about as likely as the best of the others; logits per token
+REACH = 40.0  # tokens: the sine of position / REACH grows over the length of the targets
+HALF, STEEP = 14.0, 2.0  # tokens after which the end is as likely as the best other token; logits per token
 
 
 def sources(count: int, vocabulary: int, seed: int) -> list[list[int]]:
-    """Token ids, 8 to 25 of them and 14 on average, as captions of pictures have."""
+    """Token ids of random sources: 8 to 25 each, 14 on average, as in image captions."""
     draw = random.Random(seed)
     lengths = [min(25, max(8, round(draw.gauss(14, 4)))) for _ in range(count)]
     return [[draw.randrange(1, vocabulary - 1) for _ in range(length)] for length in lengths]
 
 
 def write_marian(size: str, vocabulary: int, folder: Path, seed: int) -> int:
-    """The folder `marian`, which unmask and transformers read; returns the number of its weights."""
+    """Write the folder `marian`, which unmask and transformers read, and return the number of parameters."""
     config = Transformer().replace(
         **SIZES[size],
         vocabulary=vocabulary,
@@ -55,12 +55,11 @@ def write_marian(size: str, vocabulary: int, folder: Path, seed: int) -> int:
 
 @torch.no_grad()
 def write_end(model: Any) -> None:
-    """Make what comes next depend on what was read and written, and the end more likely with every token.
+    """Change a `TransformerModel` in place, so that the next token depends on source and prefix, and the end token
+    becomes more likely with every position.
 
-    model  a `TransformerModel`, whose parts are changed in place
-
-    F features of the sinusoids, which grow over the first places, are kept clear of all else in the decoder: no token
-    and no sub-layer writes into them. The end's vector reads them, and its bias sets where it becomes likely.
+    F features of the sinusoids, which grow over the first positions, stay untouched in the decoder: no token and no
+    sub-layer writes into them. The output vector of the end token reads them; its bias sets where it becomes likely.
     """
     D, generator = model.config.dim, torch.Generator().manual_seed(0)
     speeds = 10_000.0 ** (-2 * torch.arange(D // 2) / D)
@@ -79,7 +78,7 @@ def write_end(model: Any) -> None:
     grown_T = model(Batch(written, source=Batch(read[:, :14])))[..., kept].mean((0, 2))
     for hook in hooks:
         hook.remove()
-    signs = torch.randint(0, 2, (D,), generator=generator) * 2 - 1  # with equal ones a token would follow itself
+    signs = torch.randint(0, 2, (D,), generator=generator) * 2 - 1  # equal signs would make tokens repeat
     signs[kept] = 1
     scale = torch.where(torch.isin(torch.arange(D), kept), 1.0, SHARPNESS * signs)
     last.weight.mul_(scale)
@@ -98,8 +97,8 @@ def _norms(stack: nn.Module) -> list[nn.Module]:
 
 
 def _spread(kept: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], None]:
-    """A hook that sets a norm by what comes first: its features have mean 0 and variance 1 over the tokens, so that
-    these differ; those that are kept go on as they are."""
+    """A hook that sets a norm by its first input, so that each feature has mean 0 and variance 1 over the tokens. The
+    features in `kept` pass unchanged."""
 
     def hook(norm: Any, inputs: tuple[torch.Tensor]) -> None:
         x = inputs[0].flatten(0, 1)
@@ -113,13 +112,13 @@ def _spread(kept: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], No
 
 
 def convert(marian: Path, folder: Path) -> None:
-    """The folder of Marian in the two forms of CTranslate2, `float32` and `int8`."""
+    """Convert the Marian folder to the two formats of CTranslate2, `float32` and `int8`."""
     from ctranslate2.converters import Converter
     from ctranslate2.converters.transformers import MarianMTLoader
     from transformers import MarianMTModel
 
     class Tokenless(Converter):
-        """The converter of transformers' models for a folder that has no tokenizer."""
+        """The converter for models of transformers, without the tokenizer that it expects."""
 
         def _load(self) -> Any:
             with torch.no_grad():
@@ -134,5 +133,5 @@ def convert(marian: Path, folder: Path) -> None:
 
 
 def name(token: int) -> str:
-    """CTranslate2 reads and writes tokens by name."""
+    """The name of a token id: CTranslate2 reads and writes names."""
     return f"t{token}"

@@ -1,4 +1,4 @@
-"""What rows on answering and fine-tuning share: an encoder of MiniLM's shape, and paragraphs of documentation."""
+"""Data of the rows on inference and fine-tuning: an encoder of MiniLM's shape, and paragraphs of documentation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bench.row import Plan
 
 SHAPE = {"vocabulary": 30_522, "layers": 6, "dim": 384, "heads": 12, "hidden": 1_536, "length": 512}
 """Of all-MiniLM-L6-v2 (after Wang et al. 2020)."""
-LONGEST = 256  # tokens of a text, as all-MiniLM-L6-v2 reads them
+LONGEST = 256  # tokens of a text, the limit of all-MiniLM-L6-v2
 
 
 @cache
 def passages() -> tuple[tuple[str, str], ...]:
-    """(paragraph, module that it documents) of the documentation installed with Python."""
+    """Pairs (paragraph, module that it documents) from the documentation installed with Python."""
     from unmask.data import embedded
 
     return tuple(
@@ -32,8 +32,8 @@ def paragraphs() -> list[str]:
 
 
 def minilm(plan: Plan) -> Path:
-    """The folder of all-MiniLM-L6-v2 where its package is installed; else of random weights in its shape, whose speed
-    is the same."""
+    """The folder of all-MiniLM-L6-v2 if its package is installed, else of random weights in its shape, which are as
+    fast."""
     if not common.absent([common.PACKAGED]):
         return common.packaged_model()
     from unmask import huggingface

@@ -1,6 +1,6 @@
-"""Fine-tuning: rows a second of an encoder that learns to tell classes of texts of natural length, beside transformers.
+"""Fine-tuning: rows a second of text classification, compared with transformers, on texts of natural length.
 
-One epoch counts, so that every side has seen the same rows, however it groups them; a few steps before it do not.
+A whole epoch is timed, so that every side sees the same rows, however it groups them. A few steps before do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unmask.config import Config
 from unmask.kernels.processor import Precision
 
 SPEED = Unit("rows/s")
-RISING = 0.1  # of the steps, while the rate grows
+RISING = 0.1  # share of the steps for warm-up
 PADDED, BY_LENGTH = "transformers, padded", "transformers, by length"
 PACKAGES = ("transformers", "accelerate")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), PADDED: PACKAGES, BY_LENGTH: PACKAGES}
@@ -28,13 +28,13 @@ SIDES: dict[str, tuple[str, ...]] = {OURS: (), PADDED: PACKAGES, BY_LENGTH: PACK
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned(Config):
-    """What is fine-tuned, and how.
+    """The settings of a fine-tuning row.
 
     model   folder of an encoder; None: all-MiniLM-L6-v2 as packaged, or a random one of its shape
     rows    paragraphs of the documentation installed with Python; their label is the module that they document
     batch   rows of a step
-    length  longest text in tokens; what is longer is cut
-    warmup  steps before counting
+    length  tokens of a text, at most; longer ones are cut
+    warmup  steps before the timed epoch
     """
 
     model: Path | None = None
@@ -48,7 +48,7 @@ class Tuned(Config):
 
 
 def run_unmask(settings: Settings) -> Result:
-    """An epoch of the loop behind `unmask finetune`: rows packed without padding."""
+    """An epoch of the training behind `unmask finetune`, on rows packed without padding."""
     from unmask import huggingface
     from unmask.data.rows import Row
     from unmask.fit import Examples
@@ -70,14 +70,14 @@ def run_unmask(settings: Settings) -> Result:
             def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
                 found = super().batches(position)
                 while True:
-                    watch.next_step()  # the trainer asks for the next batch: the step before has ended
+                    watch.next_step()  # the trainer requests a batch when the step before has ended
                     batches, after = next(found)
                     for batch in batches:
                         watch.count(batch.real_tokens, batch.tokens.numel(), attended(batch))
                     yield batches, after
 
         training = Training(
-            steps=steps + 1,  # which tells when the last one that counts has ended
+            steps=steps + 1,  # its start is the end of the last timed step
             optimizer=Optimizer(lr=settings["lr"], weight_decay=0.01, eps=1e-8, clip=1.0),
             schedule=Schedule(warmup=round(RISING * steps), shape="linear"),
             precision=settings["precision"],
@@ -117,7 +117,7 @@ def run_transformers(settings: Settings, *, grouping: Mapping[str, str]) -> Resu
 
 
 def counted(settings: Settings, train: Callable[[int], Stopwatch]) -> Result:
-    """What an epoch took, after a few steps that do not count."""
+    """The result of an epoch, after a few steps that do not count."""
     steps = -(-len(settings["examples"]) // settings["batch"])
     if settings["warmup"]:
         train(settings["warmup"])
@@ -126,7 +126,7 @@ def counted(settings: Settings, train: Callable[[int], Stopwatch]) -> Result:
 
 
 def measure(asked: Tuned, sides: Sequence[str], plan: Plan) -> Measured:
-    """The same rows on every side, drawn once."""
+    """Let all sides train on the same rows, which are drawn once."""
     import numpy as np
 
     every = encoder.passages()

@@ -1,7 +1,7 @@
-"""Answering: sentence vectors a second, and the time that one short sentence takes.
+"""Inference: sentence vectors a second, and the latency of one short sentence.
 
-The same sentence encoder on all sides: unmask in float32 and bfloat16, sentence-transformers in both, and ONNX Runtime
-with the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is equal and what differs.
+All sides have the same sentence encoder: unmask and sentence-transformers in float32 and bfloat16, ONNX Runtime with
+the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is equal and what differs.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from unmask.kernels.processor import Precision
 SPEED = Unit("texts/s")
 LATENCY = Unit("ms", digits=2, time=True)
 SENTENCE = "How do I reset my password?"  # 9 tokens, special ones included
-BATCH = 32  # texts, as sentence-transformers has it by default
-TOKENS = 512  # of a batch for ONNX Runtime, for each of its threads: as many as unmask has under way
+BATCH = 32  # texts, the default of sentence-transformers
+TOKENS = 512  # of a batch of ONNX Runtime, for each of its threads, as in unmask
 Embed = Callable[[Sequence[str]], Any]
-"""Texts -> vectors [N, D], in order; tokenisation included."""
+"""N texts -> their vectors [N, D], tokenisation included."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answering(Config):
-    """What is asked.
+    """The settings of an inference row.
 
     model      folder of a sentence encoder; None: all-MiniLM-L6-v2 as packaged, or a random one of its shape
     file       with one text a line; None: paragraphs of the documentation installed with Python
-    texts      drawn from it
-    sentences  times that the one sentence is asked
-    precision  of our own side; that of the others is in their names
-    clock      "cpu", with one thread, where others use the machine too
+    texts      number of texts that are drawn from it
+    sentences  how often the one sentence is embedded
+    precision  of unmask; the names of the other sides have theirs
+    clock      "wall", or "cpu" for one thread on a machine that is busy
     """
 
     model: Path | None = None
@@ -53,7 +53,7 @@ class Answering(Config):
 
 
 def unmask(settings: Settings) -> Embed:
-    """`vectors` of a Predictor, as `unmask embed` has it."""
+    """`vectors` of a Predictor, as in `unmask embed`."""
     import numpy as np
 
     from unmask.serve import Predictor
@@ -74,7 +74,7 @@ def sentence_transformers(settings: Settings) -> Embed:
 
 
 def transformers(settings: Settings) -> Embed:
-    """`AutoModel` and the mean over the tokens, one text after the other."""
+    """`AutoModel` with the mean over tokens."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -92,7 +92,7 @@ def transformers(settings: Settings) -> Embed:
 
 
 def onnxruntime(settings: Settings) -> Embed:
-    """A graph by itself: `tokenizers`, texts by length, batches of as many tokens as unmask has."""
+    """An ONNX graph with `tokenizers`: texts sorted by length, in batches of as many tokens as in unmask."""
     import json
 
     import numpy as np
@@ -146,11 +146,11 @@ MAKERS = {
 }
 OURS_FP32, EXACT = "unmask, fp32", "sentence-transformers, fp32"
 BATCHED = [OURS, OURS_FP32, EXACT, "sentence-transformers, bf16", "ONNX Runtime, fp32", "ONNX Runtime, int8"]
-ALONE = "transformers, fp32"  # answers one text at a time only
+ALONE = "transformers, fp32"  # takes part only where one text is embedded at a time
 
 
 def parts(side: str) -> tuple[str, str]:
-    """Package and precision of a side; "" where the settings say which."""
+    """Package and precision of a side; "" for the precision of the settings."""
     name, _, form = side.partition(", ")
     return name, form
 
@@ -163,7 +163,7 @@ ONE = {side: PACKAGES.get(parts(side)[0], ()) for side in (*BATCHED, ALONE)}
 
 
 def answer_texts(settings: Settings) -> Result:
-    """All texts once, after a part of them."""
+    """Embed all texts once, after a first part that does not count."""
     import numpy as np
 
     clock, texts = CLOCKS[settings["clock"]], settings["lines"]
@@ -178,7 +178,7 @@ def answer_texts(settings: Settings) -> Result:
 
 
 def answer_sentence(settings: Settings) -> Result:
-    """One sentence many times: the median and the slowest hundredth, in ms."""
+    """Embed one sentence many times: median and 99th percentile, in ms."""
     import numpy as np
 
     clock = CLOCKS[settings["clock"]]
@@ -199,7 +199,7 @@ def answer_sentence(settings: Settings) -> Result:
 
 
 def measure_texts(asked: Answering, sides: Sequence[str], plan: Plan) -> Measured:
-    """Texts a second, and how near the vectors of each side are to those of sentence-transformers in float32."""
+    """Texts a second, and the cosine of the vectors of each side with those of sentence-transformers in float32."""
     lines = read(asked)
     settings = {**prepared(asked, sides, plan), "lines": lines}
     places = {side: Path(settings["folder"]) / f"{number}.npy" for number, side in enumerate(sides)}
@@ -218,14 +218,14 @@ def measure_texts(asked: Answering, sides: Sequence[str], plan: Plan) -> Measure
 
 
 def measure_sentence(asked: Answering, sides: Sequence[str], plan: Plan) -> Measured:
-    """Milliseconds of one sentence, the median over many."""
+    """Milliseconds of one sentence, the median of many."""
     settings = prepared(asked, sides, plan)
     turns = plan.alternate(sides, LATENCY, lambda side, _: turn("sentence", side, settings, plan))
     return Measured(turns, {"model": settings["model"]}, (f"The sentence is {SENTENCE!r}.",))
 
 
 def prepared(asked: Answering, sides: Sequence[str], plan: Plan) -> Settings:
-    """The encoder, and its graphs where a side reads them: the settings of all turns."""
+    """Prepare the encoder, and its graphs for ONNX Runtime. Returns the settings of all turns."""
     folder = Path(tempfile.mkdtemp(prefix="answering-", dir=plan.folder))
     model = asked.model or encoder.minilm(plan)
     settings: Settings = {**asked.to_dict(), "model": str(model), "folder": str(folder), "onnx": str(folder / "onnx")}
@@ -235,7 +235,7 @@ def prepared(asked: Answering, sides: Sequence[str], plan: Plan) -> Settings:
 
 
 def write_graphs(settings: Settings) -> Result:
-    """What ONNX Runtime reads, in a process of its own."""
+    """Export the graphs for ONNX Runtime, in a process of its own."""
     from unmask.onnx import export
 
     export(settings["model"], settings["onnx"], fuse=True, int8=True)
@@ -243,14 +243,14 @@ def write_graphs(settings: Settings) -> Result:
 
 
 def turn(kind: str, side: str, settings: Settings, plan: Plan) -> Result:
-    """One turn of a side: of "texts", or of the "sentence"."""
+    """One turn of a side; kind is "texts" or "sentence"."""
     package, form = parts(side)
     own = {**settings, "package": package, "form": form or settings["precision"]}
     return common.trial("inference", kind, own, threads=plan.threads, ours=package == "unmask")
 
 
 def cosine(first: Path, second: Path) -> dict[str, float]:
-    """Mean and least cosine of the vectors in two files."""
+    """Mean and minimum cosine between the vectors of two files."""
     import numpy as np
 
     a, b = (np.load(path, allow_pickle=False).astype(np.float64) for path in (first, second))
@@ -259,7 +259,7 @@ def cosine(first: Path, second: Path) -> dict[str, float]:
 
 
 def read(asked: Answering) -> list[str]:
-    """Lines of the file, or paragraphs of documentation, drawn evenly. Raises UnmaskError where there are none."""
+    """Lines of the file, or paragraphs of documentation, in random order. Raises UnmaskError if there are none."""
     import numpy as np
 
     if asked.file is None:

@@ -1,4 +1,4 @@
-"""Before the clock of the pre-training benchmark starts: text, model, and the check that both sides are equal."""
+"""Preparation of the pre-training rows, which is not timed: text, model, and the check that both sides are equal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LARGEST = 8_192  # entries of a vocabulary that the embedded corpus fills
 
 
 def prepare_corpus(settings: Settings) -> Result:
-    """Open the corpus that was given, or build the embedded one, once for all rows that take the same.
+    """Open the given corpus, or build the embedded one, which rows of the same settings share.
 
-    Raises UnmaskError for a folder that is no corpus.
+    Raises UnmaskError for a folder that is not a corpus.
     """
     from unmask.data import corpus
 
@@ -39,14 +39,14 @@ def prepare_corpus(settings: Settings) -> Result:
 
 
 def documentation(packages: str) -> Callable[[], Iterator[TextDocument]]:
-    """The documents that are installed, of "all" packages or of "python" alone."""
+    """The installed documentation: of "all" packages, or of "python" alone."""
     from unmask.data import embedded
 
     return embedded.documents if packages == "all" else partial(embedded.documents, packages=(packages,))
 
 
 def prepare_model(settings: Settings) -> Result:
-    """Write the model that both sides start from, and check that both compute the same loss with it."""
+    """Write the model that both sides start from, and compute its loss on both sides."""
     from unmask import huggingface
     from unmask.data.corpus import Corpus
     from unmask.models.bert import SIZES, Bert
@@ -62,10 +62,10 @@ def prepare_model(settings: Settings) -> Result:
 
 
 def compare_losses(settings: Settings) -> Result:
-    """Loss and gradient norm of both sides for the same weights and the same masked batch, in fp32, no dropout.
+    """Loss and gradient norm of both sides for the same weights and the same masked batch, in fp32 without dropout.
 
-    unmask         one sequence a row, as the other side has it      packed  the same sequences packed into rows
-    unmask_reread  with the weights that the other side wrote
+    unmask         one sequence a row, as in transformers      packed  the same sequences packed into rows
+    unmask_reread  after transformers saved the weights
     """
     import torch
     import transformers
@@ -117,12 +117,12 @@ def gradient_norm(model: Any) -> float:
 
 
 def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], int]:
-    """Encoded rows as `run_mlm.py` prepares them, in memory as lists; and how many forward passes make a step.
+    """Encoded rows as `run_mlm.py` prepares them, as lists, and the number of forward passes in a step.
 
-    grouped  [CLS] document [SEP] of all documents in one string of ids, cut into full rows (`group_texts`)
-    lines    [CLS] sentence [SEP], padded to the longest of their pass (`--line_by_line`). Lines are shorter than
-             rows: a step accumulates as many passes as hold, on average, the tokens of a step of full rows.
-    sorted   the same, with lines of about equal length in a pass
+    grouped  [CLS] document [SEP] of all documents in one sequence of ids, cut into full rows (`group_texts`)
+    lines    [CLS] sentence [SEP], padded to the longest of the pass (`--line_by_line`). Lines are shorter than rows,
+             so a step accumulates as many passes as have, on average, the tokens of a step of full rows.
+    sorted   the same, with lines of similar length in a pass
     """
     import numpy as np
 

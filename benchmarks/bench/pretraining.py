@@ -1,8 +1,8 @@
-"""Pre-training: real tokens a second of `Pretrain`, beside the Trainer of transformers on the same weights and text.
+"""Pre-training: real tokens a second of `Pretrain`, compared with `Trainer` of transformers.
 
-Both sides train the same model from the same weights on the same token ids, with the same optimiser, schedule,
-precision, dropout and number of threads, as masked-language models. The first steps of a turn are not counted. What
-counts are real tokens: padding is worth nothing. benchmarks/README.md says what is equal, what differs, and why.
+Both sides train a masked-language model from the same weights on the same token ids, with the same optimiser, schedule,
+precision, dropout and number of threads. The first steps of a turn do not count, and neither does padding.
+benchmarks/README.md says what is equal, what differs, and why.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from unmask.kernels.processor import Precision
 
 SPEED = Unit("tokens/s")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), "transformers": ("transformers", "accelerate")}
-STEPS = {"tiny": 100, "mini": 50, "small": 20, "medium": 12, "base": 6}  # counted in each turn, by default
-SORTED_STEPS = 50  # group_by_length sorts the rows of so many steps: fewer would see the longest alone
-TOLERANCE = 1e-4  # of the losses of the two sides, in nats, for the same weights and batch
+STEPS = {"tiny": 100, "mini": 50, "small": 20, "medium": 12, "base": 6}  # timed in each turn, by default
+SORTED_STEPS = 50  # group_by_length sorts the rows of 50 steps: fewer steps would see only the longest
+TOLERANCE = 1e-4  # nats by which the losses of both sides may differ for the same weights and batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Config):
-    """What is trained, and how.
+    """The settings of a pre-training row.
 
-    size        published: of Devlin et al. 2018 (base) and Turc et al. 2019
+    size        published sizes of Devlin et al. 2018 (base) and Turc et al. 2019
     text        "grouped": full rows of consecutive text; "lines": one sentence a sequence, padded by transformers and
                 packed by unmask; "sorted": as lines, and transformers groups them by length
-    vocabulary  of the model; text has the largest vocabulary that the embedded corpus fills, 8,192, or this one
+    vocabulary  of the model; that of the text is the same, but at most 8,192, which the embedded corpus fills
     rows        of 128 tokens in a step
-    steps       counted in each turn; None: fewer for larger sizes
-    warmup      steps before counting, and of the rate's warm-up
+    steps       timed in each turn; None: fewer for larger sizes
+    warmup      steps before the timed ones, in which the learning rate rises
     workers     processes that prepare data, on both sides
     corpus      a folder that `unmask corpus build` wrote; None: the documentation installed with Python and with
                 packages
     packages    "all" of that documentation, or of "python" alone
     device      "cuda": one GPU, for all sides
-    compile     whether our side runs compiled (`--training.compile`)
+    compile     whether unmask runs compiled (`--training.compile`)
     square      rows and columns of the product that measures the ceiling (ceiling.py)
-    seconds     that this product is repeated for, before each pair of turns
+    seconds     for which this product is repeated, before each pair of turns
     """
 
     size: Literal["tiny", "mini", "small", "medium", "base"] = "mini"
@@ -70,7 +70,7 @@ class Comparison(Config):
     seconds: float = 2.0
 
     def counted(self) -> int:
-        """Steps that count."""
+        """Steps that are timed."""
         steps = self.steps or STEPS[self.size]
         return -(-steps // SORTED_STEPS) * SORTED_STEPS if self.text == "sorted" else steps
 
@@ -106,7 +106,7 @@ def run_unmask(settings: Settings) -> Result:
         def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
             steps = super().batches(position)
             while True:
-                watch.next_step()  # the trainer asks for the next batch: the step before has ended
+                watch.next_step()  # the trainer requests a batch when the step before has ended
                 batches, after = next(steps)
                 for batch in batches:
                     watch.count(batch.real_tokens, batch.tokens.numel(), attended(batch))
@@ -131,9 +131,7 @@ def run_unmask(settings: Settings) -> Result:
     with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
         Timed(config, [settings["corpus"]], out).run()
         rows = read(Path(out) / "metrics.jsonl", "train")
-        losses = [
-            row["loss/mlm"] for row in rows if row["step"] % trainer.LOG_EVERY == 0
-        ]  # not of the steps at the very end
+        losses = [row["loss/mlm"] for row in rows if row["step"] % trainer.LOG_EVERY == 0]  # without the last steps
     return {**watch.result(settings["warmup"], settings["steps"]), "losses": losses}
 
 
@@ -141,13 +139,13 @@ def run_unmask(settings: Settings) -> Result:
 
 
 def run_transformers(settings: Settings) -> Result:
-    """A turn of `transformers.Trainer` with `DataCollatorForLanguageModeling`, as `run_mlm.py` has it."""
+    """A turn of `transformers.Trainer` with `DataCollatorForLanguageModeling`, as in `run_mlm.py`."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     tokenizer = transformers.AutoTokenizer.from_pretrained(settings["model"])
     model: Any = transformers.BertForMaskedLM.from_pretrained(settings["model"])
-    model.accepts_loss_kwargs = False  # else the Trainer adds the mean losses of several passes up undivided
+    model.accepts_loss_kwargs = False  # else the Trainer sums the mean losses of several passes
     rows, passes = huggingface_rows(settings)
     watch, losses = trainer.train(
         model,
@@ -159,7 +157,7 @@ def run_transformers(settings: Settings) -> Result:
         rows_at_once=settings["rows"],
         gradient_accumulation_steps=passes,
         dataloader_num_workers=settings["workers"],
-        # With the special tokens already marked, the collator need not look for them in a Python loop.
+        # The rows mark the special tokens, so that the collator does not search them in a Python loop.
         remove_unused_columns=False,
         **(trainer.BY_LENGTH if settings["text"] == "sorted" else {}),
     )
@@ -167,7 +165,7 @@ def run_transformers(settings: Settings) -> Result:
 
 
 def total_steps(settings: Settings) -> int:
-    """One more than is counted: the last step is followed by saving and the like."""
+    """One more than is timed, because saving follows the last step."""
     return settings["warmup"] + settings["steps"] + 1
 
 
@@ -175,14 +173,14 @@ def total_steps(settings: Settings) -> int:
 
 
 def measure(asked: Comparison, sides: Sequence[str], plan: Plan) -> Measured:
-    """Check that the sides are equal, then let them take turns."""
+    """Check that the sides compute the same loss, then let them take turns."""
     turns, facts = compared(asked, sides, plan)
     shown = ", ".join(f"{side} {done[-1]['filled']:.1%}" for side, done in turns.items())
     return Measured(turns, facts, notes=(f"Rows filled with text: {shown}.",))
 
 
 def compared(asked: Comparison, sides: Sequence[str], plan: Plan) -> tuple[Turns, Result]:
-    """The turns of all sides, with a seed for each, and the ceiling before each pair of them; what was checked.
+    """The turns of all sides, with a seed and a measured ceiling for each pair, and the facts that were checked.
 
     Rows of the same settings share them.
     """
@@ -209,9 +207,9 @@ def compared(asked: Comparison, sides: Sequence[str], plan: Plan) -> tuple[Turns
 
 
 def prepared(asked: Comparison, plan: Plan) -> tuple[Settings, Result]:
-    """Corpus and model of a comparison, checked: the settings of its turns, and what was found on the way.
+    """Prepare corpus and model: the settings of the turns, and the facts about them.
 
-    Raises UnmaskError where the two sides do not compute the same loss.
+    Raises UnmaskError if the two sides do not compute the same loss.
     """
     given = {"folder": str(plan.folder), **asked.to_dict(), "steps": asked.counted()}
     corpus = common.trial("pretraining", "corpus", given, threads=plan.threads, ours=True)

@@ -1,4 +1,4 @@
-"""Where the time of a turn goes, by kinds of operations: `make bench ARGS=--profile`."""
+"""Profile of a turn: the share of each kind of operation in its time, for `make bench ARGS=--profile`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from bench.common import Result
 
 MARK = "bench: mark"
-LEAST = 0.01  # share of the time, below which a kind is not named
-BUSY = 0.1  # of the time, for which a thread computes that is counted
+LEAST = 0.01  # share of the time below which a kind is not named
+BUSY = 0.1  # share of the time that a thread must compute to be counted
 BETWEEN = "between operations"
 OTHERS = "other operations"
 KINDS = {
@@ -30,15 +30,15 @@ KINDS = {
     "masked_fill bitwise_and bitwise_right_shift embedding_dense_backward max amax min amin topk sort argmax cumsum "
     "tril neg rsqrt sqrt",
 }
-"""Kind -> operations of PyTorch, without the underscores that begin and end their names."""
+"""Kind -> operations of PyTorch, without leading and trailing underscores."""
 
 _KIND = {name: kind for kind, names in KINDS.items() for name in names.split()}
 _numbers = count()
-_counted: list[int] = []  # the numbers of two marks, of the turn that this process runs
+_counted: list[int] = []  # the numbers of the two marks of the turn of this process
 
 
 def mark() -> int:
-    """A place in the time of a turn, by its number."""
+    """Record a mark at this moment, and return its number."""
     from torch.profiler import record_function
 
     with record_function(MARK):
@@ -46,22 +46,22 @@ def mark() -> int:
 
 
 def between(first: int, last: int) -> None:
-    """What lies between two marks is what the figure of the turn is about."""
+    """Declare the timed part of the turn: from the mark `first` to the mark `last`."""
     _counted[:] = first, last
 
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """What happens within it is what the figure of the turn is about."""
+    """Declare the body as the timed part of the turn."""
     first = mark()
     yield
     between(first, mark())
 
 
 def profiled(turn: Callable[[], Result]) -> Result:
-    """What a turn returns, and as `where` the share of each kind of operation in the time that counts, the largest
-    first. Threads of Python count each for itself, so that waiting for one another is `BETWEEN`."""
-    from torch._C._profiler import _ExperimentalConfig  # the one way to see all threads
+    """The result of a turn, with `where`: kind of operation -> its share of the timed part, the largest first. Threads
+    of Python count separately, so that waiting for another thread is `BETWEEN`."""
+    from torch._C._profiler import _ExperimentalConfig  # the only way to see all threads
     from torch.profiler import ProfilerActivity, profile
 
     numbered = next(_numbers) + 1
@@ -77,7 +77,7 @@ def profiled(turn: Callable[[], Result]) -> Result:
 
 
 class Event(NamedTuple):
-    """An operation: its thread, when it began, and how long it took without those inside it, in microseconds."""
+    """An operation: its thread, its start, and its duration without nested operations, in microseconds."""
 
     name: str
     thread: int
@@ -86,8 +86,8 @@ class Event(NamedTuple):
 
 
 def shares(events: list[Event], first: int, last: int) -> dict[str, float]:
-    """Kind -> share of the time between two marks, by their order, of all threads that computed for a tenth of it at
-    least; one that prepares batches beside a step is left out."""
+    """Kind -> its share of the time between two marks, numbered in order of time. Threads that compute for less than a
+    tenth of this time, such as one that prepares batches, are left out."""
     marks = sorted(event.began for event in events if event.name == MARK)
     begins, ends = marks[first], marks[last]
     within = [event for event in events if event.name != MARK and begins <= event.began < ends]
@@ -105,8 +105,8 @@ def shares(events: list[Event], first: int, last: int) -> dict[str, float]:
 
 
 def kind_of(name: str) -> str:
-    """The kind of an operation, by its name: "aten::_softmax" is a softmax. What is no operation of PyTorch, as the
-    backward of a function written in Python, lies between operations."""
+    """The kind of an operation by its name: "aten::_softmax" is a softmax. Events that are not operations of PyTorch,
+    such as the backward of a Python function, are `BETWEEN`."""
     if name.startswith("Optimizer."):
         return "update"
     own = name.partition("::")[2]
@@ -118,7 +118,7 @@ def kind_of(name: str) -> str:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """The shares of a turn, those that are worth a word."""
+    """The shares of a turn as a sentence, without the smallest."""
     named = {kind: share for kind, share in found.items() if share >= LEAST and kind != OTHERS}
     rest = 1 - sum(named.values())
     parts = [f"{kind} {share:.0%}" for kind, share in named.items()] + ([f"others {rest:.0%}"] if rest >= 0.005 else [])

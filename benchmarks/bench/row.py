@@ -1,4 +1,4 @@
-"""A row of the table: what is measured, beside whom, and what is to be reached."""
+"""A row of the table: what is measured, compared with which peers, and the goals."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from unmask.config import Config
 T = TypeVar("T")
 OURS = "unmask"
 Turns = dict[str, list[Result]]
-"""Side -> what it measured in each of its turns; `figure` is what the table shows."""
+"""Side -> the result of each of its turns; the table shows `figure`."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What a figure counts.
+    """The unit of a figure.
 
-    digits  behind the point, where it is shown
-    time    less of it is better
+    digits  decimals that are shown
+    time    whether smaller is better
     """
 
     name: str
@@ -32,7 +32,7 @@ class Unit:
     time: bool = False
 
     def times(self, ours: float, theirs: float) -> float:
-        """How many times as fast the first is."""
+        """How many times as fast `ours` is."""
         return theirs / ours if self.time else ours / theirs
 
     def show(self, figure: float) -> str:
@@ -41,10 +41,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached: the median of `number` over the turns is at least `least`.
+    """A goal: the median of `number` over the turns must be at least `least`.
 
     says    the goal in words
-    number  (unit, our figure, theirs) of a turn -> what is judged; without a peer, theirs is ours
+    number  (unit, our figure, theirs) of a turn -> the number that is judged; without a peer, theirs is ours
     """
 
     says: str
@@ -57,23 +57,23 @@ class Goal:
 
 
 def times(least: float) -> Goal:
-    """At least so many times as fast as the peer."""
+    """At least this many times as fast as the peer."""
     says = "no slower" if least == 1 else f"≥ {least:g} times"
     return Goal(says, lambda unit, mine, other: unit.times(mine, other), least)
 
 
 def at_least(figure: float) -> Goal:
-    """A figure of our own, of which more is better."""
+    """At least this figure, without a peer."""
     return Goal(f"≥ {figure:g}", lambda unit, mine, other: mine, figure)
 
 
 def at_most(seconds: float) -> Goal:
-    """A time of our own."""
+    """At most this time, without a peer."""
     return Goal(f"≤ {seconds:g} s", lambda unit, mine, other: -mine, -seconds)
 
 
 def within(seconds: float) -> Goal:
-    """At most so much longer than the peer."""
+    """At most so many seconds longer than the peer."""
     return Goal(f"≤ peer + {seconds:g} s", lambda unit, mine, other: other - mine, -seconds)
 
 
@@ -82,10 +82,10 @@ class Plan:
     """How rows are measured.
 
     threads  of every process        pairs  turns of every side
-    folder   that all rows share     made   what one row has made and another may take
-    at_once  sides that run beside one another, where speed is not the question
-    profile  our side takes a turn more, and says where its time goes
-    making   of what is in `made`, or will be soon, a lock each
+    folder   that all rows share     made   results that rows share, by key
+    at_once  sides that run at the same time, more than one only where speed does not matter
+    profile  whether unmask takes one more turn, under the profiler
+    making   a lock for each key of `made`
     """
 
     threads: int
@@ -97,19 +97,19 @@ class Plan:
     making: dict[Hashable, threading.Lock] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returned the first time that it was asked for under this key; who asks meanwhile waits."""
+        """The result of `make`, which is called once for each key. Other threads wait for it."""
         with self.making.setdefault(key, threading.Lock()):
             if key not in self.made:
                 self.made[key] = make()
             return self.made[key]
 
     def alternate(self, sides: Sequence[str], unit: Unit, turn: Callable[[str, int], Result]) -> Turns:
-        """Let the sides take turns, A B A B …; `turn`(side, number from 0) returns what it measured."""
+        """Let the sides take turns, A B A B …; `turn`(side, number from 0) returns a result."""
 
         def shown(side: str, number: int) -> Result:
             done = turn(side, number)
             if self.at_once > 1:
-                done.pop("others", None)  # the others are sides of ours
+                done.pop("others", None)  # the other programs are the other sides
             print(f"  turn {number + 1}  {side:28} {unit.show(done['figure'])}", flush=True)
             return done
 
@@ -129,11 +129,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row found.
+    """The results of a row.
 
     turns  of every side that took part, ours first
-    facts  what was checked or counted beside, for the file of results
-    notes  sentences for the reader of the table
+    facts  other results, for the file
+    notes  sentences below the table
     """
 
     turns: Turns
@@ -143,15 +143,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table for each peer.
+    """A row, which has a line in the table for each peer.
 
     work      what is measured, in words; {precision} stands for that of the settings
-    unit      of its figures
+    unit      of the figures
     sides     name -> packages that it needs; the first is ours
     settings  of the measurement; the command line overrides its fields
-    measure   (settings, sides that are installed, plan) -> what was found
-    goals     peer -> what is to be reached beside it; "" for what is to be reached alone
-    quick     fields of the smallest measurement that makes everything run
+    measure   (settings, sides that are installed, plan) -> results
+    goals     peer -> goal; "" for a goal without a peer
+    quick     fields of the smallest measurement that runs everything
     """
 
     name: str
@@ -169,16 +169,16 @@ class Row:
 
     @property
     def says(self) -> str:
-        """What is measured, with its precision."""
+        """What is measured, in words, with the precision."""
         precision = getattr(self.settings, "precision", "")
         return self.work.replace("{precision}", "the fastest precision" if precision == "auto" else precision)
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it measures a GPU."""
+        """Whether it runs on a GPU."""
         return getattr(self.settings, "device", "cpu") != "cpu"
 
     def missing(self) -> dict[str, tuple[str, ...]]:
-        """Sides that cannot take part -> the packages that they lack."""
+        """Sides that cannot take part -> the packages that are not installed."""
         found = {side: common.absent(packages) for side, packages in self.sides.items()}
         return {side: packages for side, packages in found.items() if packages}

@@ -1,4 +1,4 @@
-"""The table: every row, with what it measures, beside whom, and what it is to reach."""
+"""All rows of the table: what each measures, its peers and its goals."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ ROWS = {
 
 
 def find(names: Sequence[str]) -> list[Row]:
-    """The rows of these names, or of these families (`pretrain`); all where none is named.
+    """The rows of these names or families (`pretrain`), or all rows without a name.
 
-    Raises UnmaskError for a name that is neither.
+    Raises UnmaskError for an unknown name.
     """
     if not names:
         return list(ROWS.values())

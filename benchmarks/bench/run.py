@@ -1,4 +1,4 @@
-"""The run of `make bench`: rows by name, one after the other, into a file of results, a table and a picture."""
+"""The run of `make bench`: measures rows one after another, and writes results, a table and a plot."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from unmask.errors import UnmaskError
 from unmask.files import write_text, writing
 from unmask.kernels.processor import settle
 
-QUICK = 4  # sides at once, where only whether they run is asked
+QUICK = 4  # sides at once with --quick, whose speeds mean nothing
 NO_GPU = "Left out: PyTorch sees no GPU here."
 PICTURES = (".svg", ".png")
 
 
 @dataclass(frozen=True)
 class Places:
-    """Files that a run writes, again after every row: all turns as JSON, the table in Markdown, a plot of ratios."""
+    """The files of a run, written again after every row: all turns as JSON, the table in Markdown, a plot of ratios."""
 
     out: Path | None = None
     table: Path | None = None
     plot: Path | None = None
 
     def check(self) -> None:
-        """Raises UnmaskError where the plot cannot be drawn, or a file not be written: better now than in hours."""
+        """Raises UnmaskError if the plot cannot be drawn or a file cannot be written, before hours are spent."""
         if self.plot is not None:
             if self.plot.suffix not in PICTURES:
                 raise UnmaskError(f"Plots are drawn as {' or '.join(PICTURES)}, not as {self.plot.name}.")
@@ -44,11 +44,11 @@ class Places:
                 tempfile.TemporaryFile(dir=path.parent).close()
 
     def given(self) -> list[Path]:
-        """Those that are written."""
+        """The files that are written."""
         return [path for path in (self.out, self.table, self.plot) if path is not None]
 
     def write(self, facts: Result) -> None:
-        """All three, each whole or not at all."""
+        """Write the files, each whole or not at all."""
         if self.out is not None:
             common.write_json(self.out, facts)
         if self.table is not None:
@@ -70,16 +70,16 @@ def bench(
     profile: bool = False,
     places: Places | None = None,
 ) -> Result:
-    """Measure the rows, or families of rows, of these names; all where none is named.
+    """Measure the rows or families of rows of these names, or all rows without a name.
 
     fields   settings of the rows, as on the command line; several values, separated by commas, make all combinations
     threads  of every process that is measured
     pairs    turns of each side
     quick    the smallest sizes, one turn: does everything run?
-    profile  our side takes a turn more in each row, and says where its time goes
+    profile  whether unmask takes one more turn in each row, under the profiler
 
-    A peer that is not installed is named, and the others go on; so do the other rows where one fails. Raises
-    UnmaskError before the first turn for unknown names and fields, and at the end where a row has no result.
+    Peers that are not installed are named and left out, and a row that fails does not stop the others. Raises
+    UnmaskError before the first turn for unknown names and fields, and at the end if a row has no result.
     """
     if threads < 1 or pairs < 1:
         raise UnmaskError("The number of threads and of pairs must be 1 or more.")
@@ -103,10 +103,10 @@ def bench(
 
 
 def variants(row: Row, fields: Mapping[str, str], quick: bool) -> Iterator[Row]:
-    """The row with the fields that were given, once for each combination of their values.
+    """The row with the given fields, once for each combination of their values.
 
-    A changed row says so, and has no goals: they are for the settings of the table. Raises UnmaskError for a field that
-    the row does not have.
+    A changed row names its fields and has no goals, which are for the settings of the table. Raises UnmaskError for a
+    field that the row does not have.
     """
     base = row.settings.override(row.quick if quick else {})
     for values in itertools.product(*(value.split(",") for value in fields.values())):
@@ -124,7 +124,7 @@ def variants(row: Row, fields: Mapping[str, str], quick: bool) -> Iterator[Row]:
 
 
 def measured(row: Row, plan: Plan) -> Result:
-    """What a row found, as it goes to the file of results; with `failed`, a sentence, where it found nothing."""
+    """The results of a row for the file; `failed` is a sentence if there are none."""
     no_gpu = row.on_gpu and not common.sees_gpu()
     row, of_precision = (row, []) if no_gpu else settled(row)
     print(f"\n{row.name}: {row.says}", flush=True)
@@ -147,8 +147,7 @@ def measured(row: Row, plan: Plan) -> Result:
 
 
 def settled(row: Row) -> tuple[Row, list[str]]:
-    """The row in the precision that is computed on the device that it measures, and what is to be said of one that
-    was asked for by name."""
+    """The row in the precision that its device computes in, and a note on a precision that was given by name."""
     asked = getattr(row.settings, "precision", None)
     if asked is None:
         return row, []
@@ -158,7 +157,7 @@ def settled(row: Row) -> tuple[Row, list[str]]:
 
 
 def disturbed(turns: Turns) -> list[str]:
-    """A sentence where others were at work beside a turn; none where the machine was quiet, or does not say."""
+    """A note if other programs used the machine during a turn; none if it was quiet or does not report this."""
     shares = [turn.get("others") or 0.0 for done in turns.values() for turn in done]
     if (most := max(shares, default=0.0)) <= common.DISTURBED:
         return []
@@ -166,14 +165,14 @@ def disturbed(turns: Turns) -> list[str]:
 
 
 def lines(row: Row, found: Measured) -> list[Result]:
-    """A line of the table for each peer that took part: medians, ratio turn by turn, goal; one where there is none."""
+    """A line of the table for each peer that took part, or one without a peer: medians, ratio turn by turn, goal."""
     figures = {side: [turn["figure"] for turn in done] for side, done in found.turns.items()}
     ours, *peers = figures
     return [_line(row, figures[ours], peer, figures.get(peer), alone=i == 0) for i, peer in enumerate(peers or [""])]
 
 
 def _line(row: Row, ours: Sequence[float], peer: str, theirs: Sequence[float] | None, *, alone: bool) -> Result:
-    """`alone`: the line that shows what is to be reached without a peer."""
+    """`alone`: whether the line shows the goal that has no peer."""
     line: dict[str, Any] = {"peer": peer, "ours": _shown(row, ours)}
     if theirs is not None:
         ratios = [row.unit.times(mine, other) for mine, other in zip(ours, theirs, strict=True)]

@@ -1,4 +1,4 @@
-"""Start-up: seconds of fresh processes that import a package, or print the help of the command."""
+"""Start-up: seconds of fresh processes that import a package or print the help of the command."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Startup(Config):
-    """How it is measured.
+    """The settings of a start-up row.
 
-    repeats  processes of a turn, one after the other; the median counts
+    repeats  processes in a turn, one after another; the median counts
     """
 
     repeats: int = 3
 
 
 def measure(asked: Startup, sides: Sequence[str], plan: Plan) -> Measured:
-    """Every side in turn, after each was run once, so that its files are at hand."""
+    """Let the sides take turns, after each has run once to fill the cache of files."""
     for side in sides:
         seconds(side)
 
@@ -50,7 +50,7 @@ def measure(asked: Startup, sides: Sequence[str], plan: Plan) -> Measured:
 
 
 def seconds(side: str) -> float:
-    """The life of one process. Raises UnmaskError where it fails."""
+    """The duration of one process. Raises UnmaskError if it fails."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *COMMANDS[side]],

@@ -1,4 +1,4 @@
-"""The steps of a turn of training: when each began, and the tokens that it computed."""
+"""A stopwatch for training: the start of each step, and the tokens that it computed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Step:
-    """When a step began, and which mark it is; its tokens, those of the text and all with padding; the pairs of tokens
-    that may attend."""
+    """The start of a step and its mark for the profile; its tokens without and with padding; pairs of tokens that may
+    attend to each other."""
 
     began: float
     mark: int = 0
@@ -26,7 +26,7 @@ class Step:
 
 
 class Stopwatch:
-    """The steps of a turn: `next_step` where one ends and the next begins, `count` for each forward pass."""
+    """Times a turn: call `next_step` at the start of each step, and `count` for each forward pass."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -41,7 +41,7 @@ class Stopwatch:
         self.steps[-1].pairs += pairs
 
     def result(self, first: int, steps: int) -> Result:
-        """Of so many steps from number `first`: all that lies between its begin and that of the step after them."""
+        """Figures of `steps` steps from number `first`, up to the start of the step after them."""
         import torch
 
         counted = self.steps[first : first + steps]
@@ -61,7 +61,7 @@ class Stopwatch:
 
 
 def attended(batch: Batch) -> int:
-    """Pairs of tokens of one sequence, in all rows of a batch: n^2 for a sequence of n."""
+    """Pairs of tokens of the same sequence in a batch: n^2 for a sequence of n tokens."""
     import torch
 
     rows, width = batch.tokens.shape

@@ -1,4 +1,4 @@
-"""The results of `make bench` for a reader: a table in Markdown, and a plot of how many times as fast."""
+"""The results as a table in Markdown and as a plot of ratios; tables of the other benchmarks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ COLOURS = {"reached": "#007d5c", "missed": "#c85200", "": "#0072b2"}
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Machine and versions, a line for each row and peer, and what the rows add.
+    """Machine and versions, a line for each row and peer, and the notes of the rows.
 
-    "times as fast" is the median of the turns, with the least and the greatest.
+    "times as fast" is the median of the turns, with minimum and maximum.
     """
     rows = facts["rows"]
     table = [_cells(HEADER), "|---" * len(HEADER) + "|"]
@@ -60,9 +60,9 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def plot(facts: Mapping[str, Any], path: Path) -> None:
-    """Draw how many times as fast each row is as each peer, with least and greatest, on a scale of ratios.
+    """Draw how many times as fast unmask is in each row, compared with each peer: median, minimum and maximum.
 
-    Green where the goal beside that peer is reached, orange where not, blue where there is none.
+    Points are green where the goal is reached, orange where it is not, and blue without a goal.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,9 +1,8 @@
-"""Time to a loss: the recipe of `unmask` for some minutes, then how long others take to get as far on the same text.
+"""Time to loss: how long transformers takes to the held-out loss that a recipe of unmask reaches in some minutes.
 
-What is reached is the loss of masked words in held-out rows, the same for all sides, and looked at while their clocks
-stand still. A side of transformers is given `patience` times as long as `unmask` took, its rate decays over just that
-time, and it stops where it is as good; what it has not reached by then it would not reach sooner in a longer run, whose
-rate falls later.
+The loss is that of masked tokens in held-out rows, which are the same for all sides; clocks stop while it is computed.
+A side of transformers has `patience` times the time of unmask. Its learning rate decays over that time, and it stops
+when it reaches the loss. A longer run would not reach the loss sooner, because its rate would fall later.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ PUBLISHED, RATED = "transformers", "transformers, best rate found"
 PACKAGES = ("transformers", "accelerate")
 SIDES: dict[str, tuple[str, ...]] = {OURS: (), PUBLISHED: PACKAGES, RATED: PACKAGES}
 HELDOUT = 128  # rows
-LOOKS = 40  # at the held-out rows, in the time that a side is given
-TIMED = 8  # steps that tell how many will fit into that time
-RATES = {"tiny": 3e-3, "mini": 1e-3, "small": 7e-4}  # of AdamW in the recipes; 2e-3 is too much for mini (docs/log.md)
+LOOKS = 40  # evaluations in the time that a side has
+TIMED = 8  # steps that estimate how many fit into that time
+RATES = {"tiny": 3e-3, "mini": 1e-3, "small": 7e-4}  # of AdamW in the recipes; 2e-3 is too high for mini (docs/log.md)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeToLoss(Config):
-    """What is trained, and for how long.
+    """The settings of the row.
 
-    size      published: of Turc et al. 2019
+    size      published sizes of Turc et al. 2019
     minutes   of `unmask pretrain`
-    patience  times as long as that, which others are given
+    patience  time of the other sides, as a multiple of that
     corpus    a folder that `unmask corpus build` wrote; None: the documentation installed with Python and with
               packages
     packages  "all" of that documentation, or of "python" alone
@@ -63,7 +62,7 @@ class TimeToLoss(Config):
 
 
 def run_unmask(settings: Settings) -> Result:
-    """`unmask pretrain RECIPE --sentences none --minutes …`; the loss at its end is the one to be reached."""
+    """`unmask pretrain RECIPE --sentences none --minutes …`; its final loss is the target of the other sides."""
     from unmask import huggingface, recipes
     from unmask.pretrain import Pretrain
 
@@ -87,8 +86,8 @@ def run_unmask(settings: Settings) -> Result:
 def run_transformers(settings: Settings, *, rated: bool) -> Result:
     """`Trainer` on full rows of the same text, from a model of the same size.
 
-    rated  at the rate of `RATES`, with the warm-up of the recipe of `unmask` and without dropout; else with the rate
-           of `run_mlm.py` (5e-5, no warm-up) and the dropout of `BertConfig`
+    rated  whether it has the learning rate of `RATES`, the warm-up of unmask and no dropout; else the rate of
+           `run_mlm.py` (5e-5, no warm-up) and the dropout of `BertConfig`
     """
     import copy
 
@@ -133,7 +132,7 @@ def run_transformers(settings: Settings, *, rated: bool) -> Result:
 
 
 def _clock(model: Any, settings: Settings, steps: int) -> Any:
-    """Looks at the held-out rows now and then, outside of its time, and ends the run where it is as good as asked."""
+    """A callback that evaluates the held-out rows while its clock stands still, and ends the run at the target loss."""
     import transformers
 
     tokens, places, values = heldout(settings)
@@ -165,8 +164,8 @@ def _clock(model: Any, settings: Settings, steps: int) -> Any:
 
 
 def heldout(settings: Settings) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows [R, T] of held-out text as transformers cuts it, 15 % of their tokens hidden by the 80/10/10 rule; the
-    places [M] of these in the flattened rows, and what stood there [M]. The same for every side and turn."""
+    """Rows [R, T] of held-out text as transformers cuts it, with 15 % of the tokens masked by the 80/10/10 rule; the
+    positions [M] of these in the flattened rows, and their true ids [M]. The same for every side and turn."""
     import numpy as np
     import torch
 
@@ -185,7 +184,7 @@ def heldout(settings: Settings) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 
 
 def heldout_loss(logits: Any, tokens_RT: torch.Tensor, places_M: torch.Tensor, values_M: torch.Tensor) -> float:
-    """Mean loss in nats, 16 rows at a time; `logits` takes rows and places, and gives logits [places, V]."""
+    """Mean loss in nats, 16 rows at a time. `logits` maps rows and positions [M] to logits [M, V]."""
     import torch
 
     total, width = 0.0, tokens_RT.shape[1]
@@ -213,7 +212,7 @@ def _theirs(model: Any, tokens_RT: torch.Tensor, places_M: torch.Tensor) -> Any:
 
 
 def measure(asked: TimeToLoss, sides: Sequence[str], plan: Plan) -> Measured:
-    """Let every side get as far as ours did in its minutes."""
+    """Let every side train until it reaches the loss of unmask, or its time is over."""
     given = {"folder": str(plan.folder), **asked.to_dict()}
     corpus = common.trial("pretraining", "corpus", given, threads=plan.threads, ours=True)
     settings = {**given, "corpus": corpus["corpus"]}

@@ -1,4 +1,4 @@
-"""The peer of training: `transformers.Trainer` on a CPU, with the optimiser that `unmask` has, and its steps timed."""
+"""The peer in training: `transformers.Trainer` with the optimiser of unmask, its steps timed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 
 
 def arguments(out: str, settings: Settings, **more: Any) -> Any:
-    """The `TrainingArguments` of a run into `out` that `unmask` compares itself with.
+    """`TrainingArguments` of a run into `out`.
 
-    settings  precision, lr and seed; the device, where it is not a CPU
+    settings  precision, lr and seed; device, if it is not the CPU
     more      further arguments of `TrainingArguments`
     """
     import transformers
@@ -56,10 +56,10 @@ def train(
     callbacks: Sequence[Any] = (),
     **more: Any,
 ) -> tuple[Stopwatch, list[float]]:
-    """So many steps from a linear warm-up to a linear decay; their times, and the losses that were logged.
+    """Train for `steps` steps with linear warm-up and decay; returns their times and the logged losses.
 
     settings, more  see `arguments`
-    callbacks       that hear of every step
+    callbacks       of `transformers`, called at every step
     """
     import transformers
 

@@ -359,11 +359,3 @@ def test_sides_that_compute_another_loss_are_not_compared(tmp_path, monkeypatch)
     monkeypatch.setattr(common, "trial", lambda *_, **__: found)
     with pytest.raises(UnmaskError, match="do not compute the same loss"):
         pretraining.measure(pretraining.Comparison(), ["unmask"], Plan(1, 1, tmp_path))
-
-
-def test_scripts_leave_with_a_sentence():
-    def refuse():
-        raise UnmaskError("No.")
-
-    with pytest.raises(SystemExit, match=r"No\."):
-        common.command(refuse)

@@ -18,13 +18,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models import TransformerXl
 from unmask.types import Batch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LINES = " no it was n't <unk> \n N points\n\n"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(BENCHMARKS)
+def script() -> ModuleType:
     return importlib.import_module("perplexity")
 
 

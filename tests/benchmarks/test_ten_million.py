@@ -27,15 +27,13 @@ from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt
 from unmask.pretraining import Objectives
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 BOOK = "# Title: A Book\n\n-------\n\n##  Chapter 1 \n\nThe cat sat.\n\nIt slept.\n\n## Chapter 2\n\nA dog came.\n"
 REVIEWS = ["I liked<br />it.", "Seen  before", "Not again"]
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def scripts() -> ModuleType:
     """ten_million, beside which the other scripts can be imported."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module("ten_million")
 
 

@@ -11,15 +11,10 @@ import pytest
 
 from unmask.translation import systems
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield importlib.import_module("translation")
-    for name in ("translation", "translation_tables", "common"):
-        sys.modules.pop(name, None)
+def benchmark():
+    return importlib.import_module("translation")
 
 
 def options(benchmark, monkeypatch, *arguments):
