@@ -585,15 +585,6 @@ def test_an_unknown_head_is_refused_with_the_nearest(folder):
     assert "did you mean 'tagging'?" in refusal(folder, heads={"taging": 3})
 
 
-@pytest.mark.parametrize("head", ["nsp", "sop", "classification", "tagging", "regression"])
-def test_heads_that_share_a_name_in_the_file_are_told_apart(head, tmp_path):
-    outputs = {"nsp": 2, "sop": 2, "regression": 1}.get(head, 3)
-    model = classifier(tmp_path, outputs, head)
-    loaded = huggingface.load(tmp_path)
-    assert {name: type(module) for name, module in loaded.model.heads.items()} == {head: type(model.heads[head])}
-    assert same(loaded.model, model)
-
-
 # ------------------------------------------------------------------------------------------------ saving
 
 
