@@ -611,15 +611,6 @@ def test_what_is_said_of_such_a_head_is_checked(fields, tmp_path):
     assert "unmask_own_heads" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("head", ["nsp", "sop", "classification", "tagging", "regression"])
-def test_heads_that_share_a_name_in_the_file_are_told_apart(head, tmp_path):
-    outputs = {"nsp": 2, "sop": 2, "regression": 1}.get(head, 3)
-    model = classifier(tmp_path, outputs, head)
-    loaded = huggingface.load(tmp_path)
-    assert {name: type(module) for name, module in loaded.model.heads.items()} == {head: type(model.heads[head])}
-    assert same(loaded.model, model)
-
-
 # ------------------------------------------------------------------------------------------------ saving
 
 

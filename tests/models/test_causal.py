@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate, generate_all
@@ -195,33 +194,6 @@ def test_what_cannot_be_gone_on_with_is_said():
         made(heads=as_heads({"classification": 2})).begin(Batch(tokens))
     with pytest.raises(UnmaskError, match="positions"):
         made()(Batch(torch.full((1, 25), 4)))
-
-
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize(
-    "heads",
-    [
-        {},
-        as_heads({"next": 0}),
-        as_heads({"choice": 1}),
-        as_heads({"regression": 1}),
-        as_heads({"multilabel": 3}),
-        as_heads({"tagging": 3, "crf": 3}),
-        as_heads({"span": 2}),
-    ],
-    ids=str,
-)
-def test_every_head_comes_back_from_a_folder(page, heads, tmp_path):
-    model = made(page, heads).float()
-    huggingface.save(tmp_path, model)
-    again = huggingface.load(tmp_path)
-    assert set(again.model.heads) == set(heads)
-    batch = Batch(torch.randint(4, V, (2, 7)))
-    for name in heads.keys() - {"crf"}:
-        answers = [one.answer(name, one(batch), torch.tensor([0, 9])) for one in (model, again.model)]
-        assert torch.equal(*answers)
-    weights = again.model.state_dict()
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
 
 
 def test_what_needs_the_words_behind_is_refused():

@@ -267,27 +267,6 @@ def test_released_sizes_have_as_many_parameters(size: str, millions: float) -> N
     assert net.parameters_total / 1e6 == pytest.approx(millions, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "heads",
-    [
-        as_heads({"words": 20}),
-        as_heads({"tagging": 3, "crf": 3}),
-        as_heads({"classification": 2}),
-        as_heads({"regression": 1}),
-    ],
-)
-def test_a_folder_brings_the_model_back(heads: dict[str, int], tmp_path: Path) -> None:
-    net = Elmo().replace(**NUMBERS).build(heads).eval()
-    huggingface.save(tmp_path, net)
-    loaded = huggingface.load(tmp_path)
-    batch = Batch(torch.from_numpy(text(6))[None])
-    assert loaded.model.config == net.config
-    assert all(torch.equal(weight, net.state_dict()[name]) for name, weight in loaded.model.state_dict().items())
-    torch.testing.assert_close(loaded.model(batch), net(batch))
-    assert set(loaded.model.heads) == set(heads)
-    assert not loaded.new
-
-
 def test_a_new_task_gets_a_fresh_network_by_its_seed(tmp_path: Path) -> None:
     huggingface.save(tmp_path, Elmo().replace(**NUMBERS).build(as_heads({"words": 20})))
     one, two, other = (huggingface.load(tmp_path, heads=as_heads({"tagging": 3}), seed=seed) for seed in (1, 1, 2))

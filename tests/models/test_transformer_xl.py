@@ -247,21 +247,6 @@ def test_the_parameters_are_the_golden_ones() -> None:
     assert found == json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(
-    "heads",
-    [as_heads({"next": 0}), as_heads({"classification": 3}), as_heads({"tagging": 5, "crf": 5}), as_heads({"span": 2})],
-)
-def test_a_folder_brings_the_model_back(heads: dict[str, int], tmp_path: Path) -> None:
-    net = TransformerXl().replace(**NUMBERS).build(heads).eval()
-    huggingface.save(tmp_path, net)
-    loaded = huggingface.load(tmp_path)
-    batch = Batch(tokens(2, 9))
-    assert all(torch.equal(weight, net.state_dict()[name]) for name, weight in loaded.model.state_dict().items())
-    torch.testing.assert_close(loaded.model(batch), net(batch))
-    assert set(loaded.model.heads) == set(heads)
-    assert not loaded.new
-
-
 def test_the_published_sizes_have_the_published_numbers_of_parameters() -> None:
     """Dai et al. 2019, table 1: 151 million, of which the table of 267,735 words has 110. (The large one has 257 with
     narrower vectors for rare words, which are not built here; its blocks have 245 of them.)"""

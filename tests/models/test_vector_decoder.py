@@ -7,7 +7,6 @@ import torch
 
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
-from unmask.huggingface import load, save
 from unmask.huggingface.table import as_heads
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.objectives import NextToken
@@ -71,15 +70,6 @@ def test_it_learns_to_write_what_a_vector_says():
     answers = generate(model, batch.source, Search(limits=Limits(max_length=10)), end=END)
     assert [found[0].tokens for found in answers] == batch.tokens[:, 1:].tolist()
     assert all(found[0].finished for found in answers)
-
-
-def test_a_folder_brings_back_the_same_model(tmp_path):
-    model, batch = config().build(seed=3).eval(), counting(3)
-    save(tmp_path, model)
-    again = load(tmp_path).model
-    assert again.config == model.config
-    assert all(torch.equal(weight, model.state_dict()[name]) for name, weight in again.state_dict().items())
-    torch.testing.assert_close(again(batch), model(batch))
 
 
 @pytest.mark.parametrize(

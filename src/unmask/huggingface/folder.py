@@ -283,10 +283,10 @@ def _settings(
 ) -> Mapping[str, Any]:
     """`Loaded.settings` of a folder: ours, or what other programs say in their place."""
     found = values.get(SETTINGS)
+    if not table.kind.heads:
+        found = sentence_transformers.read(folder, tokenizer) or found or None
     if not isinstance(found, Mapping | None):
         raise UnmaskError(f"{folder / 'config.json'}: {SETTINGS} must hold settings, not {found!r}.")
-    if not table.kind.heads:
-        found = sentence_transformers.read(folder, tokenizer) or found
     for part in table.parts if found is None else ():
         found = {**(found or {}), **part.settings(config, values, folder)}
     return found or {}

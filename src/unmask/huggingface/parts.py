@@ -9,7 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from unmask.config import Config
 from unmask.errors import UnmaskError, unknown
+from unmask.huggingface.kinds import SETTINGS
 from unmask.huggingface.table import Part
 
 OWN = "unmask_config"
@@ -53,3 +55,18 @@ class DtypeLast(Part):
     def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
         moved = {"dtype"} if values["architectures"] else {"dtype", "architectures"}
         return {**{name: x for name, x in values.items() if name not in moved}, "dtype": values["dtype"]}
+
+
+@dataclass(frozen=True)
+class OwnForm(DtypeLast):
+    """A folder of our own form, which `transformers` cannot write: it has the fields of the page and no others."""
+
+    page: type[Config]
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        beside = ("model_type", "dtype", SETTINGS)
+        try:
+            self.page.from_dict({name: value for name, value in values.items() if name not in beside})
+        except UnmaskError as error:
+            raise UnmaskError(f"{place}: {error}") from None
+        return values

@@ -228,7 +228,7 @@ def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
     """How many outputs a stored head has; 0 where its size is that of the vocabulary."""
     sized = [theirs + ".weight" for ours, theirs in table.heads[head] if ours.endswith(".output")]
     sized += [theirs for ours, theirs in table.heads[head] if ours.endswith(".transitions")]
-    return len(tensors[sized[0]]) if sized else 0
+    return len(tensors[sized[0]]) if sized and tensors[sized[0]].ndim else 0
 
 
 def fill(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
-from unmask.huggingface.parts import DtypeLast
+from unmask.huggingface.parts import OwnForm
 from unmask.huggingface.table import Table
 from unmask.huggingface.vocabularies import SIDES
 from unmask.models.convs2s import ConvS2S
@@ -18,7 +18,7 @@ CONVS2S = Table(
     pooler=(),
     heads={"next": (("heads.next", "heads.next"),)},
     architectures={},
-    parts=(DtypeLast(),),
+    parts=(OwnForm(ConvS2S),),
     kind=ENCODER_DECODER,
     vocabulary=SIDES,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
-from unmask.huggingface.parts import DtypeLast
+from unmask.huggingface.parts import OwnForm
 from unmask.huggingface.table import Table
 from unmask.huggingface.vocabularies import SIDES
 from unmask.models.seq2seq import Seq2Seq
@@ -18,7 +18,7 @@ SEQ2SEQ = Table(
     pooler=(),
     heads={"next": (("heads.next", "heads.next"),)},
     architectures={},
-    parts=(DtypeLast(),),
+    parts=(OwnForm(Seq2Seq),),
     kind=ENCODER_DECODER,
     vocabulary=SIDES,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
-from unmask.huggingface.parts import DtypeLast
+from unmask.huggingface.parts import OwnForm
 from unmask.huggingface.table import Table
 from unmask.huggingface.vocabularies import VECTORS
 from unmask.models.vector_decoder import VectorDecoder
@@ -18,7 +18,7 @@ VECTOR_DECODER = Table(
     pooler=(),
     heads={"next": (("heads.next", "heads.next"),)},
     architectures={},
-    parts=(DtypeLast(),),
+    parts=(OwnForm(VectorDecoder),),
     kind=ENCODER_DECODER,
     vocabulary=VECTORS,
 )

@@ -1,0 +1,206 @@
+"""Every table: a model that is saved comes back whole, answers alike, and is saved again as the same files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unmask import huggingface
+from unmask.errors import UnmaskError
+from unmask.huggingface.config import table_of
+from unmask.models import Bert, ConvS2S, Transformer
+from unmask.models.albert import Albert
+from unmask.models.bert import Roberta
+from unmask.models.electra import Electra
+from unmask.models.elmo import Elmo
+from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mobilebert import MobileBert
+from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.seq2seq import Seq2Seq
+from unmask.models.t5 import T5
+from unmask.models.transformer_xl import TransformerXl
+from unmask.models.vector_decoder import VectorDecoder
+from unmask.nn import lora
+from unmask.types import Batch
+
+V = 23
+SIZES: dict[str, Any] = {"vocabulary": V, "dim": 8, "layers": 2, "heads": 2}
+STACK: dict[str, Any] = {**SIZES, "hidden": 12, "length": 12}
+SIDES: dict[str, Any] = {
+    **{"vocabulary": V, "dim": 8, "encoder_layers": 1, "decoder_layers": 2, "encoder_heads": 2, "decoder_heads": 2},
+    **{"encoder_hidden": 12, "decoder_hidden": 10},
+}
+TRANSFORMER = Transformer(**SIDES)
+MARIAN = TRANSFORMER.replace(positions="halves")
+SEQ2SEQ = Seq2Seq(vocabulary=V, dim=6, hidden=8)
+CONVS2S = ConvS2S(vocabulary=V, dim=6, encoder_widths=(4, 6), decoder_widths=(6, 8), length=20)
+FIVE = T5(vocabulary=V, dim=8, heads=2, head_dim=6, hidden=12, encoder_layers=2, decoder_layers=1)
+VECTORS = VectorDecoder(vocabulary=V, features=4, dim=8, hidden=8, layers=2)
+SPELLED: dict[str, Any] = {"characters": 4, "widths": (1, 2), "filters": (4, 4), "highways": 1, "task": 4}
+CONFIGS: dict[str, Any] = {
+    "BERT": Bert(**STACK),
+    "RoBERTa": Roberta(**STACK),
+    "ALBERT": Albert(**STACK, factor=6),
+    "ELECTRA": Electra(**STACK),
+    "MobileBERT": MobileBert(**SIZES, hidden=8, factor=2, bottleneck=4),
+    "ELMo": Elmo(vocabulary=V, **SPELLED, dim=8, layers=2, hidden=16),
+    "GPT": Gpt(**SIZES, length=12),
+    "GPT-2": Gpt2(**SIZES, length=12),
+    **{cell: RecurrentNetwork(vocabulary=V, dim=8, hidden=8, layers=2, cell=cell) for cell in ("rnn", "lstm", "gru")},
+    "LSTM, in pieces": RecurrentNetwork(vocabulary=V, dim=8, hidden=8, layers=1, tbptt=4),
+    "Transformer-XL": TransformerXl(**SIZES, hidden=8, memory=4),
+    "Marian": MARIAN,
+    "Marian, its own numbers": MARIAN.replace(output_bias=True, length=30, std=0.1),
+    "Marian, two vocabularies": MARIAN.replace(source_vocabulary=9),
+    "Pegasus": MARIAN.replace(norm="pre", output_bias=True),
+    "T5 1.0": FIVE,
+    "T5 1.1": FIVE.replace(feedforward="gated-gelu", output="untied", length=30),
+    "T5, tied": FIVE.replace(feedforward="gated-relu", output="tied"),
+    "Transformer": TRANSFORMER,
+    "Transformer, pre-norm": TRANSFORMER.replace(norm="pre", output_bias=True),
+    "Transformer, pre-norm, two vocabularies": MARIAN.replace(norm="pre", source_vocabulary=9),
+    "Transformer, other eps": MARIAN.replace(eps=1e-6, source_vocabulary=9, length=30),
+    "Seq2Seq": SEQ2SEQ,
+    "Seq2Seq, bottleneck": SEQ2SEQ.replace(
+        attention="none", bidirectional=False, reverse=True, cell="gru", layers=2, tied=False
+    ),
+    "Seq2Seq, additive": SEQ2SEQ.replace(attention="additive", source_vocabulary=9),
+    "ConvS2S": CONVS2S,
+    "ConvS2S, tied": CONVS2S.replace(tied="all", pointwise=1),
+    **{f"vectors, {cell}": VECTORS.replace(cell=cell) for cell in ("rnn", "lstm", "gru")},
+}
+OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regression": 1, "span": 2, "words": V}
+"""Head -> its outputs; of the others, 3."""
+USUAL = {"RoBERTa": {"mlm": 0}, "ELECTRA": {"rtd": 1}}
+"""Heads of a folder, where it has not those that `build` gives by default."""
+NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
+PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5")
+
+
+def heads_of(config: Any) -> list[dict[str, int] | None]:
+    """No head, each head that a table has by itself, and the usual ones; of encoder–decoders, these alone."""
+    table = table_of(config)
+    if table.kind.heads:
+        return [None]
+    single = [{name: OUTPUTS.get(name, 3)} for name in table.heads if name != "crf"]
+    return [None, {}, *single, *([{"tagging": 3, "crf": 3}] if "crf" in table.heads else [])]
+
+
+CASES = [
+    pytest.param(
+        config, USUAL.get(name) if heads is None else heads, id=f"{name}: {'usual' if heads is None else [*heads]}"
+    )
+    for name, config in CONFIGS.items()
+    for heads in heads_of(config)
+]
+
+
+def batch_for(config: Any) -> Batch:
+    """Two rows of three tokens, and where the model reads something else to write them, that."""
+    tokens = torch.tensor([[1, 8, 9], [1, 10, 11]])
+    if isinstance(config, VectorDecoder):
+        return Batch(tokens, source=Batch.of_vectors(torch.arange(8.0).view(2, 4) / 8))
+    if table_of(config).kind is huggingface.SINGLE_STACK:
+        return Batch(tokens)
+    documents = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    return Batch(tokens, source=Batch(torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0]]), documents=documents))
+
+
+def answers(model: Any, batch: Batch) -> list[torch.Tensor]:
+    """Hidden states, and what every head makes of them."""
+    with torch.no_grad():
+        hidden = model.eval()(batch)
+        places = torch.tensor([0, 3])
+        return [
+            hidden,
+            *(model.answer(name, hidden, places) for name in sorted(model.heads) if name not in NOT_BY_PLACE),
+        ]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_table_has_a_case() -> None:
+    tables = [one for table in huggingface.TABLES.values() for one in (table, *table.variants)]
+    written = [table_of(config) for config in CONFIGS.values()]
+    assert not [table.model_type for table in tables if not any(table is one for one in written)]
+
+
+@pytest.mark.parametrize(("config", "heads"), CASES)
+def test_a_folder_brings_back_the_same_model(config: Any, heads: dict[str, int] | None, tmp_path: Path) -> None:
+    model = config.build(heads, seed=3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)  # so that no parameter is where it starts
+    words = [str(i) for i in range(V)] if "words" in model.heads else []
+    huggingface.save(tmp_path / "a", model.train(), words=words)
+    loaded = huggingface.load(tmp_path / "a")
+    assert not loaded.model.training
+    assert loaded.model.config == config
+    assert type(loaded.model) is type(model)
+    assert set(loaded.model.heads) == set(model.heads)
+    assert (loaded.tokenizer, loaded.notice, dict(loaded.settings), list(loaded.words)) == (None, "", {}, words)
+    a, b = model.state_dict(), loaded.model.state_dict()
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert loaded.model.parameters_total == model.parameters_total  # what was tied is tied
+    for one, other in zip(answers(loaded.model, batch_for(config)), answers(model, batch_for(config)), strict=True):
+        assert torch.equal(one, other)
+    huggingface.save(tmp_path / "b", loaded.model, labels=loaded.labels, words=loaded.words)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_folder_is_what_its_kind_says(name: str, tmp_path: Path) -> None:
+    """Whoever wants another kind of model is told what to do with this one."""
+    config, kinds = CONFIGS[name], {huggingface.SINGLE_STACK, huggingface.ENCODER_DECODER}
+    huggingface.save(tmp_path, config.build(USUAL.get(name)))
+    own = table_of(config).kind
+    (other,) = kinds - {own}
+    assert huggingface.holds_encoder_decoder(tmp_path) == (own is huggingface.ENCODER_DECODER)
+    loaded = huggingface.load(tmp_path, own)
+    assert loaded.kind is own
+    assert huggingface.opened(loaded, own) is loaded
+    for refused in (tmp_path, loaded):
+        with pytest.raises(UnmaskError, match=r"encoder–decoder is wanted|use `unmask translate`"):
+            huggingface.opened(refused, other)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_transformers_opens_what_it_has(name: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    huggingface.save(tmp_path, CONFIGS[name].build(USUAL.get(name)))
+    said = huggingface.only_here(CONFIGS[name])
+    assert bool(said) == (not name.startswith(PUBLISHED))
+    if said:
+        assert said.startswith("transformers has no model with ")
+        assert said.endswith(": the folder opens in unmask alone.")
+        with pytest.raises(ValueError, match="unmask-"):
+            transformers.AutoConfig.from_pretrained(tmp_path)
+    else:
+        found = transformers.AutoConfig.from_pretrained(tmp_path).model_type
+        assert found == table_of(CONFIGS[name]).model_type
+
+
+def test_only_here_names_every_reason() -> None:
+    assert "no model with positions = 'interleaved' and eps = 1e-06:" in huggingface.only_here(
+        TRANSFORMER.replace(norm="pre", eps=1e-6)
+    )
+    assert "no model with source_vocabulary = 9:" in huggingface.only_here(
+        CONFIGS["Transformer, pre-norm, two vocabularies"]
+    )
+    assert "the wiring of Seq2Seq" in huggingface.only_here(SEQ2SEQ)
+
+
+@pytest.mark.parametrize("name", ["BERT", "Marian", "T5 1.0", "Transformer"])
+def test_adapters_are_folded_in_before_a_model_is_saved(name: str, tmp_path: Path) -> None:
+    model = CONFIGS[name].build()
+    lora.adapt(model, ["query"], rank=2)
+    with pytest.raises(UnmaskError, match="has adapters"):
+        huggingface.save(tmp_path / "folder", model)
+    assert not (tmp_path / "folder").exists()
