@@ -11,7 +11,7 @@ from torch import nn
 
 from unmask.errors import UnmaskError
 from unmask.models.causal import CausalModel
-from unmask.models.model import POOLED, ModelConfig
+from unmask.models.model import ModelConfig
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -122,14 +122,14 @@ class Gpt(ModelConfig):
 
         heads   name -> outputs; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         heads = {"next": 0} if heads is None else heads
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
         built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
-        model = CausalModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        model = CausalModel(self, embedding, self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model

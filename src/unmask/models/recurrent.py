@@ -14,7 +14,7 @@ from typing import Literal
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.model import POOLED, ModelConfig
+from unmask.models.model import ModelConfig
 from unmask.models.recurrent_model import RecurrentModel
 from unmask.nn import (
     Classifier,
@@ -102,15 +102,13 @@ class RecurrentNetwork(ModelConfig):
 
         heads   name -> outputs; default: the next token, or in two directions hidden words
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         if heads is None:
             heads = {"mlm" if self.bidirectional else "next": 0}
         token = Token(self.vocabulary, self.dim, padding=self.padding)
         built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
-        model = RecurrentModel(
-            self, Embedding(token, dropout=self.dropout), self.stack(), built, pools=pooler or bool(POOLED & set(heads))
-        )
+        model = RecurrentModel(self, Embedding(token, dropout=self.dropout), self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model

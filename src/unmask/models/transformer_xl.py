@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.model import POOLED, ModelConfig
+from unmask.models.model import ModelConfig
 from unmask.models.segment_model import SegmentModel, SegmentStack
 from unmask.nn import (
     Attention,
@@ -105,13 +105,13 @@ class TransformerXl(ModelConfig):
 
         heads   name -> outputs; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         heads = {"next": 0} if heads is None else heads
         token = ScaledToken(self.vocabulary, self.dim)
         built = {name: self.head(name, outputs, token) for name, outputs in heads.items()}
         embedding = Embedding(token, dropout=self.dropout)
-        model = SegmentModel(self, embedding, self.stack(), built, pools=pooler or bool(POOLED & set(heads)))
+        model = SegmentModel(self, embedding, self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model
