@@ -120,7 +120,7 @@ def plain_soft(name, task, encoded, student, teacher, t):
 
     def logits(model, example, places):
         batch = collate.pad([example], TOKENIZER.pad, 1)
-        return model.answer(name, model(batch), torch.as_tensor(places))
+        return model.answer(name, model(batch), torch.as_tensor(places), batch)
 
     def both(example, places):
         with torch.no_grad():

@@ -37,11 +37,11 @@ class Table(Writer):
         self.table = torch.randn(sources, nodes, vocabulary, generator=draw) * scale
         self.vocabulary, self.length, self.rows = vocabulary, length, []
 
-    def begin(self, batch: Batch, width: int = 1) -> Kept:
+    def prefill(self, batch: Batch, width: int = 1) -> Kept:
         sources = batch.tokens[:, 0].repeat_interleave(width)
         return Kept(width, len(sources), source=sources, node=torch.zeros_like(sources))
 
-    def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
         self.rows.append(len(tokens_N))
         assert len(tokens_N) == len(state.tensors["node"])
         node = state.tensors["node"]
@@ -82,11 +82,11 @@ class Recurrent(Writer):
     def step(self, hidden_ND: Tensor, tokens_N: Tensor) -> Tensor:
         return torch.tanh(self.embedding[tokens_N] + hidden_ND @ self.recur)
 
-    def begin(self, batch: Batch, width: int = 1) -> Kept:
+    def prefill(self, batch: Batch, width: int = 1) -> Kept:
         hidden_ND = self.read(batch, width)
         return Kept(width, len(hidden_ND), hidden=hidden_ND)
 
-    def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
         self.rows.append(len(tokens_N))
         state.tensors["hidden"] = self.step(state.tensors["hidden"], tokens_N)
         return state.tensors["hidden"] @ self.output
@@ -95,11 +95,11 @@ class Recurrent(Writer):
 class Recomputed(Recurrent):
     """The same network, which keeps nothing but what it has written and reads it all again for every token."""
 
-    def begin(self, batch: Batch, width: int = 1) -> Kept:
+    def prefill(self, batch: Batch, width: int = 1) -> Kept:
         hidden_ND = self.read(batch, width)
         return Kept(width, len(hidden_ND), source=hidden_ND, prefix=torch.empty(len(hidden_ND), 0, dtype=torch.long))
 
-    def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
         state.tensors["prefix"] = torch.cat([state.tensors["prefix"], tokens_N[:, None]], 1)
         hidden_ND = state.tensors["source"]
         for column_N in state.tensors["prefix"].T:

@@ -76,10 +76,10 @@ def test_a_beam_of_one_is_greedy(stop, alpha):
     model, batch = Recurrent(12), numbered(12)
     search = Search(stop=stop, length_penalty=alpha, limits=Limits(max_length=20))
     for source, (found,) in enumerate(generate(model, batch, search, end=END)):
-        state, text, said = model.begin(Batch(batch.tokens[source : source + 1])), [], []
+        state, text, said = model.prefill(Batch(batch.tokens[source : source + 1])), [], []
         token = state.first
         while len(text) < 20 and END not in text:
-            logits_NV = model.next(token, state)
+            logits_NV = model.decode_step(token, state)
             token = logits_NV.argmax(-1)
             said.append(logits_NV.log_softmax(-1)[0, token].item())
             text.append(token.item())
@@ -243,10 +243,10 @@ def test_what_is_forbidden_is_not_written(forbidden, beam, seed):
 
 def test_a_repetition_penalty_is_that_of_its_formula():
     class Fixed(Writer):
-        def begin(self, batch: Batch, width: int = 1) -> Kept:
+        def prefill(self, batch: Batch, width: int = 1) -> Kept:
             return Kept(width, len(batch.tokens) * width)
 
-        def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+        def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
             return torch.tensor([[-9.0, 2.0, 1.5, 1.1]]).repeat(len(tokens_N), 1)
 
     def write(penalty: float) -> list[int]:
@@ -282,10 +282,10 @@ def test_diverse_groups_choose_what_the_formula_says(diversity):
     limits = Limits(max_length=5, min_length=4)
     search = Search(beam_size=3, n_best=3, groups=3, diversity=diversity, limits=limits)
     for source, found in enumerate(generate(model, numbered(6), search, end=END)):
-        state = model.begin(Batch(torch.tensor([[source]])), 3)
+        state = model.prefill(Batch(torch.tensor([[source]])), 3)
         tokens, written = state.first, [[], [], []]
         for step in range(4):
-            log_p = model.next(tokens, state).log_softmax(-1)
+            log_p = model.decode_step(tokens, state).log_softmax(-1)
             log_p[:, END] = -math.inf
             for g in range(3):
                 for earlier in range(g):
@@ -327,7 +327,7 @@ def test_a_record_is_complete_and_consistent(search):
 
 def test_equal_scores_are_settled_alike_every_time():
     class Flat(Recurrent):
-        def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+        def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
             return torch.zeros(len(tokens_N), 700)
 
     greedy = generate(Flat(700), numbered(2), Search(limits=Limits(max_length=3, min_length=1)), end=END)

@@ -21,7 +21,7 @@ class Marian(Writer):
     def __init__(self, network: MarianMTModel):
         self.network = network
 
-    def begin(self, batch: Batch, width: int = 1) -> Kept:
+    def prefill(self, batch: Batch, width: int = 1) -> Kept:
         mask = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
         memory = self.network.get_encoder()(batch.tokens, attention_mask=mask).last_hidden_state
         start = torch.empty(len(mask) * width, 0, dtype=torch.long)
@@ -32,7 +32,7 @@ class Marian(Writer):
         kept.first = torch.full((len(start),), PAD)
         return kept
 
-    def next(self, tokens_N: Tensor, state: Kept) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: Kept) -> Tensor:
         state.tensors["prefix"] = torch.cat([state.tensors["prefix"], tokens_N[:, None]], 1)
         return self.network(
             encoder_outputs=(state.tensors["memory"],), attention_mask=state.tensors["mask"],

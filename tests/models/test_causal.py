@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate, generate_all
 from unmask.huggingface.table import as_heads
-from unmask.models.causal import CausalModel, last_places, left_aligned
+from unmask.models.causal import CausalModel, ends, left_aligned
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.nn import Attention, Block, FeedForward, Mask, Residual, Stack, T5Bias
-from unmask.types import Batch, Example
+from unmask.types import Batch
 
 V, END = 23, 3
 PAGES = [Gpt, Gpt2]
@@ -37,6 +36,13 @@ def sequences(lengths, seed=0):
     return [rng.integers(4, V, n) for n in lengths]
 
 
+def test_where_sequences_begin_and_end():
+    documents = torch.tensor([[1, 1, 2, 2, 2, 0], [1, 2, 2, 3, 3, 3]])
+    rows, places = Batch(torch.zeros(2, 6, dtype=torch.long), documents=documents), torch.tensor([1, 2, 4, 6, 7, 11])
+    assert [found.tolist() for found in ends(rows, places)] == [[0, 2, 2, 6, 7, 9], [1, 4, 4, 6, 8, 11]]
+    assert [found.tolist() for found in ends(Batch(rows.tokens), places)] == [[0, 0, 0, 6, 6, 6], [5, 5, 5, 11, 11, 11]]
+
+
 def next_logits(model, tokens):
     """By one forward over all of them."""
     with torch.no_grad():
@@ -53,68 +59,6 @@ def test_no_token_sees_those_after_it(page):
     a, b = model(Batch(tokens)), model(Batch(changed))
     assert torch.equal(a[0, :7], b[0, :7])
     assert not torch.allclose(a[0, 7:], b[0, 7:])
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.sampled_from(PAGES))
-def test_packed_padded_and_single_sequences_give_the_same(lengths, page):
-    model = made(page, as_heads({"next": 0, "classification": 3}))
-    examples = [
-        Example(tokens, targets={"classification": (np.zeros(1, np.int64), np.zeros(1, np.int64))})
-        for tokens in sequences(lengths)
-    ]
-    with torch.no_grad():
-        alone = [model(Batch(torch.from_numpy(e.tokens)[None])) for e in examples]
-        said = torch.cat([model.answer("classification", hidden, torch.tensor([0])) for hidden in alone])
-        last = torch.stack([hidden[0, -1, :16] for hidden in alone])
-        torch.testing.assert_close(said, model.heads["classification"](last))
-        for batch in (collate.pack(examples, 16, 0), collate.pad(examples, 0)):
-            hidden = model(batch)
-            torch.testing.assert_close(model.answer("classification", hidden, batch.starts), said)
-            flat = hidden.flatten(0, 1)
-            for start, own in zip(batch.starts.tolist(), alone, strict=True):
-                torch.testing.assert_close(flat[start : start + own.shape[1]], own[0])
-
-
-def test_the_last_place_of_each_sequence():
-    rows = Batch(torch.zeros(2, 6, dtype=torch.long), documents=torch.tensor([[1, 1, 2, 2, 2, 0], [1, 2, 2, 3, 3, 3]]))
-    assert last_places(rows).tolist() == [[1, 1, 4, 4, 4, 5], [0, 2, 2, 5, 5, 5]]
-    assert last_places(Batch(rows.tokens)).tolist() == [[5] * 6] * 2
-
-
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("side", ["left", "right", "none"])
-def test_what_is_written_from_a_cache_is_what_a_forward_says(page, width, side):
-    model = made(page)
-    assert model.writes
-    assert model.continues_prompt
-    lengths = [6, 6, 6] if side == "none" else [5, 1, 8]
-    sources = [s.tolist() for s in sequences(lengths)]
-    longest = max(lengths)
-    rows = [([0] * (longest - len(s)) + s) if side == "left" else (s + [0] * (longest - len(s))) for s in sources]
-    tokens = torch.tensor(rows)
-    batch = Batch(tokens, documents=None if side == "none" else (tokens > 0).long())
-    rng = np.random.default_rng(3)
-    state = model.begin(batch, width)
-    told = [list(s) for s in sources for _ in range(width)]  # hypothesis -> all its tokens
-    assert state.first.tolist() == [s[-1] for s in told]
-    fed = state.first
-    for step in range(5):
-        logits = model.next(fed, state)
-        for row, tokens in enumerate(told):
-            torch.testing.assert_close(logits[row], next_logits(model, tokens), rtol=1e-9, atol=1e-9)
-        if step == 1:  # go on from other hypotheses of the same source
-            rows = torch.tensor([s * width + int(rng.integers(width)) for s in range(3) for _ in range(width)])
-        elif step == 2:  # the source in the middle is done
-            rows = torch.tensor([s * width + i for s in (0, 2) for i in range(width)])
-        else:
-            rows = torch.arange(len(told))
-        state.select(rows)
-        told = [list(told[row]) for row in rows.tolist()]
-        fed = torch.from_numpy(rng.integers(4, V, len(told)))
-        for tokens, token in zip(told, fed.tolist(), strict=True):
-            tokens.append(token)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -189,9 +133,9 @@ def test_a_text_ends_where_the_positions_do():
 def test_what_cannot_be_gone_on_with_is_said():
     tokens = torch.tensor([[5, 6], [0, 0]])
     with pytest.raises(UnmaskError, match="Row 1 has no token"):
-        made().begin(Batch(tokens, documents=(tokens > 0).long()))
+        made().prefill(Batch(tokens, documents=(tokens > 0).long()))
     with pytest.raises(UnmaskError, match="next"):
-        made(heads=as_heads({"classification": 2})).begin(Batch(tokens))
+        made(heads=as_heads({"classification": 2})).prefill(Batch(tokens))
     with pytest.raises(UnmaskError, match="positions"):
         made()(Batch(torch.full((1, 25), 4)))
 

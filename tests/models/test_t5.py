@@ -50,11 +50,11 @@ def test_what_a_beam_is_told_is_what_a_forward_says(version: str, B: int, W: int
     model = MODELS[version]
     generator = torch.Generator().manual_seed(seed)
     sources = random_ids(torch.randint(1, 25, (B,), generator=generator).tolist(), seed)
-    state = model.begin(source_batch(sources, PAD, END), W)
+    state = model.prefill(source_batch(sources, PAD, END), W)
     owners = [b for b in range(B) for _ in range(W)]
     written, fed = [[] for _ in owners], state.first
     for step in range(24):
-        said = model.next(fed, state)
+        said = model.decode_step(fed, state)
         if step % 5 == 0 or step > 21:
             batch = collate_pairs([sources[b] for b in owners], written, PAD, PAD, END)
             torch.testing.assert_close(said, logits(model, batch)[:, -1], rtol=1e-9, atol=1e-9)
@@ -128,9 +128,9 @@ def test_it_writes_in_bfloat16_what_it_writes_in_float32(version: str) -> None:
     model = MODELS[version]
     lower = writer_layout(model, "bf16")
     sources = source_batch(random_ids([5, 1, 17], 3), PAD, END)
-    states = [writer.begin(sources) for writer in (model, lower)]
+    states = [writer.prefill(sources) for writer in (model, lower)]
     for tokens in [states[0].first, *torch.tensor([[5, 6, 7], [8, 9, 4]])]:
-        exact, near = (writer.next(tokens, state) for writer, state in zip((model, lower), states, strict=True))
+        exact, near = (writer.decode_step(tokens, state) for writer, state in zip((model, lower), states, strict=True))
         assert (near - exact).abs().max() < 0.05 * exact.abs().max()
         assert not torch.equal(near, exact)
 

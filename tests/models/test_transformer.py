@@ -230,34 +230,6 @@ def test_equals_marian(shared: bool, activation: str) -> None:
 # Writing
 
 
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("change", [{}, {"norm": "pre", "activation": "silu"}, {"scale_embedding": False}])
-def test_writing_equals_teacher_forcing(width: int, change: dict[str, object]) -> None:
-    model = SMALL.replace(**change).build().double().eval()
-    randomise(model)
-    read = sources((6, 2, 4, 6, 1))
-    assert read.documents is not None
-    generator = torch.Generator().manual_seed(5)
-    state = model.begin(read, width)
-    assert state.first.tolist() == [SMALL.start] * 5 * width
-    assert state.width == width
-    source, tokens = torch.arange(5).repeat_interleave(width), state.first[:, None]
-    for step in range(20):
-        said = model.next(tokens[:, -1], state)
-        whole = Batch(tokens, source=Batch(read.tokens[source], documents=read.documents[source]))
-        same(said, logits(model, whole)[:, -1], 1e-9)
-        if step in (2, 7, 8):  # a source is finished; the others are reordered
-            kept = torch.randperm(len(source) // width, generator=generator)[1:]
-        else:
-            kept = torch.arange(len(source) // width)
-        rows = (kept[:, None] * width + torch.randint(width, (len(kept), width), generator=generator)).flatten()
-        state.select(rows)
-        source = source[rows]
-        chosen = torch.randint(3, V, (len(rows), 1), generator=generator)
-        tokens = torch.cat([tokens[rows], chosen], 1)
-    assert len(state.first) == 2 * width
-
-
 @settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(0, 1_000))
 def test_the_future_does_not_change_the_past(place: int, seed: int) -> None:
@@ -280,8 +252,8 @@ def test_padding_is_neutral() -> None:
     for row, length in enumerate(LENGTHS):
         alone = Batch(batch.tokens[row : row + 1], source=Batch(source.tokens[row : row + 1, :length]))
         same(logits(model, alone)[0], together[row], 1e-10)
-        state = model.begin(Batch(source.tokens[row : row + 1, :length]), 2)
-        same(model.next(state.first, state)[1], together[row, 0], 1e-10)
+        state = model.prefill(Batch(source.tokens[row : row + 1, :length]), 2)
+        same(model.decode_step(state.first, state)[1], together[row, 0], 1e-10)
 
 
 def test_a_loss_goes_down_and_reaches_every_parameter() -> None:
@@ -346,12 +318,12 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UnmaskError, match="7 tokens does not fit this model, which has 6 positions"):
         model(pairs(7))
     with pytest.raises(UnmaskError, match="7 tokens does not fit"):
-        model.begin(sources((7,)))
-    state = model.begin(sources((3,)))
+        model.prefill(sources((7,)))
+    state = model.prefill(sources((3,)))
     for _ in range(6):
-        model.next(state.first, state)
+        model.decode_step(state.first, state)
     with pytest.raises(UnmaskError, match="7 tokens does not fit"):
-        model.next(state.first, state)
+        model.decode_step(state.first, state)
     with pytest.raises(UnmaskError, match="next"):
         SMALL.build({"nxt": Head("next_tokn")})
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from unmask import huggingface
-from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search, generate
 from unmask.huggingface.table import as_heads
 from unmask.models.segment_model import SegmentModel
 from unmask.models.transformer_xl import SIZES, TransformerXl
-from unmask.types import Batch, Example
+from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 V, D, H, L, M = 40, 16, 2, 2, 4
@@ -164,57 +163,18 @@ def test_a_row_that_begins_anew_sees_nothing_of_the_memory() -> None:
     assert (mixed[1] - fresh[1]).abs().max() > 1e-3
 
 
-def test_packed_padded_and_single_sequences_give_the_same() -> None:
-    net = model(as_heads({"next": 0, "classification": 3, "tagging": 5}), memory=16)
-    examples = [Example(tokens(n, seed=n).numpy()) for n in (9, 4, 14, 6, 3)]
-
-    def said(batch: Batch) -> list[Tensor]:
-        hidden, found = net(batch), []
-        for start, example in zip(batch.starts.tolist(), examples, strict=False):
-            places = torch.arange(start, start + len(example.tokens))
-            answers = [
-                net.answer(name, hidden, places[:1] if name == "classification" else places) for name in net.heads
-            ]
-            found.append(torch.cat([answer.flatten() for answer in answers]))
-        return found
-
-    with torch.no_grad():
-        padded, packed = said(collate.pad(examples, 0)), said(collate.pack(examples, 16, 0))
-        for i, example in enumerate(examples):
-            single = net(Batch(torch.from_numpy(example.tokens)[None]))
-            places = torch.arange(len(example.tokens))
-            alone = torch.cat(
-                [net.answer(n, single, places[:1] if n == "classification" else places).flatten() for n in net.heads]
-            )
-            torch.testing.assert_close(padded[i], alone, atol=1e-10, rtol=1e-10)
-            torch.testing.assert_close(packed[i], alone, atol=1e-10, rtol=1e-10)
-
-
 # ------------------------------------------------------------------------------------------------ writing
 
 
 @pytest.mark.parametrize("memory", [M, 50])
 def test_what_is_fed_token_by_token_is_said_as_in_segments_of_one(memory: int) -> None:
     net, rows = model(memory=memory), tokens(2, 3 * M)
-    state = net.begin(Batch(rows[:, :1]))
+    state = net.prefill(Batch(rows[:, :1]))
     with torch.no_grad():
         hidden = in_segments(net, rows, 1)
         for t in range(rows.shape[1]):
             expected = net.heads["next"](hidden[:, t])
-            torch.testing.assert_close(net.next(rows[:, t], state), expected, atol=1e-10, rtol=1e-10)
-
-
-def test_beginnings_of_any_length_go_on_alike_alone_and_together() -> None:
-    net = model(memory=30)
-    rows = [tokens(n, seed=n) for n in (1, 7, 12)]
-    filled = torch.stack([torch.cat([row, torch.zeros(12 - len(row), dtype=torch.long)]) for row in rows])
-    batch = Batch(filled, documents=(torch.arange(12) < torch.tensor([1, 7, 12])[:, None]).long())
-    state = net.begin(batch, width=2)
-    logits = net.next(state.first, state)
-    assert state.first.tolist() == [int(row[-1]) for row in rows for _ in range(2)]
-    for i, row in enumerate(rows):
-        expected = net.heads["next"](net(Batch(row[None]))[:, -1])
-        torch.testing.assert_close(logits[2 * i : 2 * i + 2], expected.expand(2, -1), atol=1e-10, rtol=1e-10)
+            torch.testing.assert_close(net.decode_step(rows[:, t], state), expected, atol=1e-10, rtol=1e-10)
 
 
 def test_beams_and_samples_say_what_the_whole_texts_are_worth() -> None:
@@ -261,4 +221,4 @@ def test_a_memory_of_nothing_is_refused() -> None:
     with pytest.raises(UnmaskError, match="at least one token"):
         TransformerXl().replace(**{**NUMBERS, "memory": 0}).build()
     with pytest.raises(UnmaskError, match="next"):
-        model(as_heads({"classification": 2})).begin(Batch(tokens(1, 3)))
+        model(as_heads({"classification": 2})).prefill(Batch(tokens(1, 3)))

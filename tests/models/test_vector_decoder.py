@@ -32,23 +32,10 @@ def counting(n, digits=6):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_step_by_step_is_all_at_once(cell):
-    model = config(cell=cell).build(seed=2).eval()
-    batch = counting(3)
-    expected = model.heads["next"](model(batch))
-    state = model.begin(batch.source, 2)
-    assert state.first.tolist() == [START] * 6
-    for t in range(batch.tokens.shape[1]):
-        logits = model.next(batch.tokens[:, t].repeat_interleave(2), state)
-        torch.testing.assert_close(logits[::2], expected[:, t])
-        torch.testing.assert_close(logits[1::2], expected[:, t])
-
-
-@pytest.mark.parametrize("cell", CELLS)
 def test_each_layer_starts_from_its_own_map_of_the_vector(cell):
     model = config(cell=cell).build(seed=2)
     v = torch.tensor([[0.5, -1.0, 2.0, 0.0]])
-    first = model.begin(Batch.of_vectors(v)).recurrent
+    first = model.prefill(Batch.of_vectors(v)).recurrent
     for layer in range(2):
         rows = slice(24 * layer, 24 * (layer + 1))
         h = torch.tanh(v @ model.hidden.weight[rows].T + model.hidden.bias[rows])

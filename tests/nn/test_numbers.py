@@ -217,9 +217,9 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
     write = writer_layout(model, precision) if quick else model
     documents = torch.tensor([[1] * T, [0] * T, [1] + [0] * 7])
     with torch.no_grad():
-        state = write.begin(Batch(tokens(), documents=documents), 2)
+        state = write.prefill(Batch(tokens(), documents=documents), 2)
         for step in range(3):
-            logits = write.next(torch.full((2 * B,), step + 3), state)
+            logits = write.decode_step(torch.full((2 * B,), step + 3), state)
             assert logits.shape == (2 * B, V)
             assert logits.isfinite().all()
 
@@ -228,8 +228,8 @@ def test_a_source_of_padding_can_be_written_from(quick, precision):
 def test_one_token_and_no_rows_can_be_written_from(precision):
     write = writer_layout(writer(), precision)
     with torch.no_grad():
-        assert write.next(torch.tensor([3]), write.begin(Batch(tokens(1, 1)))).isfinite().all()
-        assert write.next(torch.zeros(0).long(), write.begin(Batch(tokens(0, 4)))).shape == (0, V)
+        assert write.decode_step(torch.tensor([3]), write.prefill(Batch(tokens(1, 1)))).isfinite().all()
+        assert write.decode_step(torch.zeros(0).long(), write.prefill(Batch(tokens(0, 4)))).shape == (0, V)
 
 
 # ------------------------------------------------------------------------------- nothing to learn from
@@ -252,8 +252,8 @@ def test_a_language_model_of_one_token_and_of_none():
     assert model(Batch(tokens(2, 1))).isfinite().all()
     assert model(Batch(tokens(0, 3))).shape == (0, 3, D)
     with torch.no_grad():
-        state = model.begin(Batch(tokens(2, 1)))
-        assert model.next(torch.tensor([3, 4]), state).isfinite().all()
+        state = model.prefill(Batch(tokens(2, 1)))
+        assert model.decode_step(torch.tensor([3, 4]), state).isfinite().all()
 
 
 @pytest.mark.parametrize("lengths", [[], [1], [1, 1, 2], [0, 1]])

@@ -34,10 +34,10 @@ class Bigram(EncoderDecoder):
         self.fed.append(batch.tokens)
         return self.table[batch.tokens]
 
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         raise NotImplementedError
 
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         raise NotImplementedError
 
 

@@ -93,7 +93,7 @@ def test_a_folder_of_theirs_gives_the_same_numbers_here(name, tmp_path):
     heads = [head for end, head in expected.items() if name.endswith(end)]
     assert list(loaded.model.heads) == (["span"] if name.endswith("Answering") else heads)
     for head in loaded.model.heads:
-        answers = loaded.model.answer(head, hidden, place_of(head, batch, places))
+        answers = loaded.model.answer(head, hidden, place_of(head, batch, places), batch)
         assert answers.std() > 0.05
         torch.testing.assert_close(answers, their_logits(head, output, places), atol=1e-5, rtol=1e-5)
 
@@ -116,7 +116,7 @@ def test_states_losses_and_gradients_are_theirs(name, train, drops, tmp_path, fa
     output = theirs(**inputs, output_hidden_states=True)
     hidden, states = read(ours, batch)
     assert_same_states(states, output.hidden_states, places)
-    answers, expected = ours.answer(head, hidden, at), their_logits(head, output, at)
+    answers, expected = ours.answer(head, hidden, at, batch), their_logits(head, output, at)
     labels = torch.arange(len(answers)) % answers.shape[-1]
     loss, their_loss = F.cross_entropy(answers, labels), F.cross_entropy(expected, labels)
     torch.testing.assert_close(loss, their_loss, atol=1e-9, rtol=1e-9)
@@ -140,7 +140,10 @@ def test_dropout_stands_where_theirs_does(name, tmp_path):
         batch, inputs, places = ragged()
         (head,) = ours.heads
         with torch.no_grad():
-            answers, expected = ours.answer(head, ours(batch), places), their_logits(head, theirs(**inputs), places)
+            answers, expected = (
+                ours.answer(head, ours(batch), places, batch),
+                their_logits(head, theirs(**inputs), places),
+            )
         torch.testing.assert_close(answers, expected, atol=1e-5, rtol=1e-5)
 
 

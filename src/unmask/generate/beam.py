@@ -145,7 +145,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses of each source, best first; fewer where there are not so many. See `generate`."""
     device, B, G, w = sources.tokens.device, len(sources.tokens), search.groups, search.width
-    state = model.begin(sources, search.beam_size)
+    state = model.prefill(sources, search.beam_size)
     tokens_N = state.first
     least_B, most_B = bounds(model, sources, search.limits)
     rules = Rules.of(search.blocking, model, sources, least_B, G * w, end)
@@ -158,7 +158,7 @@ def beam_search(
     live_Rw[:, 0] = 0  # all hypotheses of a beam are equal at first: one of them counts
     for length in range(1, int(most_B.max()) + 1):
         go_on()
-        logits_NV = model.next(tokens_N, state).float()
+        logits_NV = model.decode_step(tokens_N, state).float()
         if length == 1:
             rules.check(logits_NV.shape[1])
         new = _extend(logits_NV, live_Rw, rules, search)

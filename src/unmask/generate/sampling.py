@@ -97,7 +97,7 @@ def sample(
     """The samples of each source, in the order in which they were drawn. See `generate`."""
     device, B, n = sources.tokens.device, len(sources.tokens), sampling.samples
     generator = sampling.generator(device) if generator is None else generator
-    state = model.begin(sources, n)
+    state = model.prefill(sources, n)
     tokens_N = state.first
     least_B, most_A = bounds(model, sources, sampling.limits)
     rules = Rules.of(sampling.blocking, model, sources, least_B, n, end)
@@ -109,7 +109,7 @@ def sample(
     codes_Bn = torch.zeros((B, n), dtype=torch.long, device=device)
     for length in range(1, int(most_A.max()) + 1):
         go_on()
-        logits_NV = model.next(tokens_N, state).float()
+        logits_NV = model.decode_step(tokens_N, state).float()
         if length == 1:
             rules.check(logits_NV.shape[1])
         tokens_N, said_N = _draw(logits_NV, rules, sampling, generator)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
@@ -41,42 +42,22 @@ class CausalState(State):
 class CausalModel(StackModel):
     """Tokens in, hidden states out, each of which has seen the tokens of its sequence up to its own.
 
-    pools  whether sequences are summed up, by the state of their last token, which alone has seen all of them. It
-           stands behind the state of each token, where only heads that answer for a whole sequence look: what says the
-           next token never sees it
+    A sequence is summed up by the state of its last token, which alone has seen all of them.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        embedding: nn.Module,
-        stack: nn.Module,
-        heads: Mapping[str, nn.Module],
-        *,
-        pools: bool,
+        self, config: ModelConfig, embedding: nn.Module, stack: nn.Module, heads: Mapping[str, nn.Module]
     ) -> None:
         super().__init__(config, embedding, stack, heads=heads, mask=Mask(causal=True))
-        self.pools = pools
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, D], or [B, T, 2 D] with the summary of its sequence behind each.
-
-        Raises UnmaskError for rows longer than the positions.
-        """
-        hidden_BTD = super().forward(batch)
-        if not self.pools:
-            return hidden_BTD
-        last_BT = last_places(batch)
-        summary_BTD = hidden_BTD.gather(1, last_BT[..., None].expand_as(hidden_BTD))
-        return torch.cat([hidden_BTD, summary_BTD], -1)
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        assert batch is not None, "where a sequence ends is read off its batch"
+        _, last_M = ends(batch, places_M)
+        return hidden_BTD.flatten(0, 1)[last_M]
 
     @property
     def causal(self) -> bool:
         return True
-
-    @property
-    def forward_is_trunk(self) -> bool:
-        return False
 
     # -- writing: see `models.writer.Writer`
 
@@ -89,7 +70,7 @@ class CausalModel(StackModel):
         return True
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token or longer than the
@@ -110,7 +91,7 @@ class CausalModel(StackModel):
         return CausalState(width, first_B.repeat_interleave(width), cache, before_B[:, None].repeat(1, width))
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, CausalState)
         x_BWD = self.embedding(tokens_N.view_as(state.places_BW), None, state.places_BW)
@@ -141,13 +122,16 @@ def left_aligned(batch: Batch) -> tuple[Tensor, Tensor]:
     return tokens_BT.gather(1, order_BT % T), lengths_B
 
 
-def last_places(batch: Batch) -> Tensor:
-    """[B, T]: for each token of the rows, the place in its row of the last token of its sequence."""
-    B, T = batch.tokens.shape
+def ends(batch: Batch, places_M: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the sequences that stand at these places of the flattened rows begin and end, [M] each."""
+    T = batch.tokens.shape[1]
+    rows_M = places_M // T * T
     if batch.documents is None:
-        return batch.tokens.new_full((B, T), T - 1)
+        return rows_M, rows_M + T - 1
     places_T = torch.arange(T, device=batch.tokens.device)
-    ends_BT = torch.ones_like(batch.documents, dtype=torch.bool)
-    ends_BT[:, :-1] = batch.documents[:, :-1] != batch.documents[:, 1:]
-    nearest_BT = torch.where(ends_BT, places_T, T).flip(1).cummin(1).values  # the nearest end on the right
-    return nearest_BT.flip(1)
+    edges_BT = batch.documents[:, :-1] != batch.documents[:, 1:]
+    begins_BT = F.pad(edges_BT, (1, 0), value=True)
+    ends_BT = F.pad(edges_BT, (0, 1), value=True)
+    first_BT = torch.where(begins_BT, places_T, -1).cummax(1).values  # the nearest beginning on the left
+    last_BT = torch.where(ends_BT, places_T, T).flip(1).cummin(1).values.flip(1)  # the nearest end on the right
+    return rows_M + first_BT.flatten()[places_M], rows_M + last_BT.flatten()[places_M]

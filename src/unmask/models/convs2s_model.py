@@ -105,14 +105,14 @@ class ConvS2SModel(EncoderDecoder):
         )
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> ConvS2SState:
+    def prefill(self, batch: Batch, width: int = 1) -> ConvS2SState:
         """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
         memory = self.encode(batch)
         first_N = self.first(len(batch.tokens), width, batch.tokens.device)
         return ConvS2SState(memory, self.decoder.windows(), first_N, width)
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
 
         Raises UnmaskError beyond the length of the model.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from unmask.models.heads import asked_of
+from unmask.models.causal import ends
 from unmask.models.stack_model import StackModel
 from unmask.nn import CharacterCNN, TaskReader, TwoWayStack
 from unmask.nn.sequences import Words
@@ -49,7 +49,7 @@ class ElmoModel(StackModel):
         self.pooler = reader
 
     def forward(self, batch: Batch) -> Tensor:
-        """All layers of the language model side by side [B, T, E], or what the network of a task says, [B, T, 4 R]."""
+        """All layers of the language model side by side [B, T, E], or what the network of a task says, [B, T, 2 R]."""
         words = Words.of(batch.tokens, batch.documents, self.config.continues)
         sequences, lengths_N = words.sequences, words.sequences.lengths
         layers = self.stack(sequences.unpack(self.embedding(words.characters, words.lengths)[None]), lengths_N)
@@ -62,17 +62,15 @@ class ElmoModel(StackModel):
         flat = said_WE.new_zeros(batch.tokens.numel(), said_WE.shape[-1])
         return flat.index_copy(0, words.places, said_WE).unflatten(0, batch.tokens.shape)
 
-    def asked(self, name: str, hidden_BTE: Tensor, places_M: Tensor) -> Tensor:
-        """What the head `name` reads at these places of the flattened rows, where words begin."""
-        x_ME, R2 = hidden_BTE.flatten(0, 1)[places_M], self.config.width
-        head = asked_of(self.heads[name])
-        if head is not None and head.kind == "words":
-            return x_ME
-        return x_ME[:, -R2:] if head is not None and head.of_sequence else x_ME[:, :R2]
-
-    @property
-    def forward_is_trunk(self) -> bool:
-        return False
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        """The state from the left after the last word of a sequence, and that from the right after its first."""
+        assert batch is not None, "where a sequence ends is read off its batch"
+        R, flat = self.config.task, hidden_BTD.flatten(0, 1)
+        words = Words.of(batch.tokens, batch.documents, self.config.continues)
+        at_M = torch.searchsorted(words.places, places_M, right=True) - 1  # the word that a place is in
+        owners_1W = words.sequences.owners[None] + 1
+        first_M, last_M = ends(Batch(owners_1W, documents=owners_1W), at_M)
+        return torch.cat([flat[words.places[last_M], :R], flat[words.places[first_M], R:]], -1)
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
         """Of a language model; a state of a word stands at its first character, zeros at the others."""

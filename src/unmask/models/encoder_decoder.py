@@ -80,9 +80,6 @@ class EncoderDecoder(Model):
     def token(self) -> Token | None:
         return self.source.token if self.source is not None and isinstance(self.source.token, Token) else None
 
-    def asked(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
-        return hidden_BTD.flatten(0, 1)[places_M]
-
     def alignment(self, batch: Batch) -> Tensor:
         """How much each token that is guessed looks at each token of the source, [B, T, S], in the mean over layers and
         heads; a row sums to 1. Raises UnmaskError for a model without attention."""

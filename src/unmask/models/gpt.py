@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from unmask.models.causal import CausalModel
-from unmask.models.heads import head_of, summarises
+from unmask.models.heads import head_of
 from unmask.models.model import ModelConfig
 from unmask.nn import (
     ACTIVATIONS,
@@ -116,14 +116,14 @@ class Gpt(ModelConfig):
 
         heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         heads = {"next": Head("next_token")} if heads is None else heads
         embedding = self.embedding()
         token = embedding.token
         assert isinstance(token, Token)
         built = {name: head_of(self, head, token) for name, head in heads.items()}
-        model = CausalModel(self, embedding, self.stack(), built, pools=pooler or summarises(heads))
+        model = CausalModel(self, embedding, self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model

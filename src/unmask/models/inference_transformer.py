@@ -84,12 +84,12 @@ class InferenceTransformer(Writer):
     def positions(self) -> int | None:
         return self.model.positions
 
-    def begin(self, batch: Batch, width: int = 1) -> TransformerState:
+    def prefill(self, batch: Batch, width: int = 1) -> TransformerState:
         """Read the sources, as the model does."""
-        return self.encoder.begin(batch, width)
+        return self.encoder.prefill(batch, width)
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, TransformerState)
         cache, W = state.cache, state.width

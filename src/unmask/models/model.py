@@ -41,25 +41,33 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D] of `batch.tokens`. Raises UnmaskError for rows longer than the positions."""
 
-    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
+    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
         """Answers [M, C] of the head `name` at places of the flattened rows.
+
+        batch  the rows that the hidden states are of; heads that answer for a sequence may need its layout (`summary`)
 
         Only these places are computed: masked-language modelling needs the output layer at 15 % of them.
         """
-        answers_MC: Tensor = self.heads[name](self.asked(name, hidden_BTD, places_M))
+        answers_MC: Tensor = self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
         return answers_MC
 
-    def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor | Logits:
+    def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor | Logits:
         """The same, but what would be a product over the vocabulary is left to the loss."""
-        return logits_of(self.heads[name], self.asked(name, hidden_BTD, places_M))
+        return logits_of(self.heads[name], self.head_inputs(name, hidden_BTD, places_M, batch))
 
-    def asked(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
-        """What the head `name` reads at these places, [M, D]."""
-        x_MD, D = hidden_BTD.flatten(0, 1)[places_M], self.config.width
-        head = asked_of(self.heads[name])
-        whole = head is not None and head.of_sequence
-        x_MD = x_MD[:, -D:] if whole else x_MD[:, :D]  # where there is a summary, it is the second half
-        return self.pooler(x_MD) if whole and self.pooler is not None else x_MD
+    def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
+        """What the head `name` reads, [M, D]: the states at these places, or summaries of the sequences there."""
+        if name in self.of_sequences:
+            return self.summary(hidden_BTD, places_M, batch)
+        return hidden_BTD.flatten(0, 1)[places_M]
+
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        """What stands for the sequences that begin at these places, [M, D]: here the pooled state of their first token.
+
+        batch  the rows; needed by models whose first token has not seen the sequence
+        """
+        x_MD = hidden_BTD.flatten(0, 1)[places_M]
+        return x_MD if self.pooler is None else self.pooler(x_MD)
 
     @property
     def of_sequences(self) -> list[str]:
@@ -80,8 +88,9 @@ class Model(nn.Module, ABC):
         return False
 
     @property
-    def forward_is_trunk(self) -> bool:
-        """Whether `forward` computes the trunk alone, so that a frozen one gives a sequence the same states always."""
+    def sequences_apart(self) -> bool:
+        """Whether the states of a sequence depend on the trunk and on its own tokens alone, so that those of a frozen
+        trunk may be kept."""
         return False
 
     @property
@@ -93,7 +102,8 @@ class Model(nn.Module, ABC):
     @property
     def blocks(self) -> Sequence[nn.Module]:
         """The layers of all stacks, the lowest first; one that runs several times is there once."""
-        return [block for stack in self.stacks.values() for block in stack.get_submodule("blocks").children()]
+        stacks = (getattr(stack, "blocks", nn.ModuleList([stack])) for stack in self.stacks.values())
+        return [block for blocks in stacks for block in blocks]
 
     @property
     def transformer(self) -> Stack | None:
@@ -144,12 +154,12 @@ class Model(nn.Module, ABC):
         """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""
         return None
 
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         """Read the sources or prompts of `batch`, one a row, and get ready to write `width` hypotheses for each. Raises
         UnmaskError for a model that does not write."""
         raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
 
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
 

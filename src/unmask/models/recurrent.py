@@ -14,7 +14,7 @@ from typing import Literal
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import head_of, summarises
+from unmask.models.heads import head_of
 from unmask.models.model import ModelConfig
 from unmask.models.recurrent_model import RecurrentModel
 from unmask.nn import (
@@ -105,15 +105,13 @@ class RecurrentNetwork(ModelConfig):
 
         heads   name -> what is asked; default: the next token, or in two directions hidden words
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         if heads is None:
             heads = {"mlm": Head("masked_token")} if self.bidirectional else {"next": Head("next_token")}
         token = Token(self.vocabulary, self.dim, padding=self.padding)
         built = {name: head_of(self, head, token) for name, head in heads.items()}
-        model = RecurrentModel(
-            self, Embedding(token, dropout=self.dropout), self.stack(), built, pools=pooler or summarises(heads)
-        )
+        model = RecurrentModel(self, Embedding(token, dropout=self.dropout), self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError, unknown
-from unmask.models.causal import left_aligned
+from unmask.models.causal import ends, left_aligned
 from unmask.models.recurrent_decoder import Seq2SeqState
 from unmask.models.stack_model import StackModel
 from unmask.models.writer import State
@@ -33,9 +33,8 @@ class RecurrentModel(StackModel):
     """Tokens in, outputs of a recurrent network out. Every sequence is read from a state of zero: packed, padded and
     single sequences give the same.
 
-    pools  whether sequences are summed up, by the state after the last token and, in two directions, that of the
-           first token read from the end. It stands beside the output of each token, where only heads that answer for
-           a whole sequence look: what says the next token never sees it
+    A sequence is summed up by the state after the last token and, in two directions, that of the first token read from
+    the end.
     """
 
     config: RecurrentNetwork
@@ -43,19 +42,12 @@ class RecurrentModel(StackModel):
     stack: RecurrentStack
 
     def __init__(
-        self,
-        config: RecurrentNetwork,
-        embedding: Embedding,
-        stack: RecurrentStack,
-        heads: Mapping[str, nn.Module],
-        *,
-        pools: bool,
+        self, config: RecurrentNetwork, embedding: Embedding, stack: RecurrentStack, heads: Mapping[str, nn.Module]
     ) -> None:
         super().__init__(config, embedding, stack, heads=heads)
-        self.pools = pools
 
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs [B, T, E], or [B, T, 2 E] with the summary of its sequence behind each, zero at padding.
+        """Outputs [B, T, E], zero at padding.
 
         Raises UnmaskError for a sequence that is longer than `length`.
         """
@@ -69,11 +61,9 @@ class RecurrentModel(StackModel):
         return sequences.pack(self.read(x_NSD, sequences.lengths.cpu()))
 
     def read(self, x_NSD: Tensor, lengths_N: Tensor | None = None) -> Tensor:
-        """Token vectors of sequences, one a row -> their outputs, and where the model pools their summaries behind."""
+        """Token vectors of sequences, one a row -> their outputs."""
         outputs_NSE, _ = self.stack(x_NSD, lengths_N=None if self._through(x_NSD, lengths_N) else lengths_N)
-        if not self.pools:
-            return outputs_NSE
-        return torch.cat([outputs_NSE, self.summary(outputs_NSE, lengths_N)[:, None].expand_as(outputs_NSE)], -1)
+        return outputs_NSE
 
     def _through(self, x_NSD: Tensor, lengths_N: Tensor | None) -> bool:
         """Whether to read on through the padding behind the sequences, which in one direction changes nothing before
@@ -83,22 +73,15 @@ class RecurrentModel(StackModel):
         N, S = x_NSD.shape[:2]
         return MOST_PADDED * int(lengths_N.sum()) >= N * S
 
-    def summary(self, outputs_NSE: Tensor, lengths_N: Tensor | None) -> Tensor:
-        """[N, E]: what the network says when it has read the sequence, from the beginning and from the end."""
-        H = self.config.hidden
-        rows_N = torch.arange(len(outputs_NSE), device=outputs_NSE.device)
-        last_N = rows_N.new_full(rows_N.shape, outputs_NSE.shape[1]) - 1
-        if lengths_N is not None:
-            last_N = lengths_N.to(rows_N.device) - 1
-        return torch.cat([outputs_NSE[rows_N, last_N, :H], outputs_NSE[:, 0, H:]], -1)
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        assert batch is not None, "where a sequence ends is read off its batch"
+        H, flat = self.config.hidden, hidden_BTD.flatten(0, 1)
+        first_M, last_M = ends(batch, places_M)
+        return torch.cat([flat[last_M, :H], flat[first_M, H:]], -1)
 
     @property
     def causal(self) -> bool:
         return not self.config.bidirectional
-
-    @property
-    def forward_is_trunk(self) -> bool:
-        return False
 
     def units(self, tokens_BT: Tensor) -> list[Tensor]:
         x_BTD, layers = self.embedding(tokens_BT), []
@@ -120,7 +103,7 @@ class RecurrentModel(StackModel):
         return True
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
+    def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token.
@@ -133,7 +116,7 @@ class RecurrentModel(StackModel):
         return Seq2SeqState(width, first_B.repeat_interleave(width), last.repeat(width))
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, Seq2SeqState)
         output_NH, state.recurrent = self.stack.step(self.embedding(tokens_N), state.recurrent)

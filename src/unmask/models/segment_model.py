@@ -116,7 +116,7 @@ class SegmentModel(CausalModel):
     # -- writing: see `models.writer.Writer`
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
 
         Short ones are filled up on either side. Raises UnmaskError for one without a token.
@@ -136,7 +136,7 @@ class SegmentModel(CausalModel):
         return SegmentState(width, first_N, repeated, places_N)
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, SegmentState)
         batch = Batch(tokens_N[:, None], positions=state.places_N[:, None])

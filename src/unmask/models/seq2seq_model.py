@@ -71,12 +71,12 @@ class Seq2SeqModel(EncoderDecoder):
         return Seq2SeqState(width, first_N, last.repeat(width), self.decoder.keys(outputs_BSE, source.lengths))
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
+    def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
         """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
         return self.read(batch, width)
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, Seq2SeqState)
         logits_NV: Tensor = self.heads["next"](self.dropout(self.decoder.step(self.target(tokens_N), state)))

@@ -54,8 +54,8 @@ class StackModel(Model):
         return hidden_BTD
 
     @property
-    def forward_is_trunk(self) -> bool:
-        return True
+    def sequences_apart(self) -> bool:
+        return self.transformer is not None and not self.causal
 
     @property
     def stacks(self) -> Mapping[str, nn.Module]:

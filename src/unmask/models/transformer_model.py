@@ -84,13 +84,13 @@ class TransformerModel(EncoderDecoder):
         return x_BTD
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> TransformerState:
+    def prefill(self, batch: Batch, width: int = 1) -> TransformerState:
         """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
         cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
         return TransformerState(cache, self.first(len(batch.tokens), width, batch.tokens.device))
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
 
         The hypotheses of a source are W tokens at the same place of one row [B, W], each of which sees its own past.

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import head_of, summarises
+from unmask.models.heads import head_of
 from unmask.models.model import ModelConfig
 from unmask.models.segment_model import SegmentModel, SegmentStack
 from unmask.nn import (
@@ -106,13 +106,13 @@ class TransformerXl(ModelConfig):
 
         heads   name -> what is asked; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it; there are no weights to it
+        pooler  of no effect: sequences are summed up without weights
         """
         heads = {"next": Head("next_token")} if heads is None else heads
         token = ScaledToken(self.vocabulary, self.dim)
         built = {name: head_of(self, head, token) for name, head in heads.items()}
         embedding = Embedding(token, dropout=self.dropout)
-        model = SegmentModel(self, embedding, self.stack(), built, pools=pooler or summarises(heads))
+        model = SegmentModel(self, embedding, self.stack(), built)
         if seed is not None:
             self.initialise(model, seed)
         return model

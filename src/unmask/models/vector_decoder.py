@@ -109,12 +109,12 @@ class VectorDecoderModel(EncoderDecoder):
         return Seq2SeqState(width, self.first(len(v_BF), width, v_BF.device), first.repeat(width))
 
     @torch.no_grad()
-    def begin(self, batch: Batch, width: int = 1) -> Seq2SeqState:
+    def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
         """Take the vectors of `batch`, one a row, and get ready to write `width` hypotheses for each."""
         return self.read(batch, width)
 
     @torch.no_grad()
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""
         assert isinstance(state, Seq2SeqState)
         logits_NV: Tensor = self.heads["next"](self.dropout(self.decoder.step(self.target(tokens_N), state)))

@@ -54,9 +54,9 @@ class Writer(Protocol):
         """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""
         return None
 
-    def begin(self, batch: Batch, width: int = 1) -> State:
+    def prefill(self, batch: Batch, width: int = 1) -> State:
         """Read the sources (the prompts, for a language model) of `batch`, one a row, and get ready to write `width`
         hypotheses for each."""
 
-    def next(self, tokens_N: Tensor, state: State) -> Tensor:
+    def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`."""

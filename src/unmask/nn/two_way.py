@@ -76,11 +76,9 @@ class TaskReader(nn.Module):
         self.lstm = nn.LSTM(own.width + (mixed if layers else 0), hidden, batch_first=True, bidirectional=True)
 
     def forward(self, own_NSD: Tensor, layers: Sequence[Tensor], lengths_N: Tensor) -> Tensor:
-        """[N, S, 4 R]: of each word, and behind it a summary of its sequence: the state from the left after its last
-        word, and that from the right after its first."""
+        """[N, S, 2 R]: of each word, what is read from the left and what is read from the right."""
         x_NSD = own_NSD if self.mix is None else torch.cat([own_NSD, self.mix(layers)], -1)
         packed = nn.utils.rnn.pack_padded_sequence(self.dropout(x_NSD), lengths_N.cpu(), batch_first=True)
-        said, (last_2NR, _) = self.lstm(packed)
-        said_NSR = nn.utils.rnn.pad_packed_sequence(said, batch_first=True, total_length=x_NSD.shape[1])[0]
-        summary_NR = torch.cat([last_2NR[0], last_2NR[1]], -1)
-        return torch.cat([said_NSR, summary_NR[:, None].expand_as(said_NSR)], -1)
+        read, _ = self.lstm(packed)
+        read_NSR: Tensor = nn.utils.rnn.pad_packed_sequence(read, batch_first=True, total_length=x_NSD.shape[1])[0]
+        return read_NSR

@@ -41,7 +41,7 @@ class NextToken(Objective):
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
-        return self.of_answers(model.logits(self.head, hidden_BTD, target.places), target.values)
+        return self.of_answers(model.logits(self.head, hidden_BTD, target.places, batch), target.values)
 
     def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
         total, nll, correct = cross_entropy(logits, values_M, self.label_smoothing)

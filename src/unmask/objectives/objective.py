@@ -53,7 +53,7 @@ class Objective:
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Cross-entropy of the head's answers at the targets of `batch`, in nats, with the number right."""
         target = batch.targets[self.name]
-        return self.of_answers(model.logits(self.name, hidden_BTD, target.places), target.values)
+        return self.of_answers(model.logits(self.name, hidden_BTD, target.places, batch), target.values)
 
     def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
         """The same of answers [M, C] that are there already, or are a product away."""

@@ -82,7 +82,7 @@ class OnnxModel(Model):
             return first[:, None].expand(B, T, first.shape[1])
         return first.view(B, T, -1)
 
-    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor) -> Tensor:
+    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
         """Answers [M, C] at places of the flattened rows."""
         if name != self.graph[0].head:
             raise UnmaskError(f"The graph answers by its head '{self.graph[0].head}' alone, not by '{name}'.")

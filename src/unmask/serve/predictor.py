@@ -187,7 +187,7 @@ class Predictor(Answering):
         found: list[Answer] = [{} for _ in asked]
         for name, target in batch.targets.items():
             rows = (target.places // width).cpu().numpy()
-            logits = self.layout.answer(name, hidden_BTD, target.places).float()
+            logits = self.layout.answer(name, hidden_BTD, target.places, batch).float()
             if name == "mlm":
                 probabilities, ids = self._likeliest(logits)
                 for i in np.unique(rows):

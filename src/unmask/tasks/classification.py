@@ -95,7 +95,7 @@ class Classification(TextTask):
         if self.weighing is None:
             return super().score(model, hidden_BTD, batch)
         target = batch.targets[self.name]
-        return self.weighing(model.answer(self.name, hidden_BTD, target.places).float(), target.values)
+        return self.weighing(model.answer(self.name, hidden_BTD, target.places, batch).float(), target.values)
 
     def normalise(self, answer: np.ndarray) -> np.ndarray:
         return np.asarray(answer / answer.sum(-1, keepdims=True))
@@ -159,7 +159,7 @@ class MultiLabel(TextTask):
         return logits.sigmoid()
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        logits_MC = model.answer(self.name, hidden_BTD, self.places(batch)).float()
+        logits_MC = model.answer(self.name, hidden_BTD, self.places(batch), batch).float()
         true_MC = batch.targets[self.name].values.view_as(logits_MC)
         weights = None if self.positive is None else logits_MC.new_tensor(self.positive)
         losses_MC = F.binary_cross_entropy_with_logits(logits_MC, true_MC.float(), reduction="none", pos_weight=weights)
@@ -204,7 +204,7 @@ class Regression(TextTask):
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Sum of squared errors; the metric `error` sums their absolute values."""
         target = batch.targets[self.name]
-        errors = model.answer(self.name, hidden_BTD, target.places).float().squeeze(-1) - target.values.float()
+        errors = model.answer(self.name, hidden_BTD, target.places, batch).float().squeeze(-1) - target.values.float()
         return Loss(errors.square().sum(), errors.numel(), {"error": errors.detach().abs().sum()})
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:

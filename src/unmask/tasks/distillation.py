@@ -156,9 +156,9 @@ class Distilled(Objective):
 
     def _soft(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Tensor:
         places_M = self.task.places(batch)
-        said_MC = model.answer(self.task.name, hidden_BTD, places_M).float()
+        said_MC = model.answer(self.task.name, hidden_BTD, places_M, batch).float()
         with evaluating(self.teacher):
-            taught_MC = self.teacher.answer(self.task.name, taught_BTE, places_M).float()
+            taught_MC = self.teacher.answer(self.task.name, taught_BTE, places_M, batch).float()
         if self.task.name == "regression":
             return (said_MC - taught_MC).square().sum()
         said, taught = (self._log_probabilities(x / self.temperature, batch) for x in (said_MC, taught_MC))

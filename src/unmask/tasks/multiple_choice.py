@@ -64,7 +64,7 @@ class MultipleChoice(Task):
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Cross-entropy over the choices of each row; the sequences of a row follow each other in the batch."""
         target = batch.targets[self.name]
-        logits_N = model.answer(self.name, hidden_BTD, self.places(batch)).float().squeeze(-1)
+        logits_N = model.answer(self.name, hidden_BTD, self.places(batch), batch).float().squeeze(-1)
         first_Q, order = sequence_of(batch, target.places).sort()
         if len(first_Q) == 0 or first_Q[0] != 0:
             raise UnmaskError("The batch begins within the choices of a row: all of them must be in one batch.")

@@ -174,7 +174,7 @@ class QuestionAnswering(Task):
         """Cross-entropy over the tokens of each window, once for the begin and once for the end: 2N targets."""
         target = batch.targets[self.name]
         places_M = self.places(batch)
-        logits_M2 = model.answer(self.name, hidden_BTD, places_M).float()
+        logits_M2 = model.answer(self.name, hidden_BTD, places_M, batch).float()
         assert batch.starts is not None
         owner_M, windows_N = sequence_of(batch, places_M), len(batch.starts)
         inside_M = places_M - batch.starts[owner_M]

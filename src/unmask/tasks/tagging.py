@@ -136,14 +136,14 @@ class Tagging(Task):
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
         if self.crf:
-            emissions_MC = model.answer(self.name, hidden_BTD, target.places).float()
+            emissions_MC = model.answer(self.name, hidden_BTD, target.places, batch).float()
             # Where sequences are packed they do not stand in the order of the examples, but each is in one piece.
             _, lengths = sequence_of(batch, target.places).unique_consecutive(return_counts=True)
             inner = None if self._allowed is None else (self._allowed.between, None, None)
             likelihoods = self._chain(model, inner).log_likelihood(emissions_MC, target.values, lengths)
             return Loss(-likelihoods.sum(), target.values.numel())
         if self.weighing is not None:
-            return self.weighing(model.answer(self.name, hidden_BTD, target.places).float(), target.values)
+            return self.weighing(model.answer(self.name, hidden_BTD, target.places, batch).float(), target.values)
         return super().score(model, hidden_BTD, batch)
 
     def squash(self, logits: Tensor) -> Tensor:

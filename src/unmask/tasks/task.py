@@ -113,7 +113,7 @@ class Task(Objective):
     def answers(self, model: Model, batch: Batch) -> list[np.ndarray]:
         """Answers [M, C] of each example, in the order of the examples, wherever packing put them."""
         places = self.places(batch)
-        answers = self.squash(model.answer(self.name, model(batch), places).float()).detach().cpu().numpy()
+        answers = self.squash(model.answer(self.name, model(batch), places, batch).float()).detach().cpu().numpy()
         owners = sequence_of(batch, places).cpu().numpy()
         assert batch.starts is not None
         return [answers[owners == i] for i in range(len(batch.starts))]

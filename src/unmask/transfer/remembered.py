@@ -31,7 +31,7 @@ def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
     serves another; and a run that is resumed, which remembers nothing, is the same but for the last bit. Other
     strategies, and pages that compute more than the trunk in their forward, go on as they are.
     """
-    if transfer.strategy != "frozen" or not model.forward_is_trunk:
+    if transfer.strategy != "frozen" or not model.sequences_apart:
         yield
         return
     model.forward = Remembered(model.forward)  # type: ignore[method-assign]  # of this one object

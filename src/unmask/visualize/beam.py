@@ -68,8 +68,8 @@ def following(model: Writer, beginning: Sequence[int], *, top: int, never: Seque
     """
     if top < 1:
         raise UnmaskError(f"At least one token must be asked for, not {top}.")
-    state = model.begin(_batch(model, beginning))
-    share_V = model.next(state.first, state)[0].float().softmax(-1)
+    state = model.prefill(_batch(model, beginning))
+    share_V = model.decode_step(state.first, state)[0].float().softmax(-1)
     offered_V = share_V.clone()
     offered_V[list(never)] = 0.0
     best = offered_V.topk(min(top, len(offered_V)))

@@ -35,7 +35,8 @@ def gradient_times_input(model: Model, reading: Read, head: str, output: int) ->
     assert other.input_embedding is not None
     handle = other.input_embedding.get_submodule("token").register_forward_hook(leaf)
     with torch.enable_grad():
-        logits_1C = other.answer(head, other(reading.batch), torch.zeros(1, dtype=torch.long, device=other.device))
+        first_1 = torch.zeros(1, dtype=torch.long, device=other.device)
+        logits_1C = other.answer(head, other(reading.batch), first_1, reading.batch)
         if not 0 <= output < logits_1C.shape[1]:
             raise UnmaskError(f"There is no output {output}: the head has {logits_1C.shape[1]}, counted from 0.")
         (slope_1TD,) = torch.autograd.grad(logits_1C[0, output], vectors)

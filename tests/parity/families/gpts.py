@@ -83,10 +83,10 @@ def outputs(
     output = theirs(**inputs, output_hidden_states=True)
     mine, other = {}, {}
     if config.n_layer:  # GPT-2 without layers tells no states
-        mine["hidden"] = hidden[..., : config.n_embd].flatten(0, 1)[places]
+        mine["hidden"] = hidden.flatten(0, 1)[places]
         other["hidden"] = output.hidden_states[-1].flatten(0, 1)[places]
     for head in wanted:
-        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places)
+        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places, batch)
         other[head] = encoders.their_answer(head, output, places)
     return mine, other
 

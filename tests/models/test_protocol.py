@@ -1,0 +1,310 @@
+"""What all models have in common, held by every page: build, hidden states, answers, summaries, writing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import is_dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unmask import models
+from unmask.data import collate
+from unmask.data.pairing import source_batch
+from unmask.errors import UnmaskError
+from unmask.models import (
+    T5,
+    Albert,
+    Bert,
+    ConvS2S,
+    Electra,
+    Elmo,
+    Gpt,
+    Gpt2,
+    MobileBert,
+    RecurrentNetwork,
+    Roberta,
+    Seq2Seq,
+    Transformer,
+    TransformerXl,
+)
+from unmask.models.model import Model
+from unmask.models.model_config import ModelConfig
+from unmask.models.vector_decoder import VectorDecoder
+from unmask.types import Batch, Example
+
+V, PAD, START, END, F = 30, 0, 1, 2, 6
+
+SMALL = {"vocabulary": V, "dim": 16, "layers": 2, "heads": 2, "length": 24}
+NARROW = {"vocabulary": V, "dim": 12, "hidden": 10, "layers": 2}
+RECURRENT = {"vocabulary": V, "dim": 12, "hidden": 12, "layers": 2}
+SIDES = {"encoder_layers": 2, "decoder_layers": 2}
+HALVES = {"encoder_heads": 2, "decoder_heads": 2, "encoder_hidden": 20, "decoder_hidden": 20}
+T5S = {"vocabulary": V, "dim": 16, "heads": 2, "head_dim": 8, "hidden": 20, **SIDES}
+
+PAGES: dict[str, ModelConfig] = {
+    "bert": Bert(**SMALL, hidden=20),
+    "roberta": Roberta(**SMALL, hidden=20, padding=0),
+    "albert": Albert(**SMALL, hidden=20, factor=8),
+    "electra": Electra(**SMALL, hidden=20, factor=8, generator=0.5),
+    "mobilebert": MobileBert(**SMALL, hidden=20, factor=8, bottleneck=8),
+    "gpt": Gpt(**SMALL),
+    "gpt2": Gpt2(**SMALL, padding=0),
+    "transformer-xl": TransformerXl(**{**SMALL, "length": None}, hidden=20, memory=30),
+    "rnn": RecurrentNetwork(**NARROW, cell="rnn"),
+    "lstm": RecurrentNetwork(**NARROW, cell="lstm"),
+    "gru-windows": RecurrentNetwork(**NARROW, cell="gru", tbptt=3),
+    "lstm-bidirectional": RecurrentNetwork(**NARROW, bidirectional=True),
+    "elmo": Elmo(
+        vocabulary=V, continues=18, characters=4, widths=(1, 2), filters=(4, 6), dim=8, hidden=12, highways=1, task=5
+    ),
+    "elmo-own": Elmo(
+        vocabulary=V, continues=18, characters=4, widths=(1, 2), filters=(4, 6), dim=8, layers=0, highways=1, task=5
+    ),
+    "transformer": Transformer(vocabulary=V, dim=16, **SIDES, **HALVES),
+    "transformer-pre": Transformer(vocabulary=V, dim=16, **SIDES, **HALVES, norm="pre", positions="halves"),
+    "t5": T5(**T5S),
+    "t5-v1.1": T5(**T5S, feedforward="gated-gelu", output="untied", buckets=8, furthest=12),
+    "convs2s": ConvS2S(
+        vocabulary=V, dim=12, encoder_widths=(12, 16), decoder_widths=(12, 16), kernel=3, length=24, output_dim=10
+    ),
+    "seq2seq": Seq2Seq(**RECURRENT, attention="none", reverse=True),
+    "seq2seq-dot": Seq2Seq(**RECURRENT, attention="dot", cell="gru"),
+    "seq2seq-general": Seq2Seq(**RECURRENT, attention="general", input_feeding=True, bidirectional=False),
+    "seq2seq-additive": Seq2Seq(**RECURRENT, attention="additive", tied=False),
+    "vector": VectorDecoder(vocabulary=V, dim=12, hidden=10, layers=2, features=F),
+}
+HEADS = {"tagging": 4, "classification": 3}
+READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
+WRITERS = [name for name, page in PAGES.items() if page.build().writes]
+
+pages = pytest.mark.parametrize("name", PAGES)
+readers = pytest.mark.parametrize("name", READERS)
+writers = pytest.mark.parametrize("name", WRITERS)
+
+
+def built(name: str, heads: dict[str, int] | None = None) -> Model:
+    """The model of a page with large random weights, so that no part of it says next to nothing."""
+    model = PAGES[name].build(heads, seed=0).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return model
+
+
+def texts(*lengths: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, V, n) for n in lengths]
+
+
+def sources(name: str, rows: int) -> list[Batch]:
+    """Sources of several lengths, one a batch: of a language model the prompts, of the others texts or vectors."""
+    if PAGES[name].features is not None:
+        values = torch.randn(rows, F, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        return [Batch.of_vectors(values[i : i + 1]) for i in range(rows)]
+    lengths = [5, 1, 8, 3][:rows]
+    if name in READERS:
+        return [Batch(torch.from_numpy(text)[None]) for text in texts(*lengths)]
+    return [source_batch([text], PAD, END) for text in texts(*lengths)]
+
+
+def together(batches: list[Batch]) -> Batch:
+    """Several sources as the rows of one batch, short ones filled up on the right."""
+    if batches[0].signal is not None:
+        return Batch.of_vectors(torch.cat([batch.signal.values for batch in batches]))
+    longest = max(batch.tokens.shape[1] for batch in batches)
+    rows = [torch.nn.functional.pad(batch.tokens[0], (0, longest - batch.tokens.shape[1])) for batch in batches]
+    lengths = torch.tensor([batch.tokens.shape[1] for batch in batches])
+    return Batch(torch.stack(rows), documents=(torch.arange(longest) < lengths[:, None]).long())
+
+
+def whole(name: str, model: Model, source: Batch, written: Tensor) -> Tensor:
+    """[V]: what follows the tokens `written`, the first of which started them, by one forward over all of them."""
+    if name in READERS:
+        batch = Batch(torch.cat([source.tokens[0, :-1], written])[None])
+    else:
+        batch = Batch(written[None], source=source)
+    hidden_BTD = model(batch)
+    return model.answer("next", hidden_BTD, torch.tensor([hidden_BTD.shape[1] - 1]), batch)[0]
+
+
+def test_no_page_is_left_out() -> None:
+    for module in pkgutil.iter_modules(models.__path__):
+        importlib.import_module(f"unmask.models.{module.name}")
+
+    def below(kind: type) -> set[type]:
+        return {kind}.union(*(below(one) for one in kind.__subclasses__()))
+
+    concrete = {
+        kind
+        for kind in below(ModelConfig)
+        if kind.__module__.startswith("unmask.models.") and is_dataclass(kind) and not kind.__abstractmethods__
+    }
+    assert concrete == {type(page) for page in PAGES.values()}
+
+
+@pages
+def test_a_page_builds_a_model_of_its_numbers(name: str) -> None:
+    page = PAGES[name]
+    model, again, other = page.build(seed=0), page.build(seed=0), page.build(seed=1)
+    assert isinstance(model, Model)
+    assert model.config == page
+    assert model.positions == page.length
+    assert len(model.blocks) > 0 or name == "elmo-own"
+    assert list(model.state_dict()) == list(again.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    bare = model.without_heads()
+    assert not bare.heads
+    assert bare.heads is not model.heads
+    assert {*bare.parameters()} <= {*model.parameters()}
+
+
+@pages
+def test_hidden_states_are_as_wide_as_the_page_says_and_answers_are_of_single_places(name: str) -> None:
+    heads = HEADS if name in READERS else {"next": 0}
+    model = built(name, heads)
+    if name in READERS:
+        batch = Batch(torch.from_numpy(np.stack(texts(7, 7))))
+    else:
+        batch = Batch(torch.randint(3, V, (2, 7)), source=together(sources(name, 2)))
+    hidden_BTD = model(batch)
+    assert hidden_BTD.shape == (2, 7, PAGES[name].width)
+    everywhere, places = torch.arange(14), torch.tensor([0, 3, 6, 7, 13])
+    for head in heads:
+        every = model.answer(head, hidden_BTD, everywhere, batch)
+        found = model.answer(head, hidden_BTD, places, batch)
+        assert found.shape == (5, heads[head] or V)
+        torch.testing.assert_close(found, every[places])
+        assert model.answer(head, hidden_BTD, places[:0], batch).shape[0] == 0
+    if "classification" in heads:  # one answer for a sequence, wherever in it a model that reads to its end is asked
+        if model.causal:
+            torch.testing.assert_close(every[:7], every[:1].expand(7, -1))
+        assert not torch.allclose(every[0], every[7])
+
+
+@readers
+def test_packed_padded_and_single_sequences_give_the_same(name: str) -> None:
+    model = built(name, HEADS)
+    examples = [Example(tokens) for tokens in texts(9, 4, 14, 1, 6)]
+
+    def answers(batch: Batch) -> list[Tensor]:
+        hidden_BTD, found = model(batch), []
+        assert batch.starts is not None
+        for start, example in zip(batch.starts.tolist(), examples, strict=False):
+            places = torch.arange(start, start + len(example.tokens))
+            of_tokens = model.answer("tagging", hidden_BTD, places, batch)
+            of_sequence = model.answer("classification", hidden_BTD, places[:1], batch)
+            found.append(torch.cat([of_tokens.flatten(), of_sequence.flatten()]))
+        return found
+
+    with torch.no_grad():
+        padded, packed = answers(collate.pad(examples, PAD)), answers(collate.pack(examples, 16, PAD))
+        for i, example in enumerate(examples):
+            row = Batch(torch.from_numpy(example.tokens)[None], starts=torch.tensor([0]))
+            places = torch.arange(len(example.tokens))
+            hidden_BTD = model(row)
+            of_tokens = model.answer("tagging", hidden_BTD, places, row)
+            of_sequence = model.answer("classification", hidden_BTD, places[:1], row)
+            alone = torch.cat([of_tokens.flatten(), of_sequence.flatten()])
+            torch.testing.assert_close(padded[i], alone, atol=1e-9, rtol=1e-9)
+            torch.testing.assert_close(packed[i], alone, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+def test_a_padded_source_is_written_from_as_alone(name: str) -> None:
+    model, alone = built(name), sources(name, 3)
+    tokens = torch.randint(3, V, (3, 6), generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        hidden_BTD = model(Batch(tokens, source=together(alone)))
+        for i, source in enumerate(alone):
+            torch.testing.assert_close(hidden_BTD[i], model(Batch(tokens[i : i + 1], source=source))[0])
+
+
+@pages
+def test_only_models_that_read_on_let_no_token_see_those_after_it(name: str) -> None:
+    model = built(name, HEADS if name in READERS else None)
+    tokens = torch.from_numpy(np.stack(texts(8)))
+    tokens[0, 5] = 4
+    changed = tokens.clone()
+    changed[0, 5] = 5
+    source = None if name in READERS else sources(name, 1)[0]
+    with torch.no_grad():
+        one, two = (model(Batch(x, source=source)) for x in (tokens, changed))
+    assert not torch.allclose(one[0, 5:], two[0, 5:])
+    assert torch.equal(one[0, :4], two[0, :4]) == model.causal
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@writers
+def test_what_is_written_step_by_step_is_what_one_forward_says(name: str, width: int) -> None:
+    """Sources of several lengths; hypotheses are repeated and exchanged, sources finish and change their order."""
+    model, read = built(name), sources(name, 4)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        state = model.prefill(together(read), width)
+        owners = torch.arange(4).repeat_interleave(width)
+        written = state.first[:, None]
+        assert state.width == width
+        if name in READERS:
+            assert state.first.tolist() == [int(read[i].tokens[0, -1]) for i in owners.tolist()]
+        else:
+            assert set(state.first.tolist()) == {model.config.start}
+        for step in range(7):
+            logits = model.decode_step(written[:, -1], state)
+            for n in range(len(written)):
+                expected = whole(name, model, read[int(owners[n])], written[n])
+                torch.testing.assert_close(logits[n], expected, atol=1e-8, rtol=1e-8)
+            kept = torch.arange(len(written) // width)
+            if step in (2, 4):
+                kept = torch.randperm(len(kept), generator=generator)[1:]
+            chosen = torch.randint(width, (len(kept), width), generator=generator)
+            rows = (kept[:, None] * width + chosen).flatten()
+            state.select(rows)
+            owners = owners[rows]
+            following = torch.randint(3, V, (len(rows), 1), generator=generator)
+            written = torch.cat([written[rows], following], 1)
+    assert len(state.first) == 2 * width
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name in WRITERS])
+def test_a_prompt_may_be_filled_up_on_either_side(name: str) -> None:
+    model = built(name)
+    right = together(sources(name, 3))
+    assert right.documents is not None
+    lengths = right.documents.sum(1)
+    T = right.tokens.shape[1]
+    order = (torch.arange(T) + lengths[:, None]) % T
+    left = Batch(right.tokens.gather(1, order), documents=right.documents.gather(1, order))
+    states = [model.prefill(batch) for batch in (right, left)]
+    one, two = (model.decode_step(state.first, state) for state in states)
+    torch.testing.assert_close(one, two)
+
+
+@readers
+def test_a_model_without_the_head_does_not_write(name: str) -> None:
+    model = PAGES[name].build(HEADS, seed=0)
+    assert not model.writes
+    with pytest.raises(UnmaskError):
+        model.prefill(sources(name, 1)[0])
+
+
+@pages
+def test_hidden_states_end_with_the_last_layer_or_are_refused(name: str) -> None:
+    model = built(name, {} if name in READERS else None)
+    batch = Batch(torch.from_numpy(np.stack(texts(6))))
+    if name not in READERS:
+        batch = replace(batch, source=sources(name, 1)[0])
+    if model.transformer is None and not name.startswith("elmo"):
+        with pytest.raises(UnmaskError, match="Hidden states of layers are those of"):
+            model.hidden_states(batch)
+        return
+    states = model.hidden_states(batch)
+    layers = len(model.blocks) if model.transformer is None else len(model.transformer.order)
+    assert len(states) == layers + 1
+    last = model(batch)[..., -states[-1].shape[-1] :]
+    torch.testing.assert_close(last, states[-1] if model.transformer is None else model.transformer.norm(states[-1]))
