@@ -126,7 +126,7 @@ def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], in
     import numpy as np
 
     from unmask.data.corpus import Corpus
-    from unmask.objectives.language_modeling import runs
+    from unmask.objectives.sequences import runs
 
     corpus = Corpus(settings["corpus"])
     tokenizer, split = corpus.tokenizer, corpus.split("train")

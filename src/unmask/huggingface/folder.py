@@ -50,7 +50,7 @@ class Loaded:
     labels            class names, in the order of the outputs, of a classification or tagging head
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
     settings          what the task that made the folder wants remembered (`Task.settings`)
-    words             what a head over words guesses (`objectives.two_way`); nothing in folders without one
+    words             what a head over words guesses (`objectives.bidirectional`); nothing in folders without one
     """
 
     model: Model

@@ -64,8 +64,8 @@ class Bert(ModelConfig):
     padding: int = 0
 
     @property
-    def learns(self) -> tuple[str, ...]:
-        return ("hidden", "pairs")
+    def offers(self) -> frozenset[str]:
+        return frozenset({"bidirectional"})
 
     @property
     def pools(self) -> bool:

@@ -65,7 +65,7 @@ class Gpt(ModelConfig):
     start: int | None = None
     end: int | tuple[int, ...] | None = None
 
-    learns = ("next", "again")
+    offers = frozenset({"causal"})
 
     @property
     def width(self) -> int:

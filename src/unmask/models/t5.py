@@ -64,7 +64,7 @@ class T5(ModelConfig):
     start: int = 0
     end: int = 1
 
-    learns = ("spans",)
+    offers = frozenset({"encoder-decoder"})
 
     def __post_init__(self) -> None:
         if self.feedforward not in FEEDFORWARDS:

@@ -13,8 +13,8 @@ from unmask.data import collate, spelling
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.elmo import WORDS, ElmoModel
-from unmask.objectives import TwoWayLM
-from unmask.objectives.two_way import DIRECTIONS, UNKNOWN, check_words, likelihoods
+from unmask.objectives import BidirectionalLM
+from unmask.objectives.bidirectional import DIRECTIONS, UNKNOWN, check_words, likelihoods
 from unmask.serve.likelihood import Likelihood, together
 from unmask.tasks import answered, evaluating
 from unmask.types import Example
@@ -39,7 +39,7 @@ class WordScorer:
         self.tokenizer = loaded.require_tokenizer(owner)
         first, ends = spelling.continues(self.tokenizer), {"start": self.tokenizer.cls, "end": self.tokenizer.sep}
         words = dict.fromkeys(spelling.unspelled(loaded.words, self.tokenizer), 0)
-        self.objective = TwoWayLM(words, spelling.words, first, **ends)
+        self.objective = BidirectionalLM(words, spelling.words, first, **ends)
         strange = np.array([self.tokenizer.unknown], np.int32).tobytes()  # a word with a character that is none here
         self.unknown = [UNKNOWN, self.objective.ids.get(strange, UNKNOWN)]
 
