@@ -11,6 +11,7 @@ from torch import nn
 from unmask.config import Config
 from unmask.data.corpus import Split
 from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
 from unmask.objectives.objective import Objective
 
@@ -23,7 +24,7 @@ class ObjectiveConfig(Config):
 
     kind      its name in run.json
     learned   what is learned, as the end of "this run learns ..."
-    example   a recipe that learns it
+    example   a recipe that learns it, where there is one
     objective the class that `build` makes; its loss terms and heads are described there
     requires  what a model must offer (`ModelConfig.offers`)
     own_heads heads that this objective alone trains, by which a folder shows that it was trained by it
@@ -34,7 +35,7 @@ class ObjectiveConfig(Config):
 
     kind: ClassVar[str]
     learned: ClassVar[str]
-    example: ClassVar[str]
+    example: ClassVar[str] = ""
     objective: ClassVar[type[Objective]]
     requires: ClassVar[frozenset[str]] = frozenset()
     own_heads: ClassVar[frozenset[str]] = frozenset()
@@ -135,6 +136,12 @@ class ObjectiveConfig(Config):
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **super().to_dict()}
+
+    def replace(self, **changes: Any) -> Self:
+        """As `Config.replace`; of what `to_dict` gave, the kind must be that of this config."""
+        if changes.pop("kind", self.kind) != self.kind:
+            raise UnmaskError(f"The fields of another objective do not fit {type(self).__name__}.")
+        return super().replace(**changes)
 
     def _parts(self) -> dict[str, ObjectiveConfig]:
         held = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -95,7 +95,7 @@ def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool)
     if asked.fits(model):
         return
     option = asked.choices[0][0] if asked.choices else "objective"
-    usual = f"leave --{option} as the recipe has it, or take {asked.example}"
+    usual = f"leave --{option} as the recipe has it" + (f", or take {asked.example}" if asked.example else "")
     way = f"leave out the recipe and --{option}" if folder else usual
     able = _either(kind.learned for kind in supported(model))
     raise UnmaskError(
