@@ -69,9 +69,8 @@ def compare_losses(settings: Settings) -> Result:
     import torch
     import transformers
 
-    from unmask import huggingface
+    from unmask import huggingface, recipes
     from unmask.data.collate import pack, pad
-    from unmask.objectives import MaskedLM
     from unmask.types import Example
 
     transformers.logging.set_verbosity_error()
@@ -90,7 +89,7 @@ def compare_losses(settings: Settings) -> Result:
     loaded = huggingface.load(settings["model"])
     assert loaded.tokenizer is not None
     own = loaded.tokenizer
-    objective = MaskedLM(mask=own.mask, specials=own.specials, vocabulary=own.size)
+    objective = recipes.roberta_tiny().objective.build(own)
 
     def ours(model: Any, rows: Any) -> Any:
         loss = objective.loss(model, rows)["mlm"]

@@ -180,6 +180,12 @@ class BidirectionalLMConfig(ObjectiveConfig):
         return BidirectionalLM(counts, spelling.words, first, **ends, others=others)
 
 
+def scorer(words: Sequence[str], tokenizer: Tokenizer) -> BidirectionalLM:
+    """The objective by which a folder that guesses these words (`huggingface.Loaded.words`) scores texts."""
+    first, ends = spelling.continues(tokenizer), {"start": tokenizer.cls, "end": tokenizer.sep}
+    return BidirectionalLM(dict.fromkeys(spelling.unspelled(words, tokenizer), 0), spelling.words, first, **ends)
+
+
 def likelihoods(model: ElmoModel, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
     """For each direction, log p [M] of every word, and whether it is the likeliest one, [M]."""
     hidden_BTE, found = model(batch), {}

@@ -73,6 +73,14 @@ def supported(model: ModelConfig) -> tuple[Kind, ...]:
     return tuple(kind for kind in OBJECTIVES if kind().fits(model))
 
 
+def usual(model: ModelConfig) -> ObjectiveConfig:
+    """The default objective of a model. Raises UnmaskError for one that supports none of those listed here."""
+    able = supported(model)
+    if not able:
+        raise UnmaskError(f"A {type(model).__name__} is trained by no objective that is known here: pass one.")
+    return able[0]()
+
+
 def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig:
     """The objective of a run that goes on from a folder.
 

@@ -221,6 +221,14 @@ class SpanCorruptionConfig(ObjectiveConfig):
         return SpanCorruption(sentinels, **ids, rate=self.rate, mean=self.mean_span, short=self.short)
 
 
+def cut_out(
+    text: np.ndarray, sentinels: Sequence[int], rng: np.random.Generator, *, rate: float, mean: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is read and what is written of a text [N] out of which spans are cut, without start and end."""
+    objective = SpanCorruption(sentinels, start=0, end=0, padding=0, rate=rate, mean=mean)
+    return objective.hide(text, objective.noise(len(text), rng))
+
+
 def _parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
     """`total` as a sum of positive whole numbers, [parts], all such sums being equally likely."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
