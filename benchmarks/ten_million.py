@@ -120,15 +120,15 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
     """
     import torch
 
-    from unmask import heldout, huggingface
+    from unmask import huggingface, recipes
+    from unmask import pretraining_evaluation as evaluation
     from unmask.data.corpus import Corpus
     from unmask.data.stream import fixed
-    from unmask.pretraining import Objectives
 
     if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
         return None
     opened = Corpus(corpus_folder)
-    learned = Objectives(sentences="none", short=0.0).build(opened.tokenizer)
+    learned = recipes.roberta_tiny().objective.build(opened.tokenizer)
     parts: dict[str, Any] = {
         "sample": learned.sample,
         "corrupt": learned.corrupt,
@@ -146,7 +146,7 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
         "loss": sum(float(loss.sum) for loss in losses) / count,
         "correct": sum(float(loss.metrics["correct"]) for loss in losses) / count,
         "targets": count,
-        "frequencies": heldout.baseline(batches, _log_shares(counts)),
+        "frequencies": evaluation.baseline(batches, _log_shares(counts), learned.terms),
     }
 
 

@@ -22,6 +22,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
+from unmask.objectives.registry import selected
 from unmask.pretrain import Pretrain
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch
@@ -151,15 +152,15 @@ def test_a_run_starts_at_the_loss_that_transformers_finds(folders, name, kind, t
 
 def test_objectives_and_dropout_are_the_folder_s_unless_told_otherwise(folders, tmp_path):
     runs = {name: Pretrain(config(folders[name]), [of(folders, name)], tmp_path) for name in ("mlm", "both", "roberta")}
-    assert [run.config.objectives.sentences for run in runs.values()] == ["none", "next", "none"]
+    assert [selected(run.config.objective)["sentences"] for run in runs.values()] == ["none", "next", "none"]
     assert [sorted(run.model.heads) for run in runs.values()] == [["mlm"], ["mlm", "nsp"], ["mlm"]]
     assert [type(run.config.model) for run in runs.values()] == [Bert, Bert, Roberta]
     told = Pretrain(config(folders["both"], sentences="none", dropout=0.0), [folders["corpus"]], tmp_path)
     assert sorted(told.model.heads) == ["mlm"]
     assert (told.model.config.dropout, told.model.config.attention_dropout) == (0.0, 0.1)
     assert {m.p for m in told.model.modules() if isinstance(m, torch.nn.Dropout)} == {0.0}
-    fresh = recipes.bert_tiny().replace(objectives={"sentences": "auto"}, training={"device": "cpu"})
-    assert Pretrain(fresh, [folders["corpus"]], tmp_path).config.objectives.sentences == "none"
+    fresh = recipes.bert_tiny().override({"sentences": "auto", "device": "cpu"})
+    assert selected(Pretrain(fresh, [folders["corpus"]], tmp_path).config.objective)["sentences"] == "none"
 
 
 class Notes:
@@ -498,7 +499,7 @@ def test_a_recipe_gives_the_training_and_the_folder_the_model(folders, capsys):
         "--model.dim 16",
         "--model.dropout 0.1",
         "--training.optimizer.lr 0.003",
-        "--objectives.sentences next",
+        "--sentences next",
     ):
         assert line in shown
 

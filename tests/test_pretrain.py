@@ -14,13 +14,13 @@ import torch
 import transformers
 
 import unmask
-from unmask import huggingface, recipes, report, samples
+from unmask import huggingface, probes, recipes, report
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.heldout import plateau, too_few
 from unmask.models import Bert
 from unmask.pretrain import Pretrain, warm_start
+from unmask.pretraining_evaluation import plateau, too_few
 from unmask.train.display import Terminal
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
@@ -86,7 +86,7 @@ def test_it_learns_what_context_tells_and_the_folder_answers(folder, tmp_path):
     run = Pretrain(config(steps=250, lr=5e-3, sentences="none", log_every=50), [folder], tmp_path / "run")
     result = run.run()
     assert result.heldout["loss/mlm"] < 0.8 * run.baseline["loss/mlm"]
-    assert plateau(result.heldout, run.baseline) is None
+    assert plateau(result.heldout, run.baseline, run.objective.terms) is None
     assert "right" in run.summary(result)
     answer = unmask.Predictor(tmp_path / "run")(["the cat sees [MASK] water."])[0]
     assert len(answer["masks"][0]) == 5
@@ -133,7 +133,7 @@ def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
         for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "part" / "metrics.jsonl")
     ]
     assert traces[0] == traces[1]
-    assert [s["step"] for s in samples.read(tmp_path / "part")] == [s["step"] for s in samples.read(tmp_path / "whole")]
+    assert [s["step"] for s in probes.read(tmp_path / "part")] == [s["step"] for s in probes.read(tmp_path / "whole")]
 
 
 def test_a_run_that_does_not_say_its_algorithm_is_not_given_that_of_the_recipe():

@@ -70,9 +70,8 @@ def compare_losses(settings: Settings) -> Result:
     import torch
     import transformers
 
-    from unmask import huggingface
+    from unmask import huggingface, recipes
     from unmask.data.collate import pack, pad
-    from unmask.objectives import MaskedLM
     from unmask.types import Example
 
     transformers.logging.set_verbosity_error()
@@ -91,7 +90,7 @@ def compare_losses(settings: Settings) -> Result:
     loaded = huggingface.load(settings["model"])
     assert loaded.tokenizer is not None
     own = loaded.tokenizer
-    objective = MaskedLM(mask=own.mask, specials=own.specials, vocabulary=own.size)
+    objective = recipes.roberta_tiny().objective.build(own)
 
     def ours(model: Any, rows: Any) -> Any:
         loss = objective.loss(model, rows)["mlm"]
@@ -127,7 +126,7 @@ def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], in
     import numpy as np
 
     from unmask.data.corpus import Corpus
-    from unmask.objectives.language_modeling import runs
+    from unmask.objectives.sequences import runs
 
     corpus = Corpus(settings["corpus"])
     tokenizer, split = corpus.tokenizer, corpus.split("train")

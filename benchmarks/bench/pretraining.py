@@ -80,26 +80,29 @@ class Comparison(Config):
 
 def run_unmask(settings: Settings) -> Result:
     """A turn of `unmask.pretrain`, as `unmask pretrain` runs it."""
-    from unmask.data.tokenizer import Tokenizer
-    from unmask.objectives import MaskedLM, Objective
-    from unmask.pretrain import Objectives, Pretrain, Pretraining, Rows
+    from unmask import recipes
+    from unmask.objectives import Joint, Objective, ObjectiveConfig
+    from unmask.pretrain import Pretrain, Pretraining, Rows
     from unmask.train.metrics import read
     from unmask.train.optim import Optimizer, Schedule
     from unmask.train.trainer import Training
     from unmask.types import Batch, Document
 
-    class OneSentence(MaskedLM):
+    class OneSentence(Joint):
         """Every sentence is a sequence of its own; packing fills the rows with them."""
 
         def sample(self, documents: Sequence[Document], length: int, rng: Any) -> list:
             alone = [Document([sentence], d.index) for d in documents for sentence in d.sentences]
             return super().sample(alone, length, rng)
 
-    class Lines(Objectives):
-        def build(self, tokenizer: Tokenizer, splits: Any = (), words: Any = ()) -> Objective:
-            mask, specials, size = tokenizer.mask, tokenizer.specials, tokenizer.size
-            return OneSentence(mask=mask, specials=specials, vocabulary=size, rate=self.rate, join=tokenizer.join)
+    class Lines(ObjectiveConfig):
+        kind = "lines"
+        requires = frozenset({"bidirectional"})
 
+        def build(self, tokenizer: Any, splits: Any = (), words: Any = ()) -> Objective:
+            return OneSentence(recipes.roberta_tiny().objective.build(tokenizer))
+
+    grouped = recipes.bert_tiny().override({"sentences": "none"}).objective
     watch = Stopwatch()
 
     class Timed(Pretrain):
@@ -113,7 +116,7 @@ def run_unmask(settings: Settings) -> Result:
                 yield batches, after
 
     config = Pretraining(
-        objectives=(Objectives if settings["text"] == "grouped" else Lines)(sentences="none"),
+        objective=grouped if settings["text"] == "grouped" else Lines(),
         rows=Rows(tokens=LENGTH, batch=settings["rows"], heldout=1, workers=settings["workers"]),
         training=Training(
             steps=total_steps(settings),

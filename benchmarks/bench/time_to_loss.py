@@ -68,10 +68,10 @@ def run_unmask(settings: Settings) -> Result:
 
     training = {"minutes": settings["minutes"], "precision": settings["precision"], "seed": settings["seed"]}
     config = recipes.find(f"bert-{settings['size']}").replace(
-        objectives={"sentences": "none"},
         rows={"batch": settings["rows"]},
         training={**training, "device": "cpu", "evaluate_every": None, "save_every": None},
     )
+    config = config.override({"sentences": "none"})
     with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
         result = Pretrain(config, [settings["corpus"]], out).run()
         model = huggingface.load(out).model.eval()

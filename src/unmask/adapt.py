@@ -19,12 +19,11 @@ from unmask.data.corpus import Corpus
 from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
 from unmask.data.subword_files import T5_MODEL
 from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
-from unmask.heldout import WORDS
 from unmask.models.model import Model, ModelConfig
 from unmask.nn import ProjectedHead, VocabularyHead
+from unmask.objectives import ObjectiveConfig, registry
 from unmask.report import run_facts
 from unmask.train import checkpoint
 from unmask.types import Head
@@ -73,18 +72,11 @@ class Origin:
         """The sizes of the model."""
         return self.stored.model.config
 
-    @property
-    def sentences(self) -> str:
-        """What the folder has learned of sentences, by its heads: "next", "order" or "none"."""
-        heads = self.stored.model.heads
-        return "next" if "nsp" in heads else "order" if "sop" in heads else "none"
-
-    def check(self, corpora: Sequence[Corpus]) -> None:
+    def check(self, corpora: Sequence[Corpus], objective: ObjectiveConfig) -> None:
         """Raises UnmaskError where a corpus was built with another tokenizer than that of the folder."""
         tokenizer = self.stored.require_tokenizer(self.folder)
         for corpus in corpora:
-            own = with_sentinels(corpus.tokenizer) if "spans" in self.model.learns else corpus.tokenizer
-            if own.fingerprint != tokenizer.fingerprint:
+            if objective.tokenizer(corpus.tokenizer).fingerprint != tokenizer.fingerprint:
                 raise UnmaskError(
                     f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
@@ -116,8 +108,8 @@ class Origin:
         loaded = opened(self.place, heads, seed)
         model = config.build(heads, seed=None)
         model.load_state_dict(loaded.model.state_dict())
-        for name in WORDS:
-            if name in loaded.new:
+        for name in loaded.new:
+            if name in heads and not heads[name].outputs:  # as many as the vocabulary has entries
                 _fill(model.heads[name], frequencies())
         parts = [f"{self.folder} has no {_said(part)}: it is new, and learned from nothing." for part in loaded.new]
         if loaded.dropped:
@@ -134,7 +126,7 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
     if not huggingface.holds_encoder_decoder(folder):
         return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
     model = huggingface.load(folder).model
-    if not model.config.learns:
+    if not model.config.offers:
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
     if (Path(folder) / T5_MODEL).is_file():
         raise UnmaskError(
@@ -186,14 +178,7 @@ def _fill(head: nn.Module, log_p: np.ndarray) -> None:
 
 def _said(part: str) -> str:
     """A part of a model, by the name that the field has for it."""
-    heads = {
-        "mlm": "masked-word (mlm)",
-        "next": "next-token",
-        "nsp": "next-sentence (nsp)",
-        "sop": "sentence-order (sop)",
-        "rtd": "replaced-token (rtd)",
-    }
-    return part if part in ("pooler", "generator") else f"{heads.get(part, part)} head"
+    return part if part in ("pooler", "generator") else f"{registry.head_label(part)} head"
 
 
 def _checkpoints(run: Path | None) -> list[Path]:

@@ -12,18 +12,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from unmask import heldout, huggingface, samples
+from unmask import huggingface, probes
+from unmask import pretraining_evaluation as evaluation
 from unmask.adapt import Origin, check_corpora, resumed_words
-from unmask.data import cooccurrence, segments, spelling
+from unmask.data import cooccurrence
 from unmask.data.corpus import Corpus, Split
 from unmask.data.segments import Segments
-from unmask.data.stream import Stream, fixed
+from unmask.data.stream import Stream
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
-from unmask.objectives import SpanCorruption, TwoWayLM
-from unmask.pretraining import Objectives, Pretraining, Rows, settled, tokens_of
+from unmask.objectives.objective import Probe, StreamOptions
+from unmask.pretraining import Pretraining, Rows, settled, tokens_of
 from unmask.teaching import begin, taught
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display
@@ -32,7 +33,7 @@ from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Result, Trainer
 from unmask.types import Batch
 
-__all__ = ["Objectives", "Pretrain", "Pretraining", "Rows"]
+__all__ = ["Pretrain", "Pretraining", "Rows"]
 
 NOTHING_HELD_OUT = (
     "The corpus holds out no text, or too little to hide a word in, so that nothing says how the model does on text "
@@ -65,31 +66,23 @@ class Pretrain:
             raise UnmaskError("Say on which corpus to pre-train.")
         checkpoint.refuse_taken(self.out, resume=resume)
         self.corpora = [Corpus(folder) for folder in corpora]
-        self.tokenizer = config.objectives.tokenizer(self.corpora[0].tokenizer)
+        self.tokenizer = config.objective.tokenizer(self.corpora[0].tokenizer)
         self.origin = None if config.start is None else Origin.open(config.start, self.out if resume else None)
         config = settled(config, self.corpora, self.origin)
-        if not resume:  # a run that began before this was asked goes on
-            config.objectives.check()
-        learned, documents = config.objectives, sum(c.split("train").documents for c in self.corpora)
-        if learned.sentences == "next" and learned.written == "none" and documents < 2:
-            raise UnmaskError(
-                "Next-sentence prediction needs at least two documents to draw from. "
-                "Separate them by blank lines, or learn the masked words alone: --sentences none."
-            )
+        config.objective.check_documents(sum(corpus.split("train").documents for corpus in self.corpora))
         if self.origin is not None:
             words = self.origin.stored.words
         else:
             words = resumed_words(self.out, self.corpora, self.tokenizer) if resume else ()
         if resume:
             check_corpora(self.out, self.corpora)
-        self.learned = config.objectives.build(self.tokenizer, [c.split("train") for c in self.corpora], words)
+        self.learned = config.objective.build(self.tokenizer, self._splits("train"), words)
         self.objective = taught(config, self.learned, self.tokenizer)
-        self.config = config
+        self.config, self.tokens = config, tokens_of(config)
         self.model, notice = self._build()
-        self.tokens = tokens_of(self.config)
         self.micro_batch = _micro_batch(self.config.rows)
         self.heldout = self._heldout()
-        self.prompts = self._prompts(prompts)
+        self.probes = self._probes(prompts)
         self.trainer = Trainer(
             self.model,
             self.objective,
@@ -112,7 +105,7 @@ class Pretrain:
         if self.origin is None:
             model = config.build(heads, seed=seed)
             if self.config.warm_start != "none":
-                warm_start(model, [corpus.split("train") for corpus in self.corpora])
+                warm_start(model, self._splits("train"))
             return model, begin(model, self.objective, self.config.teaching)
         model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
         begin(model, self.objective, self.config.teaching)  # inherits nothing, and so has nothing to say
@@ -132,15 +125,17 @@ class Pretrain:
         """How the run ended, in a few lines."""
         done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         lines = [f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."]
-        lines += heldout.sentences(result.heldout, self.baseline, self._at_start())
+        lines += self.learned.summary(result.heldout, self.baseline, self._at_start())
+        stuck = evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
+        lines += [stuck] if stuck else []
         new = self.origin is None and result.stopped is None
-        few = heldout.too_few(result.total, self.config.training.minutes) if new else None
+        few = evaluation.too_few(result.total, self.config.training.minutes) if new else None
         return "\n".join([*lines, few] if few else lines)
 
     def _at_start(self) -> dict[str, Any]:
         """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
         rows = [] if self.origin is None else read_metrics(self.out / "metrics.jsonl", "heldout")
-        guesses = rows and any(f"loss/{term}" in rows[0] for term in (*heldout.WORDS, *heldout.SIDES))
+        guesses = rows and any(f"loss/{term}" in rows[0] for term in evaluation.guessing(self.learned.terms))
         return rows[0] if guesses and rows[0]["step"] == 0 else {}
 
     def save(self, folder: Path) -> None:
@@ -148,8 +143,7 @@ class Pretrain:
         if self.model.reads_source:
             huggingface.save(folder, self.model, Subwords.of(self.tokenizer))
         else:
-            words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
-            huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
+            huggingface.save(folder, self.model, self.tokenizer, words=self.learned.folder_words(self.tokenizer))
         self._write_settings(folder)
 
     def _write_settings(self, folder: Path) -> None:
@@ -163,6 +157,7 @@ class Pretrain:
             "parameters": self.model.parameters_total,
             "tokens_per_step": self.tokens * self.config.rows.batch,
             "baseline": self.baseline,
+            "terms": [term._asdict() for term in self.objective.terms],
         }
         if self.origin is not None:
             facts["origin"] = dict(self.origin.facts)
@@ -207,32 +202,21 @@ class Pretrain:
         rows = self.config.rows
         return rows.first if rows.first and step < rows.first_share * self.trainer.total else self.tokens
 
+    def _splits(self, name: str) -> list[Split]:
+        return [corpus.split(name) for corpus in self.corpora]
+
     def _stream(self, length: int, times: int) -> Stream | Segments:
-        rows, splits = self.config.rows, [corpus.split("train") for corpus in self.corpora]
-        if self.config.objectives.written == "segments":
-            return Segments(
-                splits,
-                start=self.tokenizer.cls,
-                end=self.tokenizer.sep,
-                length=length,
-                rows=rows.batch * times // distributed.ranks(),
-                seed=self.config.training.seed,
-                rank=distributed.rank(),
-                ranks=distributed.ranks(),
-                alpha=rows.alpha,
-            )
-        return Stream(
-            splits,
-            sample=self.objective.sample,
-            corrupt=self.objective.corrupt,
-            length=length,
-            rows=rows.batch * times // distributed.ranks(),
-            seed=self.config.training.seed,
-            rank=distributed.rank(),
-            ranks=distributed.ranks(),
-            workers=rows.workers,
-            alpha=rows.alpha,
-        )
+        rows = self.config.rows
+        options: StreamOptions = {
+            "length": length,
+            "rows": rows.batch * times // distributed.ranks(),
+            "seed": self.config.training.seed,
+            "rank": distributed.rank(),
+            "ranks": distributed.ranks(),
+            "workers": rows.workers,
+            "alpha": rows.alpha,
+        }
+        return self.objective.stream(self._splits("train"), options)
 
     def _heldout(self) -> list[Batch]:
         """The same held-out rows, with the same masks, at every evaluation; none where they ask for nothing."""
@@ -241,25 +225,8 @@ class Pretrain:
             raise UnmaskError(
                 f"Evaluations read {limit} rows of held-out text, and can score nothing: --heldout must be at least 1."
             )
-        splits = [corpus.split("heldout") for corpus in self.corpora]
-        if self.config.objectives.written == "segments":
-            found = segments.fixed(
-                splits,
-                start=self.tokenizer.cls,
-                end=self.tokenizer.sep,
-                length=self.tokens,
-                rows=self.micro_batch,
-                limit_rows=limit,
-            )
-        else:
-            found = fixed(
-                splits,
-                sample=self.objective.sample,
-                corrupt=self.objective.corrupt,
-                length=self.tokens,
-                rows=self.micro_batch,
-                limit_rows=limit,
-            )
+        splits, sizes = self._splits("heldout"), {"length": self.tokens, "rows": self.micro_batch, "limit_rows": limit}
+        found = self.objective.evaluation_rows(splits, **sizes)
         return found if any(any(batch.counts.values()) for batch in found) else []
 
     # -- evaluation
@@ -278,46 +245,31 @@ class Pretrain:
                         **{f"{name}/{m}": v for m, v in loss.metrics.items()},
                     }.items():
                         sums[key] = sums.get(key, 0.0) + float(value)
-        if self.prompts and distributed.is_main():
-            guess = samples.written if model.reads_source else samples.guesses
-            samples.note(self.out, step, self.prompts, guess(model, self.tokenizer, self.prompts))
+        if self.probes and distributed.is_main():
+            probes.note(self.out, step, self.probes, self.learned.guesses(model, self.tokenizer, self.probes))
         found = {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
-        return found | heldout.of_language(found, self._characters)
+        return found | self.learned.derived(found, lambda: self._characters)
 
     @cached_property
     def _characters(self) -> float:
         """Characters of a held-out token."""
-        return heldout.characters(self.heldout, self.tokenizer)
+        return evaluation.characters(self.heldout, self.tokenizer, self.learned.terms)
 
-    def _prompts(self, given: Mapping[str, Sequence[str]] | None) -> list[samples.Prompt]:
-        if isinstance(self.learned, SpanCorruption):
-            return samples.cut_out(self.corpora[0].split("heldout"), self.tokenizer, self.learned, 4, self.tokens)
-        if "mlm" not in self.model.heads:
-            return []
+    def _probes(self, given: Mapping[str, Sequence[str]] | None) -> list[Probe]:
         if given is not None:
-            return samples.prompts(self.tokenizer, given, self.tokens)
-        return samples.hidden_words(self.corpora[0].split("heldout"), self.tokenizer, 6, self.tokens)
+            return self.learned.probes_of(given, self.tokenizer, self.tokens)
+        return self.learned.probes(self.corpora[0].split("heldout"), self.tokenizer, self.tokens)
 
     @cached_property
     def baseline(self) -> dict[str, float]:
         """What word frequencies alone, add-one unigrams of the training text, reach on the same held-out targets."""
-        return heldout.baseline(self.heldout, self.log_frequencies)
+        return evaluation.baseline(self.heldout, self.log_frequencies, self.learned.terms)
 
     @cached_property
     def log_frequencies(self) -> np.ndarray:
-        """[V] log of the add-one share of each token in the training text, the ends of what is written included; of
-        each word, where words are guessed whole."""
-        splits = [corpus.split("train") for corpus in self.corpora]
-        if isinstance(self.learned, TwoWayLM):
-            sizes = np.concatenate([split.units(max(Stream.unit_tokens, self.tokens))["tokens"] for split in splits])
-            counts = 1 + self.learned.expected(sizes, self.tokens)
-            return np.log(counts / counts.sum())
-        counts, writes = np.ones(self.tokenizer.size), self.config.objectives.written != "none"
-        for split in splits:
-            counts[: split.vocabulary] += split.unigrams()
-            counts[self.tokenizer.sep] += split.documents * writes
-        if isinstance(self.learned, SpanCorruption):
-            counts = self.learned.expected(counts, self.tokens)
+        """The log of the share that each answer has in the training text, with one added to each count: see
+        `Objective.expected_counts`."""
+        counts = self.learned.expected_counts(self._splits("train"), self.tokenizer.size, self.tokens)
         return np.log(counts / counts.sum())
 
 

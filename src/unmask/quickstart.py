@@ -18,10 +18,10 @@ from unmask.data import corpus, embedded
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
-from unmask.heldout import plateau
 from unmask.pretrain import Pretrain, Pretraining
+from unmask.pretraining_evaluation import plateau
 from unmask.quickstart_plan import plan
-from unmask.report import pretraining_sections, run_facts
+from unmask.report import pretraining_sections, run_facts, terms_of
 from unmask.train import report
 from unmask.train.display import Terminal, progress
 
@@ -170,7 +170,7 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
         f"{facts['test_sentences']:,} sentences of documents that were held out of pre-training too. All models of a "
         "row see the same labelled sentences; nothing was chosen by the test sentences.",
     ]
-    stuck = plateau(heldout, baseline)
+    stuck = plateau(heldout, baseline, terms_of({}).values())
     return report.Text(paragraphs + ([stuck] if stuck else []))
 
 

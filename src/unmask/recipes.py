@@ -19,7 +19,16 @@ from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
 from unmask.models.mobilebert import SIZES as MOBILE_SIZES
 from unmask.models.mobilebert import MobileBert
-from unmask.pretraining import Objectives, Pretraining, Rows
+from unmask.objectives import (
+    MaskedLMConfig,
+    NextSentenceConfig,
+    ObjectiveConfig,
+    ReplacedTokenConfig,
+    SentenceOrderConfig,
+    SingleRuns,
+)
+from unmask.objectives.registry import FolderSentences
+from unmask.pretraining import Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 from unmask.writing_recipes import short
@@ -36,7 +45,7 @@ def quickstart() -> Pretraining:
     Steps are small and rows short throughout, a quarter of the tokens is hidden, and token vectors start from what
     stands beside the tokens: that learns most in two to four minutes (docs/log.md). Hours want `bert-tiny`.
     """
-    config = bert_tiny().replace(objectives={"sentences": "none", "rate": 0.25}, warm_start="ppmi")
+    config = bert_tiny().replace(objective=MaskedLMConfig(rate=0.25), warm_start="ppmi")
     return config.replace(rows={"tokens": 32, "first": None, "batch": 32, "heldout": 512})
 
 
@@ -118,7 +127,7 @@ def electra_base() -> Pretraining:
 def electra_large() -> Pretraining:
     """24 layers of 1,024 (335 M parameters), a quarter of the words hidden, batch 2,048 of 512 tokens: as published."""
     training = {"steps": 400_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
-    config = _published(_electra("large"), _REPLACED.replace(rate=0.25))
+    config = _published(_electra("large"), ReplacedTokenConfig(masked=MaskedLMConfig(rate=0.25)))
     return config.replace(rows={"batch": 2_048, "first": None}, training=training)
 
 
@@ -151,7 +160,7 @@ def continued() -> Pretraining:
     long as the model takes, and a rate far below that of fresh weights, which would undo what they know.
     """
     return Pretraining(
-        objectives=Objectives(sentences="auto"),
+        objective=MaskedLMConfig(sentences=FolderSentences()),
         rows=Rows(batch=32, micro_batch=8, heldout=64),
         training=Training(
             minutes=30.0,
@@ -177,14 +186,16 @@ def _roberta(size: str) -> Roberta:
     return Roberta().replace(**SIZES[size])
 
 
-_NEXT = Objectives(sentences="next")
-_ORDER = Objectives(sentences="order")
-_FULL = Objectives(sentences="none", short=0.0)
-_REPLACED = Objectives(sentences="none", replaced=True)
+_NEXT = MaskedLMConfig(sentences=NextSentenceConfig())
+_ORDER = MaskedLMConfig(sentences=SentenceOrderConfig())
+_FULL = MaskedLMConfig(sentences=SingleRuns(short=0.0))
+_REPLACED = ReplacedTokenConfig()
 _ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9
 
 
-def _small(model: Bert, objectives: Objectives, lr: float, algorithm: Literal["auto", "muon"] = "auto") -> Pretraining:
+def _small(
+    model: Bert, objective: ObjectiveConfig, lr: float, algorithm: Literal["auto", "muon"] = "auto"
+) -> Pretraining:
     """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
 
     The published initialisation suits a width of 768; narrower models start from the same scale of activations
@@ -194,17 +205,17 @@ def _small(model: Bert, objectives: Objectives, lr: float, algorithm: Literal["a
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     return Pretraining(
         model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
-        objectives=objectives,
+        objective=objective,
         rows=Rows(batch=32, first=32, first_share=0.6),
         training=short(lr).replace(optimizer={"algorithm": algorithm}),
     )
 
 
-def _published(model: Bert, objectives: Objectives) -> Pretraining:
+def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
     """Devlin et al. 2018, appendix A.2: 1,000,000 steps, of which 10,000 warm up; 128 tokens a row, then 512."""
     return Pretraining(
         model=model,
-        objectives=objectives,
+        objective=objective,
         rows=Rows(batch=256, first=128, micro_batch=16, workers=4),
         training=Training(
             steps=1_000_000,

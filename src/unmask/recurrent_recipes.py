@@ -7,7 +7,14 @@ from typing import Any
 from unmask.models import recurrent
 from unmask.models.elmo import SIZES, Elmo
 from unmask.models.recurrent import RecurrentNetwork
-from unmask.pretraining import Objectives, Pretraining, Rows
+from unmask.objectives import (
+    AutoencoderConfig,
+    BidirectionalLMConfig,
+    CausalLMConfig,
+    MaskedLMConfig,
+    ObjectiveConfig,
+)
+from unmask.pretraining import Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 from unmask.writing_recipes import short
@@ -35,19 +42,19 @@ def lstm_lm_small() -> Pretraining:
 
 def lstm_autoencoder() -> Pretraining:
     """Read a sequence, write it again (Dai & Le 2015): weights from which a classifier starts."""
-    return _recurrent("tiny", lr=2e-3).replace(objectives={"written": "again"})
+    return _recurrent("tiny", lr=2e-3, objective=AutoencoderConfig())
 
 
 def bilstm() -> Pretraining:
     """Hidden words from an LSTM that reads from both ends: weights from which a tagger starts."""
-    return _recurrent("tiny", lr=2e-3, bidirectional=True).replace(objectives={"written": "none"})
+    return _recurrent("tiny", lr=2e-3, objective=MaskedLMConfig(), bidirectional=True)
 
 
 def elmo_tiny() -> Pretraining:
     """ELMo (Peters et al. 2018): words, spelled, guessed from both sides by LSTMs of 256 cells: minutes on a laptop."""
     return Pretraining(
         model=Elmo(dropout=0.0).replace(**SIZES["tiny"]),
-        objectives=Objectives(written="both", sentences="none"),
+        objective=BidirectionalLMConfig(),
         rows=Rows(tokens=256, batch=32),
         training=Training(
             minutes=30.0,
@@ -65,7 +72,7 @@ def elmo() -> Pretraining:
     """
     return Pretraining(
         model=Elmo(),
-        objectives=Objectives(written="both", sentences="none", words=100_000),
+        objective=BidirectionalLMConfig(words=100_000),
         rows=Rows(tokens=512, batch=128, micro_batch=32, workers=4),
         training=Training(
             steps=500_000,
@@ -78,11 +85,14 @@ def elmo() -> Pretraining:
     )
 
 
-def _recurrent(size: str, lr: float, **fields: Any) -> Pretraining:
+_NEXT = CausalLMConfig()
+
+
+def _recurrent(size: str, lr: float, *, objective: ObjectiveConfig = _NEXT, **fields: Any) -> Pretraining:
     """Short runs on little text. A row of 128 tokens costs 128 steps that wait for one another, so rows are short."""
     return Pretraining(
         model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
-        objectives=Objectives(written="next", sentences="none"),
+        objective=objective,
         rows=Rows(tokens=128, batch=32),
         training=short(lr, warmup=0.02),
     )

@@ -7,26 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unmask import samples
+from unmask import probes
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
-from unmask.heldout import SIDES, WORDS, plateau
+from unmask.objectives import Term, registry
+from unmask.pretraining_evaluation import guessing, plateau
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
 from unmask.train.metrics import require_run
-
-TERMS = {
-    "mlm": "masked words",
-    "nsp": "next sentence",
-    "soft": "the teacher's guesses",
-    "hidden": "the teacher's hidden states",
-    "attention": "the teacher's attention",
-    "sop": "sentence order",
-    "rtd": "replaced tokens",
-    "next": "next token",
-    "forward": "next word",
-    "backward": "previous word",
-}
 
 
 def write_report(folder: Path) -> Path:
@@ -74,16 +62,18 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     baseline = run.get("baseline", {})
     sections: list[report.Section] = []
     last = heldout[-1] if heldout else {}
-    stuck = plateau(last, baseline) if last.get("step", 0) > 0 else None
+    terms = terms_of(run)
+    stuck = plateau(last, baseline, terms.values()) if last.get("step", 0) > 0 else None
     if stuck:
         sections.append(report.Text([stuck], kind="warning"))
-    guessed = [term for term in (*WORDS, *SIDES) if f"loss/{term}" in last]
+    guessed = [term for name, term in guessing(terms.values()).items() if f"loss/{name}" in last]
     sections += [_against_frequencies(term, last, baseline) for term in guessed]
     for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
-        sections += _curves(term, train, heldout, baseline, _growth(run))
+        label = terms[term].label if term in terms else term
+        sections += _curves(term, label, train, heldout, baseline, _growth(run))
     sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
     sections.append(report.Chart("Real tokens per second", [_series("tokens/s", train, "tokens_per_second")]))
-    shown = samples.read(folder)
+    shown = probes.read(folder)
     if shown:
         sections.append(_samples(shown))
     for corpus in run.get("corpora", []):
@@ -95,21 +85,21 @@ def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
     return sections
 
 
-def _against_frequencies(term: str, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
+def terms_of(run: dict[str, Any]) -> dict[str, Term]:
+    """Loss term -> how it is described: by the run, or, for one that does not, by the objectives of the house."""
+    return registry.terms() | {term["name"]: Term(**term) for term in run.get("terms", [])}
+
+
+def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
     found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
-    rows = []
+    name, rows = term.name, []
     for who, of in found.items():
-        loss = of[f"loss/{term}"]  # None where it was no number
-        rows.append([who, of[f"{term}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
-    title, what = {
-        "mlm": ("Hidden words of held-out documents", "hidden tokens whose first guess is right"),
-        "forward": ("Held-out documents, each word from those before", "words that were thought likeliest"),
-        "backward": ("Held-out documents, each word from those behind", "words that were thought likeliest"),
-    }.get(term, ("Held-out documents, token by token", "tokens that were thought likeliest"))
-    note = f"Accuracy is the share of {what}; loss is in nats."
-    if last.get("next/bits_per_character") is not None:
-        note += f" The model takes {last['next/bits_per_character']:.3f} bits per character."
-    return report.Table(title, ["", "accuracy", "loss", "perplexity"], rows, note=note)
+        loss = of[f"loss/{name}"]  # None where it was no number
+        rows.append([who, of[f"{name}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
+    note = f"Accuracy is the share of {term.accuracy}; loss is in nats."
+    if last.get(f"{name}/bits_per_character") is not None:
+        note += f" The model takes {last[f'{name}/bits_per_character']:.3f} bits per character."
+    return report.Table(term.table, ["", "accuracy", "loss", "perplexity"], rows, note=note)
 
 
 def _growth(run: dict[str, Any]) -> str:
@@ -123,8 +113,9 @@ def _growth(run: dict[str, Any]) -> str:
     return f"The first {share}, the others, and held-out text throughout, have {tokens}."
 
 
-def _curves(term: str, train: list, heldout: list, baseline: dict[str, float], note: str = "") -> list[report.Section]:
-    name = TERMS.get(term, term)
+def _curves(
+    term: str, name: str, train: list, heldout: list, baseline: dict[str, float], note: str = ""
+) -> list[report.Section]:
     floor = {"word frequencies alone": baseline[f"loss/{term}"]} if f"loss/{term}" in baseline else {}
     charts: list[report.Section] = []
     for what, key, floors in (("loss", f"loss/{term}", floor), ("accuracy", f"{term}/correct", {})):

@@ -30,15 +30,10 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
         return learned
     if asked.inherit and config.start is not None:
         raise UnmaskError("A model that goes on from a folder has its weights already: leave out --from, or --inherit.")
-    if config.objectives.written not in ("none", "next", "again", "spans"):
-        raise UnmaskError(
-            "A teacher helps to guess hidden words, next ones or spans, not what --written "
-            f"{config.objectives.written} asks for."
-        )
     if asked.attention > 0 and config.training.recompute:
         raise UnmaskError("--attention looks into layers that --recompute does not keep: leave one of them out.")
     teacher = opened(asked.teacher)
-    if teacher.model.reads_source != (config.objectives.written == "spans"):
+    if teacher.model.reads_source != ("encoder-decoder" in config.model.offers):
         raise UnmaskError("A T5 learns from a T5, and other models from others: take another --teacher.")
     if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
         raise UnmaskError(

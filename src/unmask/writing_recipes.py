@@ -9,7 +9,8 @@ from unmask.models.gpt import SIZES as GPT_SIZES
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
-from unmask.pretraining import Objectives, Pretraining, Rows
+from unmask.objectives import CausalLMConfig, SegmentLMConfig, SpanCorruptionConfig
+from unmask.pretraining import Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 
@@ -66,7 +67,7 @@ def transformer_xl_base() -> Pretraining:
     """16 layers of 410, segments of 150 tokens and a memory of as many, batch 60: as released for WikiText-103."""
     return Pretraining(
         model=TransformerXl().replace(**transformer_xl.SIZES["base"]),
-        objectives=Objectives(written="segments", sentences="none"),
+        objective=SegmentLMConfig(),
         rows=Rows(tokens=150, batch=60),
         training=Training(
             steps=200_000,
@@ -116,7 +117,7 @@ def _causal(model: Gpt, lr: float) -> Pretraining:
     rates = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
     return Pretraining(
         model=model.replace(length=128, std=std, **rates),
-        objectives=Objectives(written="next", sentences="none"),
+        objective=CausalLMConfig(),
         rows=Rows(batch=32),
         training=short(lr),
     )
@@ -125,7 +126,7 @@ def _causal(model: Gpt, lr: float) -> Pretraining:
 def _published(model: Gpt, batch: int, steps: int) -> Pretraining:
     return Pretraining(
         model=model,
-        objectives=Objectives(written="next", sentences="none"),
+        objective=CausalLMConfig(),
         rows=Rows(batch=batch, micro_batch=8, workers=4),
         training=Training(
             steps=steps,
@@ -143,7 +144,7 @@ def _remembering(size: str, lr: float) -> Pretraining:
     model = TransformerXl().replace(**transformer_xl.SIZES[size])
     return Pretraining(
         model=model.replace(dropout=0.0, std=round(0.02 * (768 / model.dim) ** 0.5, 3)),
-        objectives=Objectives(written="segments", sentences="none"),
+        objective=SegmentLMConfig(),
         rows=Rows(tokens=model.memory, batch=32),
         training=short(lr),
     )
@@ -158,7 +159,7 @@ def _spans(
     different in size that they want Adafactor: with AdamW ten times as many steps do not reach as far."""
     return Pretraining(
         model=T5(dropout=0.0).replace(**sizes[size]),
-        objectives=Objectives(written="spans", sentences="none", short=0.0),
+        objective=SpanCorruptionConfig(short=0.0),
         rows=Rows(tokens=128, batch=32),
         training=short(lr).replace(optimizer=Optimizer(algorithm="adafactor", lr=lr, weight_decay=0.0, clip=None)),
     )

@@ -41,7 +41,7 @@ class Vit(ModelConfig):
     channels: int = 3
     eps: float = 1e-12
 
-    learns = ("patches",)
+    offers = frozenset[str]()
 
     @property
     def width(self) -> int:

@@ -23,7 +23,7 @@ from unmask.data.corpus import Corpus
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.vocabulary import clean
 from unmask.errors import UnmaskError
-from unmask.pretrain import Objectives
+from unmask.objectives import MaskedLMConfig
 
 TEXT = [
     "The film was good, and the plot wasn't bad. ",
@@ -280,7 +280,7 @@ def test_the_one_special_token_of_gpt2_does_everything(both, tmp_path):
     (ids,) = tokenizer.ids(["The film"])
     assert tokenizer.join(ids)[0].tolist() == ids.tolist()
     with pytest.raises(UnmaskError, match="--written next"):
-        Objectives().build(tokenizer)
+        MaskedLMConfig().build(tokenizer)
     assert tokenizer.join(ids[:0])[0].tolist() == [end]
     assert tokenizer.join(ids[:0], ids[:0])[0].tolist() == [end]
     tokenizer.save(tmp_path)

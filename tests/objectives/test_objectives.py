@@ -13,7 +13,8 @@ from unmask.data.collate import pack
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.objectives import Joint, MaskedLM, NextSentence, SentenceOrder
-from unmask.objectives.language_modeling import runs, spans
+from unmask.objectives.language_modeling import spans
+from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example
 
 CLS, SEP, MASK, VOCABULARY = 2, 3, 4, 500

@@ -16,9 +16,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Discriminator, Electra
-from unmask.objectives import MaskedLM, ReplacedToken
+from unmask.objectives import MaskedLM, MaskedLMConfig, ReplacedToken, ReplacedTokenConfig
 from unmask.objectives.replaced_token import DRAWS, draw
-from unmask.pretraining import Objectives
 from unmask.types import Batch, Example
 
 PAD, MASK, SPECIALS, VOCABULARY = 0, 4, (0, 1, 2, 3, 4), 40
@@ -61,7 +60,7 @@ def test_all_that_is_chosen_is_hidden_and_all_that_is_real_is_asked(objective: R
 
 def test_a_run_leaves_fifteen_in_a_hundred_of_the_chosen_tokens_as_they_are() -> None:
     tokenizer = Tokenizer.train(["the cat sat on the mat . a dog of many years came by ."] * 5, 60)
-    learned = Objectives(sentences="none", replaced=True, rate=0.5).build(tokenizer)
+    learned = ReplacedTokenConfig(masked=MaskedLMConfig(rate=0.5)).build(tokenizer)
     ids = tokenizer.ids(["the cat sat on the mat . a dog of many years came by ."])[0]
     whole = pad([Example(np.concatenate([[tokenizer.cls], ids, [tokenizer.sep]])) for _ in range(600)], tokenizer.pad)
     batch = learned.corrupt(whole, np.random.default_rng(0))

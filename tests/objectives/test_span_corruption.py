@@ -13,8 +13,7 @@ from unmask.data import collate
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
-from unmask.objectives import SpanCorruption
-from unmask.pretraining import Objectives
+from unmask.objectives import SpanCorruption, SpanCorruptionConfig
 from unmask.types import Batch, Document, Example, concatenate
 
 PAD, END, V = 0, 1, 60
@@ -76,7 +75,7 @@ def test_rates_and_spans_are_met(rate: float, mean: float, length: int) -> None:
 def test_spans_are_as_long_as_a_run_asks(mean_span: float, rate: float, seed: int) -> None:
     """On long texts, with sentinels enough: hidden tokens over spans is what `--mean-span` says."""
     tokenizer = with_sentinels(Tokenizer.train(["the film was good and the plot was bad"] * 5, 40))
-    found = Objectives(written="spans", sentences="none", mean_span=mean_span, rate=rate).build(tokenizer)
+    found = SpanCorruptionConfig(mean_span=mean_span, rate=rate).build(tokenizer)
     assert isinstance(found, SpanCorruption)
     rng = np.random.default_rng(seed)
     hidden = [found.noise(300, rng) for _ in range(2_000)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from unmask import huggingface, samples
+from unmask import huggingface, probes
 from unmask.config import flatten
 from unmask.data import byte_pairs, dataset, pairs, tables
 from unmask.data.subwords import Subwords
@@ -174,13 +174,13 @@ def test_runs_whose_files_were_bent(tmp_path):
 
 
 def test_guesses_about_a_text_with_other_ends_of_lines_come_back(tmp_path):
-    prompt = samples.Prompt(text="a\u2028[MASK]\x85b", tokens=np.array([1]), expected=("c",))
-    samples.note(tmp_path, 1, [prompt], [[("c", 0.5)]])
-    samples.note(tmp_path, 2, [prompt], [[("d", 0.5)]])
-    assert [line["step"] for line in samples.read(tmp_path)] == [1, 2]
-    with (tmp_path / samples.FILE).open("a") as file:
+    prompt = probes.Probe(text="a\u2028[MASK]\x85b", tokens=np.array([1]), expected=("c",))
+    probes.note(tmp_path, 1, [prompt], [[("c", 0.5)]])
+    probes.note(tmp_path, 2, [prompt], [[("d", 0.5)]])
+    assert [line["step"] for line in probes.read(tmp_path)] == [1, 2]
+    with (tmp_path / probes.FILE).open("a") as file:
         file.write("[" * 100_000 + "\n7\n{torn")
-    assert [line["step"] for line in samples.read(tmp_path)] == [1, 2]
+    assert [line["step"] for line in probes.read(tmp_path)] == [1, 2]
 
 
 @pytest.mark.parametrize("number", ["²", "9" * 5_000], ids=["square", "long"])

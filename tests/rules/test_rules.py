@@ -24,7 +24,7 @@ PAGES = ("models/", "word_vectors/kernel.py")
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "places", "config", "files", "hub", "terminal"}
 LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
-WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
+WIRING = {"recipes", "adapt", "pretrain", "probes", "report", "quickstart", "label_efficiency", "lexical"}
 WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
     "recurrent_recipes",
@@ -34,7 +34,7 @@ WIRING |= {
     "survey",
     "leaderboard",
     "translation",
-    "heldout",
+    "pretraining_evaluation",
     "word_vectors",
     "in_context",
 }
@@ -56,7 +56,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "data": LAYERS,
     "train": LAYERS,
     "models": LAYERS | {"nn"},
-    "objectives": LEARNED,
+    "objectives": LEARNED | {"data", "generate"},
     "generate": LEARNED,
     "huggingface": LEARNED | {"data.tokenizer", "data.subwords", "data.numbers"},
     "metrics": GROUND,
@@ -490,7 +490,7 @@ def call(*arguments: str) -> str:
     return f"import contextlib, unmask.cli\nwith contextlib.suppress(SystemExit): unmask.cli.main({list(arguments)})"
 
 
-@pytest.mark.parametrize("code", ["import unmask", "import unmask.cli", call("--help"), call("pretrain", "--help")])
+@pytest.mark.parametrize("code", ["import unmask", "import unmask.cli", call("--help"), call("finetune", "--help")])
 def test_start_up_imports_nothing_heavy(code):
     heavy = HEAVY | FOREIGN | {"torch", "numpy", "tokenizers", "safetensors"}
     judge = f"\nimport sys\nsys.exit(str({heavy} & set(sys.modules) or ''))"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from finetune_toy import fields, reviews, write_sets
 
-from unmask import adapt, heldout, huggingface, recipes
+from unmask import adapt, huggingface, recipes
 from unmask.cli import main
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
@@ -22,10 +22,11 @@ from unmask.finetune import FineTuning, finetune
 from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.elmo import Elmo
-from unmask.objectives import TwoWayLM
-from unmask.objectives.two_way import EDGE, UNKNOWN
+from unmask.objectives import BidirectionalLM
+from unmask.objectives.bidirectional import EDGE, UNKNOWN
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
+from unmask.pretraining_evaluation import plateau
 from unmask.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.word_likelihood import WordScorer
@@ -47,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(**changes: object) -> Pretraining:
     training = {"minutes": None, "steps": 20, "log_every": 1, "device": "cpu", "evaluate_every": None}
     run = recipes.find("elmo-tiny").replace(
-        model=SMALL, training=training, rows={"batch": 8, "tokens": 64, "heldout": 16}, objectives={"words": 30}
+        model=SMALL, training=training, rows={"batch": 8, "tokens": 64, "heldout": 16}, objective={"words": 30}
     )
     return run.override({"lr": 5e-3, **changes})
 
@@ -89,9 +90,9 @@ def test_the_commonest_words_are_those_of_a_count(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------ the objective
 
 
-def objective(words: dict[bytes, int] | None = None) -> TwoWayLM:
+def objective(words: dict[bytes, int] | None = None) -> BidirectionalLM:
     counts = {np.array(word, np.int32).tobytes(): n for n, word in ((5, [5, 15]), (4, [6]), (2, [7, 16, 17]))}
-    return TwoWayLM(counts if words is None else words, spelling.words, 10, start=2, end=3, others=3)
+    return BidirectionalLM(counts if words is None else words, spelling.words, 10, start=2, end=3, others=3)
 
 
 def test_targets_are_the_neighbours_of_every_word() -> None:
@@ -128,7 +129,7 @@ def test_it_learns_from_both_sides(trained: Pretrain, folder: Path) -> None:
     first, last = read_metrics(trained.out / "metrics.jsonl", "train")[0], trained.trainer.heldout
     for side in ("forward", "backward"):
         assert last[f"loss/{side}"] < 0.8 * first[f"loss/{side}"]
-    assert "perplexity" in " ".join(heldout.sentences(last, {}, {}))
+    assert "perplexity" in " ".join(trained.learned.summary(last, {}, {}))
     page = write_report(trained.out).read_text()
     assert "Next word: loss" in page
     assert "Previous word: loss" in page
@@ -154,11 +155,12 @@ def test_word_frequencies_are_those_of_what_is_to_be_guessed(trained: Pretrain, 
 
 def test_a_run_is_set_against_word_frequencies(trained: Pretrain) -> None:
     last, floor = trained.trainer.heldout, trained.baseline
-    said = " ".join(heldout.sentences(last, floor, {}))
+    said = " ".join(trained.learned.summary(last, floor, {}))
     assert f"(word frequencies alone: {np.exp(floor['loss/forward']):.1f})" in said
-    assert "hardly begun" not in said
-    stuck = heldout.sentences({**last, "loss/backward": floor["loss/backward"]}, floor, {})
-    assert "held-out previous-word loss" in stuck[-1]
+    assert plateau(last, floor, trained.learned.terms) is None
+    stuck = plateau({**last, "loss/backward": floor["loss/backward"]}, floor, trained.learned.terms)
+    assert stuck is not None
+    assert "held-out previous-word loss" in stuck
     page = write_report(trained.out).read_text()
     assert page.count("word frequencies alone, no context") == 2
     assert "each word from those behind" in page
@@ -226,9 +228,9 @@ def test_what_cannot_be_learned_is_said(
     with pytest.raises(UnmaskError, match="--kind spelled"):
         Pretrain(config(), [pieces], tmp_path / "run")
     with pytest.raises(UnmaskError, match=r"Elmo learns words from both sides, not hidden words: .* take bert-tiny"):
-        Pretrain(config().replace(objectives={"written": "none"}), [folder], tmp_path / "run")
+        Pretrain(config().override({"written": "none"}), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="elmo-tiny"):
-        Pretrain(recipes.find("gpt-tiny").replace(objectives={"written": "both"}), [folder], tmp_path / "run")
+        Pretrain(recipes.find("gpt-tiny").override({"written": "both"}), [folder], tmp_path / "run")
     wordless = tmp_path / "wordless"
     huggingface.save(wordless, trained.model, trained.tokenizer)
     with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start afresh"):
@@ -259,8 +261,8 @@ def test_what_cannot_be_learned_is_said(
 
 def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
     more = Pretrain(config(steps=4, words=7, evaluate_every=2).starting_from(trained.out), [folder], tmp_path / "more")
-    assert isinstance(more.objective, TwoWayLM)
-    assert isinstance(trained.objective, TwoWayLM)
+    assert isinstance(more.objective, BidirectionalLM)
+    assert isinstance(trained.objective, BidirectionalLM)
     assert more.objective.words == trained.objective.words
     with torch.no_grad():
         before = more.evaluate(more.model.eval(), 0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from finetune_toy import fields, write_tsv
 
-from unmask import adapt, heldout, huggingface, recipes
+from unmask import adapt, huggingface, recipes
 from unmask.cli import main
 from unmask.data import characters, corpus, whole_words
 from unmask.data.corpus import Corpus
@@ -80,7 +80,7 @@ def test_bits_per_character_count_the_characters_of_the_text(corpora, tmp_path):
     letters = tokens[tokens != run.tokenizer.sep]  # the end of a text costs bits, but is no character
     nll = found["next/nll"] * len(tokens)
     assert found["next/bits_per_character"] == pytest.approx(nll / math.log(2) / len(letters))
-    assert heldout.of_language({}, 1.0) == {}
+    assert run.learned.derived({}, lambda: 1.0) == {}
 
 
 def test_the_baseline_knows_how_often_texts_end(corpora, tmp_path):

@@ -14,8 +14,9 @@ from unmask.data import corpus
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
+from unmask.objectives import MaskedLMConfig, NextSentenceConfig
+from unmask.objectives.registry import CHOOSABLE, OBJECTIVES, of_version_0_1, options, read
 from unmask.pretrain import Pretrain
-from unmask.pretraining import OFF, Objectives
 from unmask.train import checkpoint
 
 SHORT = ["--steps", "1", "--batch-size", "2", "--heldout", "4", "--device", "cpu"]
@@ -81,8 +82,7 @@ def test_a_model_is_not_given_an_objective_that_it_cannot_learn(
 def test_every_recipe_has_an_objective_of_its_model() -> None:
     for name in recipes.names():
         config = recipes.find(name)
-        assert config.objectives.learned in config.model.learns, name
-        assert not config.objectives.replaced or "replaced" in config.model.learns, name
+        assert config.objective.fits(config.model), name
 
 
 # ------------------------------------------------------------------------------------------------ settings of others
@@ -106,55 +106,88 @@ TAKEN: dict[str, set[str]] = {
 def test_a_setting_that_means_nothing_to_what_is_learned_is_refused(
     recipe: str, name: str, value: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the command line, beside what the recipe has, and in Python, beside the defaults."""
+    """By the command line and in Python, where the field does not exist."""
     with pytest.raises(SystemExit):
         main(["pretrain", recipe, f"--{name}", value, "--steps", "1"])
     said = capsys.readouterr().err
     assert f"--{name} is for learning " in said
     assert said.count(".") == 1  # one sentence
     assert list(place.iterdir()) == []
-    changed = recipes.find(recipe).objectives.replace(**{name.replace("-", "_"): value})
-    with pytest.raises(UnmaskError, match=f"^--{name} is for learning .*: leave it out.$"):
-        changed.check()
+    for prefix in ("", "objective.", "objectives."):
+        with pytest.raises(UnmaskError, match=f"^--{name} is for learning .*: leave it out.$"):
+            recipes.find(recipe).override({f"{prefix}{name}": value})
+    with pytest.raises(UnmaskError, match="no field"):
+        recipes.find(recipe).objective.replace(**{name.replace("-", "_"): value})
 
 
 def test_hidden_words_are_not_turned_off_where_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "gpt-tiny", "--masked", "false", "--fields"])
-    assert "--masked is for learning hidden words or pairs of sentences" in capsys.readouterr().err
+    assert "--masked is for learning hidden words" in capsys.readouterr().err
 
 
 def test_what_a_recipe_has_not_is_refused_though_it_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "gpt-tiny", "--sentences", "next", "--fields"])
-    assert "--sentences is for learning hidden words or pairs of sentences; this run learns next tokens" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "--sentences is for learning hidden words, replaced words or pairs of sentences; this run learns" in said
 
 
 def test_pairs_of_sentences_alone_hide_no_words() -> None:
-    alone = Objectives(masked=False, short=0.3)
-    alone.check()
+    alone = recipes.find("bert-tiny").override({"masked": False, "short": 0.3})
+    assert alone.objective == NextSentenceConfig(short=0.3)
     for fields in ({"rate": 0.3}, {"whole_words": True}, {"span": 3}):
         with pytest.raises(UnmaskError, match="this run learns pairs of sentences"):
-            alone.replace(**fields).check()
+            alone.override(fields)
 
 
 @pytest.mark.parametrize("recipe", TAKEN)
 def test_a_setting_that_means_something_is_taken(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = [part for name in TAKEN[recipe] for part in (f"--{name}", VALUES[name])]
     main(["pretrain", recipe, *given, "--fields"])
-    assert "--objectives" in capsys.readouterr().out
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for name in TAKEN[recipe]:
+        (line,) = (line for line in shown if line[0].rpartition(".")[2].lstrip("-").replace("_", "-") == name)
+        assert line[1].lower() in (VALUES[name], f"{VALUES[name]}.0")
 
 
 @pytest.mark.parametrize("recipe", recipes.names())
-def test_a_recipe_sets_nothing_that_it_does_not_use(recipe: str) -> None:
-    """And what turns off something that is not there is no mistake."""
-    learned = recipes.find(recipe).objectives
-    learned.check()
-    for name, values in OFF.items():
-        for value in values:
-            learned.replace(**{name: value}).check()
+def test_what_turns_off_something_that_is_not_there_is_no_mistake(recipe: str) -> None:
+    for kind in CHOOSABLE:
+        for name, value in (*kind.off, ("sentences", "none"), ("replaced", False)):
+            recipes.find(recipe).override({name: value})
+
+
+@pytest.mark.parametrize("recipe", recipes.names())
+def test_an_objective_is_read_as_it_was_written(recipe: str) -> None:
+    """From run.json, whatever objective the recipe of the run has."""
+    asked = recipes.find(recipe).objective
+    assert read(json.loads(json.dumps(asked.to_dict())), MaskedLMConfig()) == asked
+
+
+@pytest.mark.parametrize("recipe", [name for name in recipes.names() if name != "continued"])
+def test_an_objective_of_version_0_1_is_read(recipe: str) -> None:
+    """As it stood in run.json, with the fields of all other objectives."""
+    asked = recipes.find(recipe).objective
+    chosen = {"written": "none", "masked": True, "sentences": "none", "replaced": False}
+    others = {"rate": 0.15, "whole_words": False, "span": 1, "short": 0.1, "mean_span": 3.0, "words": 8_192}
+    before = {**chosen, **others, **asked.leaves()}
+    for part in asked.all():
+        for name, value in part.choices[:1]:
+            before[name] = {"true": True}.get(value, value)
+    assert of_version_0_1(before) == asked
+
+
+def test_help_lists_the_fields_of_every_objective(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--help"])
+    said = capsys.readouterr().out
+    for kind in OBJECTIVES:
+        for name in kind().leaves():
+            assert f"--{name.replace('_', '-')} VALUE" in said
+            assert options()[name]
+        for name, value in kind.choices:
+            assert value == "false" or f"{value}: " in options()[name]
 
 
 def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,15 +195,15 @@ def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.Ca
     main(["pretrain", "gpt-tiny", *sizes, "--out", "run"])
     newest = checkpoint.folder_of(place / "run" / "checkpoints", 1)
     facts = json.loads((newest / "run.json").read_text())
-    facts["config"]["objectives"] |= {"span": 3, "sentences": "order", "words": 100}
+    del facts["config"]["objective"]
+    facts["config"]["objectives"] = {"written": "next", "span": 3, "sentences": "order", "words": 100}
     (newest / "run.json").write_text(json.dumps(facts))
     checkpoint.seal(newest)
     main(["pretrain", "--out", "run", "--resume"])
     assert "1 of 1 step" in capsys.readouterr().out
     config = recipes.find("gpt-tiny").resumed(facts)
     Pretrain(config, facts["corpora"], "run", resume=True)
-    with pytest.raises(UnmaskError, match="--sentences is for learning"):
-        Pretrain(config, facts["corpora"], "other")
+    assert config.objective == recipes.find("gpt-tiny").objective
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", "run", "--resume", "--span", "4"])
     assert "--span is for learning hidden words" in capsys.readouterr().err
@@ -209,5 +242,4 @@ def test_a_run_from_a_folder_has_the_objectives_of_the_folder(place: Path) -> No
     main(["pretrain", "gpt-tiny", *SMALL, "--heads", "2", "--length", "32", "--out", "run"])
     for recipe in ("bert-tiny", "albert-tiny", "roberta-tiny"):
         _, config = recipes.choose(recipe, str(place / "run"))
-        assert config.objectives.sentences == "none"
-        config.objectives.check()
+        assert config.objective == recipes.find("gpt-tiny").objective

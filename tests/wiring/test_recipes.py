@@ -16,8 +16,10 @@ from unmask.data.stream import Stream
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
+from unmask.objectives import ObjectiveConfig
+from unmask.objectives.registry import OBJECTIVES, selected, supported
 from unmask.pretrain import Pretrain
-from unmask.pretraining import EXAMPLES, LEARNED, Pretraining, settled
+from unmask.pretraining import Pretraining, settled
 from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes")
@@ -39,67 +41,55 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
     recipe = recipes.find(name)
     text = Corpus(corpora / ("spelled" if recipe.model.token_kind == "spelled" else "large"))
     config = settled(recipe, [text], None)
-    tokenizer = config.objectives.tokenizer(text.tokenizer)
-    objective = config.objectives.build(tokenizer, [text.split("train")])
+    tokenizer = config.objective.tokenizer(text.tokenizer)
+    objective = config.objective.build(tokenizer, [text.split("train")])
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
     assert model.config.vocabulary == tokenizer.size
 
 
-def short(name: str, kind: str) -> Pretraining:
+def short(name: str, objective: ObjectiveConfig | None = None) -> Pretraining:
     """A recipe of a small size, asked to learn something."""
     config = recipes.find(name)
     sizes = {"dim": 16, "layers": 1, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "hidden": 32, "factor": 16}
-    objectives = {
-        "masked": kind != "pairs",
-        "sentences": "next" if kind == "pairs" else "none",
-        "replaced": False,
-        "written": "none" if kind in ("hidden", "pairs") else kind,
-    }
     return config.replace(
         model={field: value for field, value in sizes.items() if hasattr(config.model, field)},
-        objectives={"replaced": True} if kind == "replaced" else objectives,
+        objective=objective or config.objective,
         rows={"tokens": 32, "first": None, "batch": 4, "heldout": 4},
         training={"device": "cpu"},
     )
 
 
-@pytest.mark.parametrize("kind", LEARNED)
-@pytest.mark.parametrize("name", sorted({*EXAMPLES.values(), "lstm-lm", "bilstm"}))
-def test_a_page_learns_what_it_says_and_nothing_else(name: str, kind: str, corpora: Path, tmp_path: Path) -> None:
-    config = short(name, kind)
+@pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("name", sorted({*(kind.example for kind in OBJECTIVES), "lstm-lm", "bilstm"}))
+def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
+    name: str, kind: type[ObjectiveConfig], corpora: Path, tmp_path: Path
+) -> None:
+    config = short(name, kind())
     folder = corpora / ("spelled" if name == "elmo-tiny" else "large")
-    if kind in config.model.learns:
+    if kind in supported(config.model):
         run = Pretrain(config, [folder], tmp_path / "run")
         with torch.no_grad():
             found = run.evaluate(run.model.eval(), 0)
         assert any(term.startswith("loss/") for term in found)
         assert np.isfinite(list(found.values())).all()
     else:
-        way = f"not {LEARNED[kind]}: leave --.* as the recipe has it, or take {EXAMPLES[kind]}\\.$"
+        way = f"not {kind.learned}: leave --.* as the recipe has it, or take {kind.example}\\.$"
         with pytest.raises(UnmaskError, match=way):
             Pretrain(config, [folder], tmp_path / "run")
 
 
-ON_DEVICE = {
-    "bert-tiny": "hidden",
-    "roberta-tiny": "hidden",
-    "albert-tiny": "pairs",
-    "electra-tiny": "replaced",
-    "mobilebert-tiny": "hidden",
-    "gpt-tiny": "next",
-    "t5-tiny": "spans",
-}
+ON_DEVICE = ("bert-tiny", "roberta-tiny", "albert-tiny", "electra-tiny", "mobilebert-tiny", "gpt-tiny", "t5-tiny")
 
 
-@pytest.mark.parametrize(("name", "kind"), ON_DEVICE.items())
+@pytest.mark.parametrize("name", ON_DEVICE)
 def test_a_step_stays_on_its_device_and_does_not_wait_for_it(
-    name: str, kind: str, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, where a tensor that was left behind is an error, and a number that is read holds the step up: on the
     device that has shapes alone, both are errors."""
-    config = short(name, kind)
+    config = short(name)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # which that device has not
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     run = Pretrain(config, [corpora / "large"], tmp_path / "run")
@@ -114,20 +104,19 @@ def test_a_step_stays_on_its_device_and_does_not_wait_for_it(
 
 
 def test_the_recipe_that_is_named_learns_what_is_asked() -> None:
-    assert EXAMPLES.keys() == LEARNED.keys()
-    for kind, name in EXAMPLES.items():
-        assert kind in recipes.find(name).model.learns
+    for kind in OBJECTIVES:
+        assert kind().fits(recipes.find(kind.example).model)
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "transformer-xl-tiny", "lstm-lm"])
 def test_a_folder_says_what_it_goes_on_with(name: str, corpora: Path, tmp_path: Path) -> None:
     """By its page, though it answered for classes; a recipe that learns something else is to be left out."""
     tokenizer = Corpus(corpora / "large").tokenizer
-    learned = recipes.find(name).objectives.written
-    model = short(name, learned).model.replace(vocabulary=tokenizer.size, padding=tokenizer.pad)
+    learned = recipes.find(name).objective
+    model = short(name).model.replace(vocabulary=tokenizer.size, padding=tokenizer.pad)
     huggingface.save(tmp_path / "classes", model.build(as_heads({"classification": 2})), tokenizer)
     _, config = recipes.choose(None, str(tmp_path / "classes"))
-    assert (config.objectives.written, config.objectives.sentences) == (learned, "none")
+    assert selected(config.objective) == selected(learned)
     run = Pretrain(config.replace(rows={"tokens": 32, "heldout": 4}), [corpora / "large"], tmp_path / "run")
     assert list(run.model.heads) == ["next"]
     _, config = recipes.choose("t5-tiny", str(tmp_path / "classes"))
@@ -158,7 +147,7 @@ def test_electra_is_trained_as_published(
     config = recipes.find(name)
     training = config.training
     assert (config.rows.batch, config.model.length, config.rows.first) == (batch, tokens, None)
-    assert (training.optimizer.lr, training.steps, config.objectives.rate) == (lr, steps, rate)
+    assert (training.optimizer.lr, training.steps, config.objective.leaves()["rate"]) == (lr, steps, rate)
     share = training.schedule.warmup
     assert (share if share > 1 else share * steps) == warmup
     assert training.optimizer.weight_decay == 0.01

@@ -9,6 +9,7 @@ import pytest
 
 from unmask import recipes
 from unmask.finetune import FineTuning
+from unmask.objectives import registry
 from unmask.pretraining import Pretraining
 from unmask.translation.run import Translation
 
@@ -33,6 +34,6 @@ def test_what_the_page_names_exists() -> None:
     named = set(re.findall(r"`(t5-[a-z0-9-]+)`", text)) | set(re.findall(r"unmask pretrain ([a-z0-9-]+)", text))
     assert named == {name for name in recipes.names() if name.startswith("t5")}
     configs = (Pretraining(), FineTuning(), Translation())
-    fields = {place.rpartition(".")[2] for config in configs for place in config.places()}
+    fields = {place.rpartition(".")[2] for config in configs for place in config.places()} | registry.options().keys()
     flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]*)", text)}
     assert flags - FLAGS <= fields

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from unmask import huggingface, recipes, samples
+from unmask import huggingface, probes, recipes
 from unmask.cli import main
 from unmask.data import byte_pairs, corpus
 from unmask.data.rows import Choices, Question, Row
@@ -106,10 +106,10 @@ def test_the_folder_opens_in_transformers_and_writes_the_same(trained: Pretrain)
 
 
 def test_what_is_guessed_is_noted_at_every_evaluation(trained: Pretrain) -> None:
-    steps = [row["step"] for row in samples.read(trained.out)]
+    steps = [row["step"] for row in probes.read(trained.out)]
     assert steps[-1] == 60
     assert len(steps) > 1
-    first = samples.read(trained.out)[-1]["samples"][0]
+    first = probes.read(trained.out)[-1]["samples"][0]
     assert "<extra_id_0>" in first["text"].replace(" ", "")
     assert first["expected"][0].startswith("<extra_id_0>")
     assert isinstance(first["guesses"][0][0], str)
@@ -201,7 +201,7 @@ def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> 
     with pytest.raises(UnmaskError, match=r"T5 learns spans cut out of a text, not hidden words: .* take bert-tiny"):
         Pretrain(config(written="none"), [corpora / "pieces"], tmp_path)
     with pytest.raises(UnmaskError, match=r"not spans cut out of a text: .* take t5-tiny"):
-        Pretrain(recipes.find("bert-tiny").replace(objectives={"written": "spans"}), [corpora / "pieces"], tmp_path)
+        Pretrain(recipes.find("bert-tiny").override({"written": "spans"}), [corpora / "pieces"], tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ text to text

@@ -258,12 +258,12 @@ def test_the_command_takes_a_teacher(text: Path, teacher: Path, tmp_path: Path) 
         ({"attention": 1.0, "heads": 1}, "1 heads and the teacher 2: leave --attention at 0"),
         ({"attention": -1.0}, "teacher's attention must be 0 or more, not -1.0"),
         ({"length": 64}, "Rows of 64 tokens do not fit the teacher, which has 32 positions; set --rows.tokens 32"),
-        ({"masked": False, "sentences": "next"}, "hidden words, next ones or spans; nsp guesses none"),
-        ({"recipe": "electra-tiny"}, "hidden words, next ones or spans; rtd guesses none"),
+        ({"masked": False, "sentences": "next"}, "NextSentence cannot be learned from a teacher"),
+        ({"recipe": "electra-tiny"}, "ReplacedToken cannot be learned from a teacher"),
         ({"recipe": "gpt2-tiny"}, "no head for next .its heads: "),
         ({"recipe": "t5-tiny", "sentences": "none", "tokens": 32}, "A T5 learns from a T5"),
         ({"attention": 1.0, "recompute": True}, "--attention looks into layers that --recompute does not keep"),
-        ({"recipe": "transformer-xl-tiny", "memory": 16, "tokens": 16}, "not what --written segments asks for"),
+        ({"recipe": "transformer-xl-tiny", "memory": 16, "tokens": 16}, "SegmentLM cannot be learned from a teacher"),
         ({"inherit": True, "dim": 16}, "in depth alone: dim is 16 here, and 32 there"),
         ({"teacher": "nowhere"}, "nowhere"),
         ({"temperature": float("inf")}, "must be above 0, not inf"),
@@ -328,7 +328,7 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     run = Pretrain(asked, [text], tmp_path / "run")
     alone = Pretrain(config("t5-tiny", **small), [text], tmp_path / "alone")
     assert run.baseline["loss/spans"] == pytest.approx(alone.baseline["loss/spans"], abs=0.05)
-    assert run.prompts
+    assert run.probes
     assert isinstance(run.objective, Taught)
     teacher = run.objective.teacher
     for side in ("encoder", "decoder"):

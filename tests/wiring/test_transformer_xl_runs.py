@@ -19,7 +19,7 @@ from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
 from unmask.generate import Limits, Search
 from unmask.models.segment_model import SegmentModel
-from unmask.objectives import CausalLM, SegmentLM
+from unmask.objectives import CausalLM, SegmentLM, SegmentLMConfig
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.serve.continuation import Continuer
@@ -202,7 +202,7 @@ def test_measuring_the_pace_leaves_no_memory(folder: Path, tmp_path: Path) -> No
 
 
 def test_rows_that_go_on_need_a_memory(folder: Path, tmp_path: Path) -> None:
-    gpt = recipes.find("gpt-tiny").replace(objectives={"written": "segments"})
+    gpt = recipes.find("gpt-tiny").override({"written": "segments"})
     with pytest.raises(UnmaskError, match="transformer-xl-tiny"):
         Pretrain(gpt, [folder], tmp_path / "run")
     model = recipes.find("gpt-tiny").model.replace(vocabulary=50, dim=8, heads=2, layers=1).build()
@@ -223,7 +223,7 @@ def test_the_folder_goes_on_with_texts_and_is_scored_on_them(trained: Pretrain) 
 
 def test_a_run_goes_on_from_the_folder(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
     _, more = recipes.choose(None, str(trained.out))
-    assert more.objectives.written == "segments"
+    assert isinstance(more.objective, SegmentLMConfig)
     small = {"minutes": None, "steps": 1, "device": "cpu", "optimizer": {"lr": 1e-7}}
     run = Pretrain(
         more.replace(training=small, rows={"batch": 8, "heldout": 32, "tokens": 16}), [folder], tmp_path / "m"

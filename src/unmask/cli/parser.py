@@ -73,6 +73,7 @@ class Parser(argparse.ArgumentParser):
     """Complains in one sentence, and names the nearest verb or option that exists."""
 
     takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
+    late: Callable[[], None] | None = None  # adds to the help what takes time to find out
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=Help, **settings)
@@ -103,6 +104,12 @@ class Parser(argparse.ArgumentParser):
             elif not equals and listed is not None:
                 self.error(f"argument {name}: expected one argument")
         return known, fields
+
+    def format_help(self) -> str:
+        if self.late is not None:
+            add, self.late = self.late, None
+            add()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         known = {option for option in self._option_string_actions if option.startswith("--")}
@@ -151,6 +158,19 @@ def add_verb(
 def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
     """List a field among the options of a verb that passes fields on; `value` stands for what it is set to."""
     return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
+
+
+def add_fields_late(parser: argparse.ArgumentParser, title: str, find: Callable[[], Mapping[str, str]]) -> None:
+    """List further fields under a title once help is asked for: `find` gives the name and the help of each."""
+
+    def add() -> None:
+        group = parser.add_argument_group(title)
+        for name, text in find().items():
+            option, text = f"--{name.replace('_', '-')}", text.replace("%", "%%")
+            group.add_argument(option, action=Field, metavar="VALUE", default=argparse.SUPPRESS, help=text)
+
+    assert isinstance(parser, Parser)
+    parser.late = add
 
 
 def add_group(verbs: Any, name: str, help: str) -> Any:

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
-from unmask.cli.parser import ENCODING, RESUME, add_field, add_verb, carried_out, check_run, needed, print_fields
+from unmask.cli.parser import (
+    ENCODING,
+    RESUME,
+    add_field,
+    add_fields_late,
+    add_verb,
+    carried_out,
+    check_run,
+    needed,
+    print_fields,
+)
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # what fields of the search begin with
@@ -53,6 +63,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--precision", "NAME", "of products: auto, fp32 or bf16")
     add_field(sub, "--seed", "N", "of weights, order and what is hidden")
+    add_fields_late(sub, "what is learned", _objective_options)
     sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -105,6 +116,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
 
+def _objective_options() -> dict[str, str]:
+    from unmask.objectives import registry
+
+    return registry.options()
+
+
 def _row_fields(sub: argparse.ArgumentParser) -> None:
     """Fields of labelled rows, which `finetune` and `baseline` share."""
     needed(add_field(sub, "--train", "FILE", "labelled rows to learn from; with --benchmark, its folder"))
@@ -141,6 +158,7 @@ def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask import recipes
+    from unmask.objectives import registry
     from unmask.report import run_facts
     from unmask.train import checkpoint
     from unmask.train.optim import check_rate
@@ -163,13 +181,14 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
     usual, config = config, config.override(overrides, batch_size="rows.batch")
-    config.objectives.check(usual.objectives)
-    if config.start is not None and config.objectives.words != usual.objectives.words:
-        raise UnmaskError(f"--words is for new weights: {config.start} guesses the words that it knows; leave it out.")
+    if config.start is not None:
+        config.objective.check_changes(usual.objective, config.start)
     if not options.resume:
         check_rate(usual.training.optimizer, config.training.optimizer, overrides)
     if options.fields:
         print_fields(config)
+        for name, value in registry.selected(config.objective).items():
+            print(f"--{name:32} {value}")
         return
     if not options.corpus and (start or not options.recipe):
         raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")

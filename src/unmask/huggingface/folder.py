@@ -62,7 +62,7 @@ class Loaded(Generic[M, V]):
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
     settings          what the task or run that made the folder wants remembered (`Task.settings`); of an
                       encoder–decoder that another program wrote, how it searches
-    words             what a head over words guesses (`objectives.two_way`); nothing in folders without one
+    words             what a head over words guesses (`objectives.bidirectional`); nothing in folders without one
     """
 
     model: M

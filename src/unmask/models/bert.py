@@ -70,8 +70,8 @@ class Bert(ModelConfig):
     sentence_encoder = True
 
     @property
-    def learns(self) -> tuple[str, ...]:
-        return ("hidden", "pairs")
+    def offers(self) -> frozenset[str]:
+        return frozenset({"bidirectional"})
 
     @property
     def width(self) -> int:

@@ -45,7 +45,7 @@ class Electra(Bert):
     choice_dropout: float = 0.1
     choice_input_dropout: float = 0.0
 
-    learns = ("hidden", "pairs", "replaced")
+    offers = frozenset({"bidirectional", "generator"})
     pools = False
 
     def embedding(self) -> Embedding:

@@ -63,7 +63,7 @@ class Elmo(ModelConfig):
     dropout: float = 0.1
     padding: int = 0
 
-    learns = ("both",)
+    offers = frozenset({"two directions"})
     token_kind = "spelled"
 
     @property

@@ -31,8 +31,8 @@ class EncoderDecoderConfig(ModelConfig, ABC):
     end: int
 
     @property
-    def learns(self) -> tuple[str, ...]:
-        return ()
+    def offers(self) -> frozenset[str]:
+        return frozenset()
 
     def vocabulary_only(self, pooler: bool) -> None:
         """Raise UnmaskError where a model is asked to sum sequences up."""

@@ -62,7 +62,7 @@ class Gpt(ModelConfig):
     start: int | None = None
     end: int | tuple[int, ...] | None = None
 
-    learns = ("next", "again")
+    offers = frozenset({"causal"})
 
     @property
     def width(self) -> int:

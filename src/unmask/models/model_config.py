@@ -25,7 +25,7 @@ class ModelConfig(Config, ABC):
     length      longest sequence, in tokens; None where nothing limits it
     padding     id of the padding token; None where a folder names none
 
-    What all models of a page share (`learns`, `token_kind`) stands on it without an annotation: it is no field.
+    What all models of a page share (`offers`, `token_kind`) stands on it without an annotation: it is no field.
     """
 
     vocabulary: int
@@ -49,8 +49,16 @@ class ModelConfig(Config, ABC):
 
     @property
     @abstractmethod
-    def learns(self) -> tuple[str, ...]:
-        """What it can be pre-trained by, of `pretraining.LEARNED`; the first is taken where nothing is asked."""
+    def offers(self) -> frozenset[str]:
+        """What it has of what objectives of pre-training may require (`ObjectiveConfig.requires`):
+
+        bidirectional    the hidden state of a token depends on all tokens of its sequence
+        causal           it depends on the tokens up to its own alone
+        memory           causal, and rows go on from those of the batch before (`SegmentModel`)
+        two directions   two hidden states of each word, of the words up to its own and of those from its own on
+        encoder-decoder  it reads `batch.source` and writes `batch.tokens` (`EncoderDecoder`)
+        generator        a smaller model of masked words beside it fills in what it reads
+        """
 
     @property
     def token_kind(self) -> str:

@@ -59,9 +59,8 @@ class RecurrentNetwork(ModelConfig):
     padding: int = 0
 
     @property
-    def learns(self) -> tuple[str, ...]:
-        """Hidden words from both ends, else what comes next."""
-        return ("hidden", "pairs") if self.bidirectional else ("next", "again")
+    def offers(self) -> frozenset[str]:
+        return frozenset({"bidirectional" if self.bidirectional else "causal"})
 
     @property
     def width(self) -> int:

@@ -66,7 +66,7 @@ class T5(EncoderDecoderConfig):
     start: int = 0
     end: int = 1
 
-    learns = ("spans",)
+    offers = frozenset({"encoder-decoder"})
     adafactor = True
 
     def __post_init__(self) -> None:

@@ -63,7 +63,7 @@ class TransformerXl(ModelConfig):
     std: float = 0.02
     padding: int = 0
 
-    learns = ("segments", "next", "again")
+    offers = frozenset({"causal", "memory"})
 
     @property
     def width(self) -> int:

@@ -1,31 +1,49 @@
 """What is minimised in pre-training, and the data it needs."""
 
-from unmask.objectives.causal import CausalLM, SequenceAutoencoder
-from unmask.objectives.language_modeling import MaskedLM
+from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
+from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig
+from unmask.objectives.causal import CausalLM, CausalLMConfig
+from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
+from unmask.objectives.next_sentence import NextSentence, NextSentenceConfig
 from unmask.objectives.next_token import NextToken, ScheduledSampling
-from unmask.objectives.objective import Join, Joint, Objective
-from unmask.objectives.replaced_token import ReplacedToken
-from unmask.objectives.segments import SegmentLM
-from unmask.objectives.sentence_order import NextSentence, SentenceOrder
-from unmask.objectives.span_corruption import SpanCorruption
+from unmask.objectives.objective import Join, Joint, Objective, Probe, Term
+from unmask.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
+from unmask.objectives.segments import SegmentLM, SegmentLMConfig
+from unmask.objectives.sentence_order import SentenceOrder, SentenceOrderConfig
+from unmask.objectives.sentence_pair import Sentences, SingleRuns
+from unmask.objectives.span_corruption import SpanCorruption, SpanCorruptionConfig
 from unmask.objectives.taught import Taught, Teaching
-from unmask.objectives.two_way import TwoWayLM
 
 __all__ = [
+    "AutoencoderConfig",
+    "BidirectionalLM",
+    "BidirectionalLMConfig",
     "CausalLM",
+    "CausalLMConfig",
     "Join",
     "Joint",
     "MaskedLM",
+    "MaskedLMConfig",
     "NextSentence",
+    "NextSentenceConfig",
     "NextToken",
     "Objective",
+    "ObjectiveConfig",
+    "Probe",
     "ReplacedToken",
+    "ReplacedTokenConfig",
     "ScheduledSampling",
     "SegmentLM",
-    "SequenceAutoencoder",
+    "SegmentLMConfig",
     "SentenceOrder",
+    "SentenceOrderConfig",
+    "Sentences",
+    "SequenceAutoencoder",
+    "SingleRuns",
     "SpanCorruption",
+    "SpanCorruptionConfig",
     "Taught",
     "Teaching",
-    "TwoWayLM",
+    "Term",
 ]

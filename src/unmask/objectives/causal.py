@@ -1,13 +1,17 @@
-"""CausalLM: every token of a text from those before it; SequenceAutoencoder: a text again, from what was read of it."""
+"""CausalLM: every token of a text from those before it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from unmask.objectives.language_modeling import runs
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
+from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.next_token import NextToken
+from unmask.objectives.objective import Objective
 from unmask.types import Document, Example
 
 
@@ -34,27 +38,23 @@ class CausalLM(NextToken):
                 examples.append(Example(window[:-1], targets={self.name: (np.arange(len(values)), values)}))
         return examples
 
+    def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
+        """[V] the counts of the tokens, and of the end of each document."""
+        counts = super().expected_counts(splits, vocabulary, length)
+        counts[self.end] += sum(split.documents for split in splits)
+        return counts
 
-class SequenceAutoencoder(CausalLM):
-    """Read a sequence, then write it again (Dai & Le 2015, section 2): start x1 .. xn end x1 .. xn, of which the second
-    half is guessed, with its end.
 
-    One network does both, so what it has read is nothing but its state at the first `end`: the state that sums up a
-    text in fine-tuning.
+@dataclass(frozen=True, kw_only=True)
+class CausalLMConfig(ObjectiveConfig):
+    """Guess every token from those before it: a causal language model."""
 
-    short  share of the sequences that end at a random shorter length, though not within a sentence
-    """
+    kind = "causal"
+    learned = "next tokens"
+    example = "gpt-tiny"
+    objective = CausalLM
+    requires = frozenset({"causal"})
+    choices = (("written", "next"),)
 
-    def __init__(self, start: int, end: int, *, short: float = 0.1, label_smoothing: float = 0.0) -> None:
-        super().__init__(start, end, label_smoothing=label_smoothing)
-        self.short = short
-
-    def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
-        examples = []
-        for document in documents:
-            for run in runs(document.sentences, (length - 2) // 2, self.short, rng):
-                tokens = np.concatenate([[self.start], run, [self.end], run]).astype(np.int64)
-                values = np.append(run, self.end).astype(np.int64)
-                places = np.arange(len(run) + 1, len(tokens))
-                examples.append(Example(tokens, targets={self.name: (places, values)}))
-        return examples
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        return CausalLM(tokenizer.cls, tokenizer.sep)

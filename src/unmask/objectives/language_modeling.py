@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from unmask.data import collate
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.objectives.objective import Join, Objective
+from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.objective import Guesses, Join, Joint, Objective, Probe, Term
+from unmask.objectives.sentence_pair import Sentences, SingleRuns
+from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example, Head, Target
+
+PROBES, SHOWN = 6, 3
+"""Held-out sentences with a hidden word that are guessed at an evaluation, and the guesses that are kept."""
 
 
 class MaskedLM(Objective):
@@ -30,6 +40,17 @@ class MaskedLM(Objective):
     """
 
     name = "mlm"
+    terms = (
+        Term(
+            name,
+            "masked words",
+            "masked-word",
+            "Hidden words of held-out documents",
+            "hidden tokens whose first guess is right",
+        ),
+    )
+    head_labels = ((name, "masked-word (mlm)"),)
+    teachable = name
 
     def __init__(
         self,
@@ -123,6 +144,118 @@ class MaskedLM(Objective):
         chosen[order] = spent + rng.random(len(first)) * ordered_size < budget
         return candidates[np.repeat(chosen, size)]
 
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        if "loss/mlm" not in found or "loss/mlm" not in baseline:
+            return []
+        start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if "loss/mlm" in before else ""
+        return [
+            f"Held-out masked words: {found['mlm/correct']:.1%} right, loss {found['loss/mlm']:.2f} ({start}word "
+            f"frequencies alone: {baseline['mlm/correct']:.1%}, {baseline['loss/mlm']:.2f})."
+        ]
+
+    def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
+        """Sentences of held-out documents with one whole word hidden."""
+        rng = np.random.default_rng(0)
+        found: list[Probe] = []
+        units = split.units(length)
+        for row in rng.permutation(len(units)):
+            sentences = [s for s in split.read(units[row].item()).sentences if 6 <= len(s) <= min(30, length - 2)]
+            for sentence in sentences[:1]:
+                follows = np.append(tokenizer.continuation[sentence[1:]], False)
+                letters = np.array([tokenizer.pieces([i])[0].isalpha() for i in sentence.tolist()])
+                whole = np.flatnonzero(letters & ~follows & ~tokenizer.continuation[sentence])
+                if not len(whole):
+                    continue
+                place = int(rng.choice(whole))
+                ids = sentence.astype(np.int64)
+                answer = tokenizer.pieces([ids[place]])[0]
+                ids[place] = tokenizer.mask
+                before, after = tokenizer.decode(ids[:place]), tokenizer.decode(ids[place + 1 :])
+                found.append(Probe(f"{before} [MASK] {after}", tokenizer.join(ids, None, length)[0], (answer,)))
+            if len(found) == PROBES:
+                break
+        return found
+
+    def probes_of(self, texts: Mapping[str, Sequence[str]], tokenizer: Tokenizer, length: int) -> list[Probe]:
+        """Probes out of texts that contain `[MASK]`."""
+        return [
+            Probe(text, tokenizer.join(tokenizer.encode(text).ids, None, length)[0], tuple(expected))
+            for text, expected in texts.items()
+        ]
+
+    def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
+        """The likeliest pieces for the first mask of each probe."""
+        if not probes:
+            return []
+        batch = collate.pad([Example(probe.tokens) for probe in probes], tokenizer.pad).to(model.device)
+        width = batch.tokens.shape[1]
+        places = [i * width + int(np.flatnonzero(p.tokens == tokenizer.mask)[0]) for i, p in enumerate(probes)]
+        logits_MV = model.answer("mlm", model(batch), torch.tensor(places, device=model.device)).float()
+        best = logits_MV.softmax(-1).topk(SHOWN, dim=-1)
+        return [
+            list(zip(tokenizer.pieces(ids), ps, strict=True))
+            for ids, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLMConfig(ObjectiveConfig):
+    """Guess hidden words (MLM).
+
+    rate         share of the tokens to guess
+    whole_words  hide all pieces of a word together
+    span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
+    sentences    what the sequences are made of: single runs of sentences, or pairs with a question of their own
+    """
+
+    rate: float = 0.15
+    whole_words: bool = False
+    span: int = 1
+    sentences: Sentences = field(default_factory=SingleRuns)
+
+    kind = "masked"
+    learned = "hidden words"
+    example = "bert-tiny"
+    objective = MaskedLM
+    requires = frozenset({"bidirectional"})
+    choices = (("written", "none"), ("masked", "true"), ("masked", "false"))
+    off = (("whole_words", False), ("span", 1))
+    optional = True
+
+    @classmethod
+    def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
+        """Around pairs of sentences that were an objective by themselves, and which are left when it is turned off."""
+        own = current.part(cls)
+        if value == "false":
+            if own is None:
+                return current if isinstance(current, Sentences) else None
+            if own is not current:
+                raise UnmaskError(f"{current.learned.capitalize()} are learned from hidden words: set --masked true.")
+            return own.sentences
+        if isinstance(current, Sentences):
+            return current if option == "written" else cls(sentences=current)
+        return current if own is not None else cls().like(current)
+
+    def hidden(self, tokenizer: Tokenizer, becomes: tuple[float, float] = (0.8, 0.1)) -> MaskedLM:
+        """The objective without the question about sentences; `becomes` as `MaskedLM` takes it."""
+        return MaskedLM(
+            mask=tokenizer.require_mask(),
+            specials=tokenizer.specials,
+            vocabulary=tokenizer.size,
+            rate=self.rate,
+            join=tokenizer.join,
+            continuation=tokenizer.continuation if self.whole_words else None,
+            span=self.span,
+            short=self.sentences.short,
+            becomes=becomes,
+        )
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        question, hidden = self.sentences.question(tokenizer), self.hidden(tokenizer)
+        return hidden if question is None else Joint(question, hidden)
+
 
 def spans(stretch: np.ndarray, longest: int, rng: np.random.Generator) -> np.ndarray:
     """[spans] Which of some words begin a span, where every stretch of text is cut into spans of random lengths.
@@ -138,36 +271,6 @@ def spans(stretch: np.ndarray, longest: int, rng: np.random.Generator) -> np.nda
     begins = np.diff(stretch, prepend=-1) != 0
     begins[ends[ends < len(stretch)]] = True
     return np.flatnonzero(begins)
-
-
-def runs(
-    sentences: Sequence[np.ndarray], length: int, short: float = 0.0, rng: np.random.Generator | None = None
-) -> list[np.ndarray]:
-    """Consecutive sentences joined into arrays of at most `length` tokens; a longer sentence is cut, not dropped.
-
-    short  share of the runs, drawn with `rng`, that end at a random shorter length, though not within a sentence
-    """
-    out: list[np.ndarray] = []
-    current: list[np.ndarray] = []
-    total, aim = 0, target_length(length, short, rng)
-    for sentence in sentences:
-        if current and total + len(sentence) > aim:
-            out.append(np.concatenate(current))
-            current, total, aim = [], 0, target_length(length, short, rng)
-        while len(sentence) > length:
-            out.append(sentence[:length])
-            sentence = sentence[length:]
-        if len(sentence):
-            current.append(sentence)
-            total += len(sentence)
-    if current:
-        out.append(np.concatenate(current))
-    return out
-
-
-def target_length(room: int, short: float, rng: np.random.Generator | None) -> int:
-    """The full room, or, for a share `short`, a random shorter length, so that short inputs are seen too."""
-    return int(rng.integers(2, room + 1)) if rng is not None and short and rng.random() < short else room
 
 
 def _sequence_of_token(batch: Batch) -> np.ndarray:

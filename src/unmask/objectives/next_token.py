@@ -5,6 +5,8 @@ Shapes: B rows, T tokens written, M targets, V vocabulary.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -15,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.nn import Logits
 from unmask.objectives.cross_entropy import cross_entropy
-from unmask.objectives.objective import Objective
+from unmask.objectives.objective import Objective, Term, perplexity
 from unmask.types import Batch, Head, Loss
 
 
@@ -29,6 +31,9 @@ class NextToken(Objective):
 
     name = "next"
     head = "next"
+    terms = (Term(name, "next token", "next-token"),)
+    head_labels = ((head, "next-token"),)
+    teachable = head
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
@@ -46,6 +51,29 @@ class NextToken(Objective):
     def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
         total, nll, correct = cross_entropy(logits, values_M, self.label_smoothing)
         return Loss(total, values_M.numel(), {"nll": nll, "correct": correct})
+
+    def derived(self, found: Mapping[str, float], characters: Callable[[], float]) -> dict[str, float]:
+        """Of a mean negative log-likelihood in nats per token: the perplexity, and the bits per character, by which
+        models of other tokens can be compared."""
+        nll = found.get(f"{self.name}/nll")
+        if nll is None:
+            return {}
+        per_token = characters()
+        bits = {f"{self.name}/bits_per_character": nll / math.log(2) / per_token} if per_token else {}
+        return {f"{self.name}/perplexity": perplexity(nll), **bits}
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        if "next/perplexity" not in found or "loss/next" not in baseline:
+            return []
+        start = f"at the start: {before['next/perplexity']:.1f}; " if "next/perplexity" in before else ""
+        bits = found.get("next/bits_per_character")
+        return [
+            f"Held-out text: {found['next/correct']:.1%} of the tokens right, perplexity "
+            f"{found['next/perplexity']:.1f} ({start}word frequencies alone: {math.exp(baseline['loss/next']):.1f})"
+            + (f", {bits:.2f} bits per character." if bits is not None else ".")
+        ]
 
 
 class ScheduledSampling(NextToken):

@@ -5,19 +5,22 @@ Shapes: B rows, T tokens of a row, M targets, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.cross_entropy import of_logits
-from unmask.objectives.language_modeling import MaskedLM
-from unmask.objectives.objective import Objective
+from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
+from unmask.objectives.objective import Joint, Objective, Term
 from unmask.types import Batch, Document, Example, Head, Loss, Target
 
 CHOSEN = (0.85, 0.0)
@@ -43,6 +46,8 @@ class ReplacedToken(Objective):
     """
 
     name = "rtd"
+    terms = (*MaskedLM.terms, Term(name, "replaced tokens"))
+    head_labels = ((name, "replaced-token (rtd)"),)
 
     def __init__(self, masked: MaskedLM, *, weight: float = 50.0) -> None:
         if not weight > 0:
@@ -87,6 +92,52 @@ class ReplacedToken(Objective):
         total = F.binary_cross_entropy_with_logits(logits_M, replaced_M.float(), reduction="sum")
         correct = ((logits_M > 0) == replaced_M).sum()
         return Loss(total, target.values.numel(), {"correct": correct, "replaced": replaced_M.sum()})
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        lines = self.masked.summary(found, baseline, before)
+        if "rtd/correct" not in found:
+            return lines
+        right, replaced = found["rtd/correct"], found["rtd/replaced"]
+        return [*lines, f"Replaced tokens: {right:.1%} of all tokens told right, where {replaced:.1%} were replaced."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedTokenConfig(ObjectiveConfig):
+    """Find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does.
+
+    masked  what the generator learns: which words are hidden
+    """
+
+    masked: MaskedLMConfig = field(default_factory=MaskedLMConfig)
+
+    kind = "replaced"
+    learned = "replaced words"
+    example = "electra-tiny"
+    objective = ReplacedToken
+    requires = frozenset({"generator"})
+    own_heads = frozenset({ReplacedToken.name})
+    choices = (("replaced", "true"), ("replaced", "false"))
+    optional = True
+
+    @classmethod
+    def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
+        """Around hidden words, which are left when it is turned off."""
+        own, masked = current.part(cls), current.part(MaskedLMConfig)
+        if value == "false":
+            return current if own is None else own.masked
+        return current if own is not None else None if masked is None else cls(masked=masked)
+
+    @classmethod
+    def continued(cls, current: ObjectiveConfig, heads: Collection[str]) -> ObjectiveConfig:
+        """An ELECTRA goes on as one where hidden words are asked for."""
+        return cls(masked=current) if cls.own_heads <= set(heads) and isinstance(current, MaskedLMConfig) else current
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        question = self.masked.sentences.question(tokenizer)
+        replaced = ReplacedToken(self.masked.hidden(tokenizer, becomes=CHOSEN))
+        return replaced if question is None else Joint(question, replaced)
 
 
 @torch.no_grad()

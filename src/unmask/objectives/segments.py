@@ -5,13 +5,21 @@ Shapes: L layers, B rows, T tokens of a row, M tokens of the memory, D width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from unmask.data import segments
+from unmask.data.corpus import Split
+from unmask.data.segments import Segments
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.objectives.causal import CausalLM
+from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.objective import Objective, StreamOptions
 from unmask.types import Batch, Loss
 
 
@@ -23,6 +31,8 @@ class SegmentLM(CausalLM):
 
     carried  what is remembered of the rows that are trained on, [L, M, D] by number: part of a checkpoint
     """
+
+    teachable = ""
 
     def __init__(self, start: int, end: int, *, label_smoothing: float = 0.0) -> None:
         super().__init__(start, end, label_smoothing=label_smoothing)
@@ -42,6 +52,39 @@ class SegmentLM(CausalLM):
         memory_LBMD = memory_LBMD.where(finite_B[:, None, None], 0.0)
         kept.update(zip(names, memory_LBMD.unbind(1), strict=True))
         return {self.name: self.score(model, hidden_BTD, batch)}
+
+    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Segments:
+        return Segments(
+            splits,
+            start=self.start,
+            end=self.end,
+            length=options["length"],
+            rows=options["rows"],
+            seed=options["seed"],
+            rank=options["rank"],
+            ranks=options["ranks"],
+            alpha=options["alpha"],
+        )
+
+    def evaluation_rows(self, splits: Sequence[Split], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+        sizes = {"length": length, "rows": rows, "limit_rows": limit_rows}
+        return segments.fixed(splits, start=self.start, end=self.end, **sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentLMConfig(ObjectiveConfig):
+    """Guess every token from those before it, in rows that go on from step to step, by a model that remembers them (Dai
+    et al. 2019)."""
+
+    kind = "segments"
+    learned = "next tokens in rows that go on"
+    example = "transformer-xl-tiny"
+    objective = SegmentLM
+    requires = frozenset({"memory"})
+    choices = (("written", "segments"),)
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        return SegmentLM(tokenizer.cls, tokenizer.sep)
 
 
 def remembered(kept: dict[str, Tensor], names: list[str], batch: Batch) -> Tensor | None:

@@ -5,15 +5,28 @@ Shapes: N tokens of a text, K spans.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
+from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
-from unmask.objectives.language_modeling import runs
+from unmask.generate import Limits, Search, generate_all
+from unmask.kernels.formats import exactly
+from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.next_token import NextToken
+from unmask.objectives.objective import Guesses, Objective, Probe, Term, perplexity
 from unmask.objectives.paired_rows import pack_pairs
+from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example, Head
+
+PROBES, SHOWN = 4, 48
+"""Held-out texts out of which spans are cut at an evaluation, and tokens of each, and of what is written into it."""
 
 
 class SpanCorruption(NextToken):
@@ -32,6 +45,7 @@ class SpanCorruption(NextToken):
     """
 
     name = "spans"
+    terms = (Term(name, "spans", "hidden-span"),)
 
     def __init__(
         self,
@@ -122,6 +136,12 @@ class SpanCorruption(NextToken):
         parts = [answers.get(order[t], []) if t in order else [t] for t in read.tolist()]
         return np.array([token for part in parts for token in part], np.int64)
 
+    def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
+        """[V] how often each token is to be written: see `expected`."""
+        counts = super().expected_counts(splits, vocabulary, length)
+        counts[self.end] += sum(split.documents for split in splits)
+        return self.expected(counts, length)
+
     def expected(self, counts_V: np.ndarray, length: int) -> np.ndarray:
         """How often each token is to be written, [V], of text with these counts in sequences of `length` tokens."""
         texts = counts_V.sum() / length
@@ -130,6 +150,83 @@ class SpanCorruption(NextToken):
         found[self.sentinels[: spans + 1]] += texts
         found[self.end] += texts
         return found
+
+    def derived(self, found: Mapping[str, float], characters: Callable[[], float]) -> dict[str, float]:
+        return {}
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        if "spans/correct" not in found or "loss/spans" not in baseline:
+            return []
+        start = f"at the start: {perplexity(before['spans/nll']):.1f}; " if "spans/nll" in before else ""
+        return [
+            f"Held-out spans: {found['spans/correct']:.1%} of the tokens right, perplexity "
+            f"{perplexity(found['spans/nll']):.1f} ({start}word frequencies alone: "
+            f"{math.exp(baseline['loss/spans']):.1f})."
+        ]
+
+    def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
+        """Beginnings of held-out documents out of which spans were cut."""
+        rng = np.random.default_rng(0)
+        found: list[Probe] = []
+        units = split.units(length)
+        for row in rng.permutation(len(units))[:PROBES]:
+            text = np.concatenate(split.read(units[row].item()).sentences)[: min(SHOWN, length - 1)]
+            read, written = self.hide(text, self.noise(len(text), rng))
+            shown, answer = (tokenizer.decode(ids, special=True) for ids in (read, written))
+            found.append(Probe(shown, np.append(read, self.end), (answer,)))
+        return found
+
+    def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
+        """What the model writes for each probe, and the probability of all of it."""
+        search = Search(limits=Limits(max_length=SHOWN))
+        sources = [probe.tokens.tolist() for probe in probes]
+        with exactly(model.device):
+            found = list(generate_all(model, sources, search, end=self.end, pad=self.padding, device=model.device))
+        return [[(tokenizer.decode(best.tokens, special=True), math.exp(best.log_probability))] for best, *_ in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanCorruptionConfig(ObjectiveConfig):
+    """Write what was cut out of a text, as T5 does (span corruption).
+
+    rate       share of the tokens to cut out
+    mean_span  tokens of a span, on average
+    short      share of the texts that aim at a random shorter length
+    """
+
+    rate: float = 0.15
+    mean_span: float = 3.0
+    short: float = 0.1
+
+    kind = "spans"
+    learned = "spans cut out of a text"
+    example = "t5-tiny"
+    objective = SpanCorruption
+    requires = frozenset({"encoder-decoder"})
+    choices = (("written", "spans"),)
+    off = (("short", 0.0),)
+
+    def tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+        """With sentinels, behind its vocabulary."""
+        return with_sentinels(tokenizer)
+
+    def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
+        return {**super().model_fields(tokenizer), "start": tokenizer.pad, "end": tokenizer.sep}
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        ids = {"start": tokenizer.pad, "end": tokenizer.sep, "padding": tokenizer.pad}
+        sentinels = sentinel_ids(tokenizer.raw.get_vocab())
+        return SpanCorruption(sentinels, **ids, rate=self.rate, mean=self.mean_span, short=self.short)
+
+
+def cut_out(
+    text: np.ndarray, sentinels: Sequence[int], rng: np.random.Generator, *, rate: float, mean: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is read and what is written of a text [N] out of which spans are cut, without start and end."""
+    objective = SpanCorruption(sentinels, start=0, end=0, padding=0, rate=rate, mean=mean)
+    return objective.hide(text, objective.noise(len(text), rng))
 
 
 def _parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,14 +21,11 @@ from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.nn import record_attention
-from unmask.objectives.objective import Joint, Objective
+from unmask.objectives.objective import Joint, Objective, Term
 from unmask.types import Batch, Document, Example, Loss, Target
 
 SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
 """Loss terms, and the targets that say where they are computed."""
-
-GUESSES = {"mlm": "mlm", "next": "next", "spans": "next"}
-"""Term -> its head, of those whose answers are distributions over the vocabulary, which a teacher can soften."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +70,12 @@ class Taught(Objective):
     Raises UnmaskError where the two do not fit, and for weights and temperatures out of range.
     """
 
+    added: ClassVar[tuple[Term, ...]] = (
+        Term(SOFT, "the teacher's guesses"),
+        Term(HIDDEN, "the teacher's hidden states"),
+        Term(ATTENTION, "the teacher's attention"),
+    )
+
     def __init__(
         self,
         learned: Objective,
@@ -85,20 +88,22 @@ class Taught(Objective):
     ) -> None:
         check(temperature, weight, states, attention)
         self.parts = learned.parts if isinstance(learned, Joint) else (learned,)
-        guesses = [part for part in self.parts if part.name in GUESSES]
+        guesses = [part for part in self.parts if part.teachable]
         if len(guesses) != 1:
+            kinds = " and ".join(type(part).__name__ for part in self.parts)
             raise UnmaskError(
-                f"A teacher helps to guess hidden words, next ones or spans; {learned.name} guesses none of them."
+                f"{kinds} cannot be learned from a teacher, who helps to guess the tokens of rows that are read one by "
+                "one: leave --teacher out."
             )
         self.guess = guesses[0]
-        self.head = GUESSES[self.guess.name]
+        self.head = self.guess.teachable
         if self.head not in teacher.heads:
             raise UnmaskError(
                 f"The teacher has no head for {self.head} (its heads: {', '.join(teacher.heads) or 'none'}): "
                 "take a folder that was pre-trained so, with its output layer."
             )
         self.learned, self.teacher, self.temperature = learned, teacher, temperature
-        self.name, self.heads = learned.name, learned.heads
+        self.name, self.heads, self.terms = learned.name, learned.heads, (*learned.terms, *self.added)
         own = dict(learned.weights)
         own[self.guess.name] *= 1.0 - weight
         terms = {SOFT: weight, HIDDEN: states, ATTENTION: attention}

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from unmask import huggingface
-from unmask.data import collate, spelling
+from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.elmo_model import WORDS
-from unmask.objectives import TwoWayLM
-from unmask.objectives.two_way import DIRECTIONS, UNKNOWN, check_words, likelihoods
+from unmask.objectives.bidirectional import DIRECTIONS, UNKNOWN, check_words, likelihoods, scorer
 from unmask.serve.likelihood import Likelihood, together
 from unmask.tasks import answered, evaluating
 from unmask.types import Example
@@ -37,9 +36,7 @@ class WordScorer:
         check_words(loaded.model, loaded.words, owner)
         self.model = loaded.model
         self.tokenizer = loaded.require_tokenizer(owner)
-        first, ends = spelling.continues(self.tokenizer), {"start": self.tokenizer.cls, "end": self.tokenizer.sep}
-        words = dict.fromkeys(spelling.unspelled(loaded.words, self.tokenizer), 0)
-        self.objective = TwoWayLM(words, spelling.words, first, **ends)
+        self.objective = scorer(loaded.words, self.tokenizer)
         strange = np.array([self.tokenizer.unknown], np.int32).tobytes()  # a word with a character that is none here
         self.unknown = [UNKNOWN, self.objective.ids.get(strange, UNKNOWN)]
 

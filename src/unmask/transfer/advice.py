@@ -15,7 +15,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.vocabulary import sample
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
-from unmask.objectives.language_modeling import MaskedLM
+from unmask.objectives import registry
 from unmask.tasks import evaluating
 from unmask.transfer.strategy import Transfer
 from unmask.types import Example
@@ -218,10 +218,10 @@ def _domain(similarity: float, loss: float | None) -> tuple[Domain, str]:
 
 
 def _loss(texts: Sequence[str], tokenizer: Tokenizer, model: Model, seed: int) -> float:
-    """Mean masked-language loss in nats, of 15 % of the words of some texts."""
+    """Mean loss in nats of the words that the pre-training of the model would hide of some texts."""
     step = max(1, len(texts) // MASKED_TEXTS)
     length = min(MASKED_LENGTH, model.positions or MASKED_LENGTH)
-    objective = MaskedLM(mask=tokenizer.mask, specials=tokenizer.specials, vocabulary=tokenizer.size)
+    objective = registry.usual(model.config).build(tokenizer)
     rng = np.random.default_rng(seed)
     total, count = 0.0, 0
     with evaluating(model), torch.no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unmask import samples
+from unmask import probes
 from unmask.config import flatten
 from unmask.errors import UnmaskError
 from unmask.report import run_facts
@@ -47,7 +47,7 @@ def translation_sections(folder: Path, run: dict[str, Any]) -> list[report.Secti
         lines = [line for line in lines if line.points]
         if lines:
             sections.append(report.Chart(title, lines))
-    shown = samples.read(folder)
+    shown = probes.read(folder)
     if shown:
         sections += [_written(shown)]
         sections += [_map(found) for found in _alignments(folder, [s["text"] for s in shown[-1]["samples"][:MAPS]])]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from unmask import huggingface, samples
+from unmask import huggingface, probes
 from unmask.config import Config
 from unmask.data import bitext
 from unmask.data.bitext import Bitext
@@ -350,8 +350,8 @@ class TrainTranslation:
     def _note(self, step: int, translations: Sequence[str]) -> None:
         shown = range(min(SHOWN, len(translations)))
         texts = [self.tokenizer.shown(self.dev.sources[i]) for i in shown]
-        prompts = [samples.Prompt(texts[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
-        samples.note(self.out, step, prompts, [[(translations[i], 1.0)] for i in shown])
+        asked = [probes.Probe(texts[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
+        probes.note(self.out, step, asked, [[(translations[i], 1.0)] for i in shown])
 
     def _evaluations(self) -> list[dict[str, Any]]:
         path = self.out / "metrics.jsonl"

@@ -12,7 +12,8 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.objectives import MaskedLM, SpanCorruption
+from unmask.objectives import registry
+from unmask.objectives.span_corruption import cut_out
 from unmask.types import Batch
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import read_source, shown
@@ -28,7 +29,7 @@ def masking(
     whole_words: bool = False,
     model: Model | None = None,
 ) -> Data:
-    """How `objectives.MaskedLM` would hide tokens of a text, in several draws, one seed after the other.
+    """How masked language modelling would hide tokens of a text, in several draws, one seed after the other.
 
     model  guesses what stood there, where it has a head for that
 
@@ -40,13 +41,8 @@ def masking(
     tokens, _ = tokenizer.join(tokenizer.encode(text).ids)
     if len(tokens) == len(tokenizer.join(np.array([], np.int32))[0]):
         raise UnmaskError("There is nothing to hide: give a text.")
-    objective = MaskedLM(
-        mask=tokenizer.mask,
-        specials=tokenizer.specials,
-        vocabulary=tokenizer.size,
-        rate=rate,
-        continuation=tokenizer.continuation if whole_words else None,
-    )
+    given = {"sentences": "none", "rate": rate, "whole_words": whole_words}
+    objective = registry.chosen(registry.default(), given).build(tokenizer)
     batch = Batch(torch.from_numpy(tokens)[None])
     found = [objective.corrupt(batch, np.random.default_rng(seed + i)) for i in range(draws)]
     return {
@@ -90,8 +86,8 @@ def spans(
     rate: float = 0.15,
     mean: float = 3.0,
 ) -> Data:
-    """How `objectives.SpanCorruption` would cut spans out of a text, in several draws, one seed after the other; `rate`
-    and `mean` are those of a run where nothing else was said.
+    """How span corruption would cut spans out of a text, in several draws, one seed after the other; `rate` and `mean`
+    are those of a run where nothing else was said.
 
     Each draw has the tokens that are "read" and those that are "written": {"token", "sentinel": whether it stands for a
     span}, and of those written "guess" and "probability", what the model would write there after all before it. Raises
@@ -106,15 +102,13 @@ def spans(
     ids = read_source(model, tokenizer, text)
     if np.isin(ids, tokenizer.sentinels).any():
         raise UnmaskError("The text has sentinels in it already: give one without, and some of it will be hidden.")
-    ends = {"start": tokenizer.start, "end": tokenizer.end, "padding": tokenizer.pad}
-    objective = SpanCorruption(tokenizer.sentinels, **ends, rate=rate, mean=mean)
     rngs = [np.random.default_rng(seed + i) for i in range(draws)]
-    found = [objective.hide(ids, objective.noise(len(ids), rng)) for rng in rngs]
+    found = [cut_out(ids, tokenizer.sentinels, rng, rate=rate, mean=mean) for rng in rngs]
     return {
         "view": "spans",
         "tokens": shown(tokenizer.pieces(ids)),
         "rate": rate,
-        "mean": objective.mean,
+        "mean": mean,
         "seed": seed,
         "draws": [
             {"read": _named(tokenizer, read), "written": _written(model, tokenizer, read, written)}

@@ -1,30 +1,38 @@
-"""TwoWayLM: every word from those before it, and from those behind it (ELMo, Peters et al. 2018, section 3.1).
+"""BidirectionalLM: every word from those before it, and from those behind it (ELMo, Peters et al. 2018, section 3.1).
 
 Shapes: T tokens (characters), W words of a sequence, M targets, V words of the vocabulary.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from unmask.data import spelling
+from unmask.data.corpus import Split
+from unmask.data.stream import UNIT_TOKENS
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.elmo_model import WORDS
 from unmask.models.model import Model
+from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.cross_entropy import of_logits
-from unmask.objectives.objective import Objective
+from unmask.objectives.objective import Objective, Term, perplexity
 from unmask.types import Batch, Document, Example, Head, Loss
 
 DIRECTIONS = ("forward", "backward")
 LOGITS = 1 << 24  # that are made at a time
+LIKELIEST = "words that were thought likeliest"
 UNKNOWN, EDGE = 0, 1  # words that are not in the vocabulary; where a text begins or ends
 
 
-class TwoWayLM(Objective):
+class BidirectionalLM(Objective):
     """sum over k of log p(w_k | w_1 .. w_k-1) + log p(w_k | w_k+1 .. w_n); both directions share the softmax.
 
     vocabulary  words that can be guessed, as `split` gives them, and how often each comes in the text; all others are
@@ -35,6 +43,12 @@ class TwoWayLM(Objective):
     """
 
     name = "forward+backward"
+    terms = (
+        Term("forward", "next word", "next-word", "Held-out documents, each word from those before", LIKELIEST),
+        Term(
+            "backward", "previous word", "previous-word", "Held-out documents, each word from those behind", LIKELIEST
+        ),
+    )
 
     def __init__(
         self,
@@ -98,6 +112,11 @@ class TwoWayLM(Objective):
         counts[EDGE] = np.ceil(sizes / (length - 2)).sum()
         return counts
 
+    def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
+        """[words] how often each word is to be guessed: see `expected`."""
+        sizes = np.concatenate([split.units(max(UNIT_TOKENS, length))["tokens"] for split in splits])
+        return 1 + self.expected(sizes, length)
+
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Both directions. Raises UnmaskError for another model than an ELMo."""
         if WORDS not in model.heads:
@@ -107,6 +126,64 @@ class TwoWayLM(Objective):
             target, said = batch.targets[name], model.direction(hidden_BTE, number)
             losses[name] = of_logits(model.logits(WORDS, said, target.places), target.values)
         return losses
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        if "loss/forward" not in found:
+            return []
+        sides = [f"{perplexity(found[f'loss/{side}']):.1f}" for side in DIRECTIONS]
+        first = [f"{perplexity(before[f'loss/{side}']):.1f}" for side in DIRECTIONS if f"loss/{side}" in before]
+        compared = [f"at the start: {' and '.join(first)}"] if first else []
+        if "loss/forward" in baseline:
+            compared.append(f"word frequencies alone: {math.exp(baseline['loss/forward']):.1f}")
+        more = f" ({'; '.join(compared)})" if compared else ""
+        return [f"Held-out words: perplexity {sides[0]} from those before, {sides[1]} from those behind{more}."]
+
+    def folder_words(self, tokenizer: Tokenizer) -> Sequence[str]:
+        return spelling.spelled(self.words, tokenizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BidirectionalLMConfig(ObjectiveConfig):
+    """Guess every word from those before it, and from those behind it, as ELMo does.
+
+    words  how many words can be guessed, the commonest; a folder that a run goes on from has its own
+    """
+
+    words: int = 8_192
+
+    kind = "bidirectional"
+    learned = "words from both sides"
+    example = "elmo-tiny"
+    objective = BidirectionalLM
+    requires = frozenset({"two directions"})
+    choices = (("written", "both"),)
+
+    def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
+        return {**super().model_fields(tokenizer), "continues": spelling.continues(tokenizer)}
+
+    def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
+        check_words(model, words, folder)
+
+    def check_changes(self, usual: ObjectiveConfig, folder: object) -> None:
+        if isinstance(usual, BidirectionalLMConfig) and self.words != usual.words:
+            raise UnmaskError(f"--words is for new weights: {folder} guesses the words that it knows; leave it out.")
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        if self.words < 1:
+            raise UnmaskError(f"--words is how many words can be guessed, at least 1, not {self.words}.")
+        first = spelling.continues(tokenizer)
+        known = spelling.unspelled(words, tokenizer)
+        counts, others = spelling.commonest(splits, first, self.words, known)
+        ends = {"start": tokenizer.cls, "end": tokenizer.sep}
+        return BidirectionalLM(counts, spelling.words, first, **ends, others=others)
+
+
+def scorer(words: Sequence[str], tokenizer: Tokenizer) -> BidirectionalLM:
+    """The objective by which a folder that guesses these words (`huggingface.Loaded.words`) scores texts."""
+    first, ends = spelling.continues(tokenizer), {"start": tokenizer.cls, "end": tokenizer.sep}
+    return BidirectionalLM(dict.fromkeys(spelling.unspelled(words, tokenizer), 0), spelling.words, first, **ends)
 
 
 def likelihoods(model: Model, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:

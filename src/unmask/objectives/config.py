@@ -1,0 +1,151 @@
+"""ObjectiveConfig: what a run learns from unlabelled data, as the fields of one objective and all that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, TypeVar
+
+from unmask.config import Config
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import Model, ModelConfig
+from unmask.objectives.objective import Objective
+
+Kind = TypeVar("Kind", bound="ObjectiveConfig")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig(Config):
+    """Base of the configs of objectives. A subclass has the fields of its objective, and states the following.
+
+    kind      its name in run.json
+    learned   what is learned, as the end of "this run learns ..."
+    example   a recipe that learns it, where there is one
+    objective the class that `build` makes; its loss terms and heads are described there
+    requires  what a model must offer (`ModelConfig.offers`)
+    own_heads heads that this objective alone trains, by which a folder shows that it was trained by it
+    choices   (option of the command line, value) pairs that choose this objective
+    off       (field, value) pairs that ask for nothing, which a run of any other objective accepts as well
+    optional  whether a folder that cannot learn this is trained by the default objective of its model instead
+    """
+
+    kind: ClassVar[str]
+    learned: ClassVar[str]
+    example: ClassVar[str] = ""
+    objective: ClassVar[type[Objective]]
+    requires: ClassVar[frozenset[str]] = frozenset()
+    own_heads: ClassVar[frozenset[str]] = frozenset()
+    choices: ClassVar[tuple[tuple[str, str], ...]] = ()
+    off: ClassVar[tuple[tuple[str, object], ...]] = ()
+    optional: ClassVar[bool] = False
+
+    # ---------------------------------------------------------------------------------------- what a run asks of it
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        """The objective.
+
+        tokenizer  as `tokenizer` gives it
+        splits     the training text
+        words      the words that the head of a folder guesses (`huggingface.Loaded.words`); empty for a new one
+
+        Raises UnmaskError for fields out of range.
+        """
+        raise NotImplementedError(f"{type(self).__name__} builds no objective.")
+
+    def tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer of a corpus with the entries that this objective needs besides."""
+        return tokenizer
+
+    def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
+        """The fields of a new model that its tokenizer decides."""
+        own = self.tokenizer(tokenizer)
+        return {"vocabulary": own.size, "padding": own.pad}
+
+    def check_documents(self, documents: int) -> None:
+        """Raises UnmaskError where a text of so many documents is too little for this objective."""
+        for part in self._parts().values():
+            part.check_documents(documents)
+
+    def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
+        """Raises UnmaskError where a folder lacks what this objective needs to train its model further."""
+
+    def check_changes(self, usual: ObjectiveConfig, folder: object) -> None:
+        """Raises UnmaskError where this differs from `usual` in what the weights of a folder have decided."""
+
+    # ---------------------------------------------------------------------------------------- objectives with parts
+
+    @classmethod
+    def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
+        """The objective of a run that has learned `current` so far, once `--option value` asks for this one.
+
+        By default this takes the place of `current`. None where the two do not go together.
+        """
+        return current if current.part(cls) is not None else cls().like(current)
+
+    @classmethod
+    def continued(cls, current: ObjectiveConfig, heads: Collection[str]) -> ObjectiveConfig:
+        """The objective of a run that goes on from a folder with these heads, where `current` is what was asked for."""
+        return current
+
+    def settled(self, heads: Collection[str]) -> Self:
+        """The same with everything decided that depends on the heads of the folder that a run starts from."""
+        return replace(self, **{name: part.settled(heads) for name, part in self._parts().items()})
+
+    def needs(self) -> frozenset[str]:
+        """What a model must offer for this objective and its parts."""
+        return self.requires.union(*(part.needs() for part in self._parts().values()))
+
+    def fits(self, model: ModelConfig) -> bool:
+        """Whether the model offers all that this objective needs."""
+        return self.needs() <= model.offers
+
+    def all(self) -> Iterator[ObjectiveConfig]:
+        """This config, and all that it contains."""
+        yield self
+        for part in self._parts().values():
+            yield from part.all()
+
+    def part(self, kind: type[Kind]) -> Kind | None:
+        """The config of this class that this is or contains; None where there is none."""
+        return next((one for one in self.all() if isinstance(one, kind)), None)
+
+    def with_part(self, name: str, part: ObjectiveConfig) -> Self | None:
+        """The same with `part` in the field of this name, here or within a part; None where there is no such field."""
+        for own, held in self._parts().items():
+            changed = part if own == name else held.with_part(name, part)
+            if changed is not None:
+                return replace(self, **{own: changed})
+        return None
+
+    def like(self, other: ObjectiveConfig) -> Self:
+        """The same with the values of the fields that `other` has, too."""
+        values = other.leaves()
+        return self.override({place: values[leaf(place)] for place in self.places() if leaf(place) in values})
+
+    def leaves(self) -> dict[str, Any]:
+        """Name -> value of each plain field, those of parts included."""
+        return {leaf(place): value for place, value in self.places().items()}
+
+    def names(self) -> set[str]:
+        """The names of all fields, those of parts included."""
+        return {field.name for one in self.all() for field in fields(one)}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, **super().to_dict()}
+
+    def replace(self, **changes: Any) -> Self:
+        """As `Config.replace`; of what `to_dict` gave, the kind must be that of this config."""
+        if changes.pop("kind", self.kind) != self.kind:
+            raise UnmaskError(f"The fields of another objective do not fit {type(self).__name__}.")
+        return super().replace(**changes)
+
+    def _parts(self) -> dict[str, ObjectiveConfig]:
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in held.items() if isinstance(value, ObjectiveConfig)}
+
+
+def leaf(place: str) -> str:
+    """The last part of a dotted name."""
+    return place.rpartition(".")[2]

@@ -1,0 +1,275 @@
+"""The objectives that a run can be asked for by name: how options, run.json and folders choose one of them.
+
+Nothing outside this room knows what an objective is called; one that is not listed here is passed as its config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from unmask.config import typed
+from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.models.model import ModelConfig
+from unmask.objectives.autoencoder import AutoencoderConfig
+from unmask.objectives.bidirectional import BidirectionalLMConfig
+from unmask.objectives.causal import CausalLMConfig
+from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.language_modeling import MaskedLMConfig
+from unmask.objectives.next_sentence import NextSentenceConfig
+from unmask.objectives.objective import Term
+from unmask.objectives.replaced_token import ReplacedTokenConfig
+from unmask.objectives.segments import SegmentLMConfig
+from unmask.objectives.sentence_order import SentenceOrderConfig
+from unmask.objectives.sentence_pair import Sentences, SingleRuns
+from unmask.objectives.span_corruption import SpanCorruptionConfig
+from unmask.objectives.taught import Taught
+
+Kind = type[ObjectiveConfig]
+
+OBJECTIVES: tuple[Kind, ...] = (
+    SegmentLMConfig,
+    CausalLMConfig,
+    BidirectionalLMConfig,
+    AutoencoderConfig,
+    SpanCorruptionConfig,
+    MaskedLMConfig,
+    ReplacedTokenConfig,
+    NextSentenceConfig,
+    SentenceOrderConfig,
+)
+"""What a run can learn. Of those that a model supports, the first is its default."""
+
+
+def default() -> ObjectiveConfig:
+    """The objective of a run for which nothing is asked: that of BERT."""
+    return MaskedLMConfig(sentences=NextSentenceConfig())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSentences(Sentences):
+    """The sequences for which the folder has a head that a run starts from; single runs for a fresh model."""
+
+    kind = "folder"
+    learned = "nothing"
+    example = "continued"
+    choices = (("sentences", "auto"),)
+    ignored = True
+
+    def settled(self, heads: Collection[str]) -> Any:
+        found = (kind for kind in OBJECTIVES if issubclass(kind, Sentences) and kind.own_heads <= set(heads))
+        return next(found, SingleRuns)().like(self)
+
+
+CHOOSABLE: tuple[Kind, ...] = (*OBJECTIVES, SingleRuns, FolderSentences)
+
+
+# ------------------------------------------------------------------------------------------------ models and folders
+
+
+def supported(model: ModelConfig) -> tuple[Kind, ...]:
+    """The objectives that a model can be trained by, the default one first."""
+    return tuple(kind for kind in OBJECTIVES if kind().fits(model))
+
+
+def usual(model: ModelConfig) -> ObjectiveConfig:
+    """The default objective of a model. Raises UnmaskError for one that supports none of those listed here."""
+    able = supported(model)
+    if not able:
+        raise UnmaskError(f"A {type(model).__name__} is trained by no objective that is known here: pass one.")
+    return able[0]()
+
+
+def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig:
+    """The objective of a run that goes on from a folder.
+
+    asked  that of the recipe. Where the model does not support it, the model's default is taken if the recipe's is
+           optional, or if there is no other; else it stays, and is refused by `check_supported`.
+    """
+    able = supported(model)
+    if able and not asked.fits(model) and (asked.optional or len(able) == 1):
+        asked = able[0]().like(asked)
+    for kind in OBJECTIVES:
+        asked = kind.continued(asked, heads)
+    return asked
+
+
+def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool) -> None:
+    """Raises UnmaskError for a model that does not support the objective.
+
+    folder  whether the model comes from a folder, which the recipe did not choose
+    """
+    if asked.fits(model):
+        return
+    option = asked.choices[0][0] if asked.choices else "objective"
+    usual = f"leave --{option} as the recipe has it" + (f", or take {asked.example}" if asked.example else "")
+    way = f"leave out the recipe and --{option}" if folder else usual
+    able = _either(kind.learned for kind in supported(model))
+    raise UnmaskError(
+        f"This {type(model).__name__} learns {able or 'nothing that is known here'}, not {asked.learned}: {way}."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+def options() -> dict[str, str]:
+    """Option of the command line that chooses an objective, or sets a field of one -> what it does."""
+    found: dict[str, str] = {}
+    for option, kinds in _choices().items():
+        values = "; ".join(f"{value}: {_first_line(kind)}" for value, kind in kinds.items() if value != "false")
+        found[option] = values
+    for kind in CHOOSABLE:
+        lines = _documented(kind)
+        for field in fields(kind):
+            if field.name not in found and field.name in lines:
+                takers = _either(taker.learned for taker in _takers(field.name))
+                found[field.name] = f"{lines[field.name]} (of {takers})"
+    return found
+
+
+def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfig:
+    """The objective of a run in which options have been given.
+
+    given  option -> value, of those in `options`, or fields of `current`
+
+    Raises UnmaskError for an option that means nothing to the objective, and a value of the wrong type.
+    """
+    table = _choices()
+    asked = {name: _value(name, value, tuple(table[name])) for name, value in given.items() if name in table}
+    places = {kind: number for number, kind in enumerate(CHOOSABLE)}
+    order = {(n, v): (v == "false", places[table[n][v]] * (-1 if v == "false" else 1)) for n, v in asked.items()}
+    for name, value in sorted(order, key=order.__getitem__):
+        found = table[name][value].chosen(current, name, value)
+        if found is None:
+            raise _refusal(name, current)
+        current = found
+    for name, value in given.items():
+        if name in table:
+            continue
+        if name in current.leaves():
+            current = current.override({name: value})
+        elif not _asks_for_nothing(name, value):
+            raise _refusal(name, current)
+    return current
+
+
+def selected(current: ObjectiveConfig) -> dict[str, str]:
+    """Option -> the value that has chosen what the config is made of."""
+    found: dict[str, str] = {}
+    for part in current.all():
+        for option, value in part.choices:
+            found.setdefault(option, value)
+    return found
+
+
+def takes(name: str) -> bool:
+    """Whether an objective that is listed here has a field, or is chosen by an option, of this name."""
+    return name in _choices() or bool(_takers(name))
+
+
+def _choices() -> dict[str, dict[str, Kind]]:
+    """Option -> its values, each with what it chooses."""
+    found: dict[str, dict[str, Kind]] = {}
+    for kind in CHOOSABLE:
+        for option, value in kind.choices:
+            found.setdefault(option, {})[value] = kind
+    return found
+
+
+def _value(name: str, value: Any, values: tuple[str, ...]) -> str:
+    if "true" in values:
+        return str(typed(value, bool, f"--{name}")).lower()
+    one_of: Any = Literal
+    return str(typed(value, one_of[values], f"--{name}"))
+
+
+def _takers(name: str) -> list[Kind]:
+    """The objectives that have a field of this name."""
+    return [kind for kind in OBJECTIVES if name in kind().names() or name in dict(kind.choices)]
+
+
+def _asks_for_nothing(name: str, value: Any) -> bool:
+    """Whether this value of a field leaves something out, which a run of any objective does."""
+    idle = {kind: off for kind in CHOOSABLE for field, off in kind.off if field == name}
+    return any(kind().override({name: value}).leaves()[name] == off for kind, off in idle.items())
+
+
+def _refusal(name: str, current: ObjectiveConfig) -> UnmaskError:
+    takers = _either(kind.learned for kind in _takers(name))
+    option = name.replace("_", "-")
+    return UnmaskError(f"--{option} is for learning {takers}; this run learns {current.learned}: leave it out.")
+
+
+def _either(words: Iterable[str]) -> str:
+    *first, last = dict.fromkeys(words) or [""]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _first_line(kind: Kind) -> str:
+    line = (kind.__doc__ or "").split("\n\n")[0].replace("\n    ", " ").rstrip(".")
+    return line[0].lower() + line[1:]
+
+
+def _documented(kind: Kind) -> dict[str, str]:
+    """Field -> its line in the docstring."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in (kind.__doc__ or "").split("\n")[1:]:
+        head, _, text = line.strip().partition("  ")
+        if line.startswith("    ") and not line.startswith("     ") and text:
+            name = head
+            found[name] = text.strip()
+        elif name and line.strip():
+            found[name] += f" {line.strip()}"
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ run.json
+
+
+def read(values: Any, known: ObjectiveConfig) -> ObjectiveConfig:
+    """The config that `ObjectiveConfig.to_dict` described, of the objectives listed here or one like `known`.
+
+    Raises UnmaskError for values that describe none.
+    """
+    if not isinstance(values, Mapping):
+        raise UnmaskError(f"An objective is described by its fields, not by {kind_of(values)}.")
+    kinds: dict[str, Kind] = {kind.kind: kind for kind in (*CHOOSABLE, *(type(part) for part in known.all()))}
+    kind = str(values.get("kind"))
+    if kind not in kinds:
+        raise unknown("objective", kind, kinds)
+    made = kinds[kind]()
+    plain = {name: value for name, value in values.items() if name != "kind"}
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            plain[name] = read(value, known)
+    return made.replace(**plain)
+
+
+def of_version_0_1(values: Mapping[str, Any]) -> ObjectiveConfig:
+    """The objective of a run of version 0.1, whose run.json had the fields of all objectives. Fields that meant nothing
+    to what was learned are left out."""
+    table, current = _choices(), default()
+    reads = values.get("written", "none") == "none"
+    for name in ("sentences", "replaced", "masked") if reads else ("written",):
+        value = _value(name, values.get(name, "next" if name == "sentences" else name == "masked"), tuple(table[name]))
+        current = table[name][value].chosen(current, name, value) or current
+    taken = current.leaves()
+    return current.override({name: value for name, value in values.items() if name in taken})
+
+
+# ------------------------------------------------------------------------------------------------ reports
+
+
+def terms() -> dict[str, Term]:
+    """Loss term -> how a report describes it, of everything that is listed here."""
+    every = (*Taught.added, *(term for kind in OBJECTIVES for term in kind.objective.terms))
+    return {term.name: term for term in every}
+
+
+def head_label(head: str) -> str:
+    """The name of a head in messages."""
+    labels = dict(pair for kind in OBJECTIVES for pair in kind.objective.head_labels)
+    return labels.get(head, head)

@@ -1,0 +1,118 @@
+"""Which sentences a sequence is made of: single runs of them, or pairs with a question, for objectives of encoders.
+
+`Sentences` is the field of an objective that says so. `SingleRuns` asks nothing; pairs are objectives of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unmask.data.corpus import Split
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.objective import Join, Objective
+from unmask.types import Example, Head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences(ObjectiveConfig):
+    """What the sequences of an objective are made of.
+
+    short  share of the sequences, or pairs, that aim at a random shorter length
+    """
+
+    short: float = 0.1
+
+    off = (("short", 0.0),)
+    optional = True
+    ignored: ClassVar[bool] = False
+    """Whether objectives that read no sentences accept this choice, since it asks for nothing."""
+
+    @classmethod
+    def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
+        """In the field of `current` that says what sequences are made of, or in the place of another of its kind."""
+        made = cls().like(current)
+        if isinstance(current, Sentences):
+            return made
+        return current.with_part(option, made) or (current if cls.ignored else None)
+
+    def question(self, tokenizer: Tokenizer) -> Objective | None:
+        """The objective that samples pairs and asks about them; None where sequences are single runs."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleRuns(Sentences):
+    """Runs of consecutive sentences, about which nothing is asked: no objective by itself."""
+
+    kind = "runs"
+    learned = "nothing"
+    example = "roberta-tiny"
+    choices = (("sentences", "none"),)
+    ignored = True
+
+    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+        """Raises UnmaskError."""
+        raise UnmaskError("There is nothing to learn: set --masked true, --sentences next or order, or --written next.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairConfig(Sentences):
+    """Pairs of sentences with a question that has two answers: also an objective by itself."""
+
+    learned = "pairs of sentences"
+    example = "bert-tiny"
+    requires = frozenset({"bidirectional"})
+
+    def question(self, tokenizer: Tokenizer) -> Objective:
+        return self.build(tokenizer)
+
+
+class SentencePair(Objective):
+    """A question about two segments that has two answers, asked at [CLS].
+
+    join   frames two runs of ids with special tokens: `Tokenizer.join`
+    short  share of the pairs that aim at a random shorter length
+    """
+
+    def __init__(self, join: Join, *, short: float = 0.1) -> None:
+        self.heads = {self.name: Head("sequence", 2, pretraining=True)}
+        self.join, self.short = join, short
+        nothing = np.zeros(0, dtype=np.int64)
+        self.frame = len(join(nothing, nothing)[0])  # special tokens of a pair: 3 for BERT, 4 for RoBERTa
+
+
+def end_of(sentences: Sequence[np.ndarray], at: int, target: int) -> int:
+    """End of the run of sentences, at least one, from `at` on that reaches `target` tokens or the last sentence."""
+    end, total = at + 1, len(sentences[at])
+    while end < len(sentences) and total < target:
+        total += len(sentences[end])
+        end += 1
+    return end
+
+
+def truncated(
+    first: np.ndarray, second: np.ndarray, room: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shorten the longer segment, token by token and from a random end each time, until the pair fits."""
+    excess = max(0, len(first) + len(second) - room)
+    gap = abs(len(first) - len(second))
+    # Taking tokens from the longer one until it is no longer, then in turn, has this closed form.
+    from_longer = min(excess, gap) + (max(0, excess - gap) + 1) // 2
+    cuts = (from_longer, excess - from_longer) if len(first) >= len(second) else (excess - from_longer, from_longer)
+
+    def cut(segment: np.ndarray, tokens: int) -> np.ndarray:
+        front = int(rng.binomial(tokens, 0.5)) if tokens else 0
+        return segment[front : len(segment) - (tokens - front)]
+
+    return cut(first, cuts[0]), cut(second, cuts[1])
+
+
+def example(join: Join, first: np.ndarray, second: np.ndarray, name: str, label: int) -> Example:
+    tokens, segments = join(first, second)
+    return Example(tokens, segments, {name: (np.zeros(1, dtype=np.int64), np.array([label], dtype=np.int64))})

@@ -1,0 +1,41 @@
+"""Probes: what a model answers to a few held-out texts, noted as a run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask.files import write_text
+from unmask.objectives import Probe
+
+__all__ = ["FILE", "Probe", "note", "read"]
+
+FILE = "samples.jsonl"
+
+
+def note(folder: Path, step: int, given: Sequence[Probe], found: Sequence[Sequence[tuple[str, float]]]) -> None:
+    """Append what was guessed at a step; what an earlier run noted from that step on is dropped."""
+    earlier = [line for line in read(folder) if line["step"] < step]
+    rows = [
+        {"text": p.text, "expected": list(p.expected), "guesses": [[w, round(x, 5)] for w, x in g]}
+        for p, g in zip(given, found, strict=True)
+    ]
+    lines = [*earlier, {"step": step, "samples": rows}]
+    write_text(folder / FILE, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """What was noted so far: {"step", "samples": [{"text", "expected", "guesses"}]}; a torn line is left out."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # a text may hold other ends of lines
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        found += [value] if isinstance(value, dict) else []
+    return found

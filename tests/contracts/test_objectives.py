@@ -1,0 +1,105 @@
+"""What holds for every objective: it is known by its config alone, and says itself what others ask of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import recipes
+from unmask.data import corpus, spelling
+from unmask.data.corpus import Corpus
+from unmask.data.text import TextDocument
+from unmask.errors import UnmaskError
+from unmask.objectives import ObjectiveConfig, registry
+from unmask.objectives.registry import CHOOSABLE, OBJECTIVES
+
+SOURCE = Path(registry.__file__).parents[1]
+NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
+ROOM, RECIPES = "objectives", ("recipes.py", "writing_recipes.py", "recurrent_recipes.py")
+EVERY = pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Every name that code imports, uses or asks an object for; texts and comments are none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+
+
+def test_nothing_names_an_objective_but_its_room_and_recipes() -> None:
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        inside = path.relative_to(SOURCE)
+        if inside.parts[0] != ROOM and inside.name not in RECIPES:
+            found[str(inside)] = NAMES & set(named(ast.parse(path.read_text(encoding="utf-8"))))
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("text", ["from unmask.objectives import MaskedLM", "x.MaskedLMConfig()", "CausalLM(1, 2)"])
+def test_the_search_for_names_finds_them(text: str) -> None:
+    assert NAMES & set(named(ast.parse(text)))
+
+
+def test_the_options_and_kinds_of_all_are_told_apart() -> None:
+    assert len({kind.kind for kind in CHOOSABLE}) == len(CHOOSABLE)
+    chosen = [choice for kind in CHOOSABLE for choice in kind.choices]
+    assert len(set(chosen)) == len(chosen)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpora")
+    texts = [TextDocument(f"The film number {i} was good. The plot of {i} was bad. " * 8, str(i)) for i in range(30)]
+    corpus.build(texts, folder / "pieces", vocabulary_size=80, heldout=0.1)
+    corpus.build(texts, folder / "spelled", learn=spelling.train, heldout=0.1)
+    return folder
+
+
+@EVERY
+def test_an_objective_describes_its_rows_its_baseline_and_itself(kind: type[ObjectiveConfig], corpora: Path) -> None:
+    """Every term has a description; rows of training and evaluation have targets; the baseline counts every answer."""
+    model = recipes.find(kind.example).model
+    text = Corpus(corpora / ("spelled" if model.token_kind == "spelled" else "pieces"))
+    config, splits = kind(), [text.split("train")]
+    tokenizer = config.tokenizer(text.tokenizer)
+    objective = config.build(tokenizer, splits)
+    assert objective.weights.keys() <= {term.name for term in objective.terms} <= registry.terms().keys()
+    assert all(registry.head_label(head) for head in objective.heads)
+    options = {"length": 32, "rows": 2, "seed": 0, "rank": 0, "ranks": 1, "workers": 0, "alpha": 1.0}
+    batch = next(iter(objective.stream(splits, options).batches(None))).batch
+    rows = objective.evaluation_rows([text.split("heldout")], length=32, rows=2, limit_rows=4)
+    for found in (batch, *rows):
+        assert objective.weights.keys() & found.targets.keys()
+    counts = objective.expected_counts(splits, tokenizer.size, 32)
+    assert (counts >= 0).all()
+    for term in objective.terms:
+        if term.guess:
+            assert max((int(b.targets[term.name].values.max()) for b in rows), default=0) < len(counts)
+    probes = objective.probes(text.split("heldout"), tokenizer, 32)
+    assert all(isinstance(probe.text, str) and len(probe.tokens) <= 33 for probe in probes)
+    assert objective.summary({}, {}, {}) == []
+    assert np.isfinite(list(objective.derived({}, lambda: 1.0).values())).all()
+
+
+@EVERY
+def test_an_objective_is_chosen_by_its_options_and_taken_by_its_model(kind: type[ObjectiveConfig]) -> None:
+    config = recipes.find(kind.example)
+    given = dict(kind.choices[:1])
+    assert config.override(given).objective.part(kind) is not None
+    assert kind().fits(config.model)
+    with pytest.raises(UnmaskError, match=f"not {kind.learned}"):
+        registry.check_supported(kind(), Unable(), folder=False)
+
+
+class Unable:
+    """Sizes of a model that offers nothing."""
+
+    offers = frozenset[str]()
