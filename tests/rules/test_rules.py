@@ -24,8 +24,8 @@ PAGES = {"word_vectors/kernel.py", *(f"models/{name}.py" for name in LINEAGE)}
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "places", "config", "files", "hub", "threads", "processor", "terminal"}
-WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "lexical"}
-WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
+WIRING = {"recipes", "adapt", "pretrain", "samples", "report", "quickstart", "label_efficiency", "baselines"}
+WIRING |= {"pretraining", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
     "recurrent_recipes",
     "writing_recipes",
