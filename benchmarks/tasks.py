@@ -56,23 +56,24 @@ def run_unmask(settings: Settings) -> Result:
     import scipy.stats  # noqa: F401
     import sklearn.metrics  # noqa: F401
 
-    from unmask.finetune import FineTuning, Fit, Options, Rows, finetune
+    from unmask.finetune import FineTuning, Fit, finetune
     from unmask.train.optim import Optimizer, Schedule
 
     named = settings["kind"] in ("classification", "regression")
+    kind = FineTuning(task=settings["kind"]).kind
+    columns = {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"} if named else {}
+    windows = {name: settings[name] for name in ("stride", "longest_answer") if hasattr(kind.options_class(), name)}
     config = FineTuning(
         model=Path(settings["model"]),
         task=settings["kind"],
-        rows=Rows(
+        rows=kind.rows_class(
             train=Path(settings["train"]),
             dev=Path(settings["dev"]),
-            text="text" if named else None,
-            pair="pair" if settings["paired"] else None,
-            label="label" if named else None,
+            **columns,
             length=settings["length"],
             allow_overlap=True,  # the other side does not look; the notes in the JSON say how many rows
         ),
-        options=Options(stride=settings["stride"], longest_answer=settings["longest_answer"]),
+        options=kind.options_class(**windows),
         fit=Fit(
             epochs=settings["epochs"],
             least_steps=0,

@@ -188,9 +188,9 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
 
 
 def _rows(task: Mapping[str, Any]) -> Any:
-    from unmask.families import Rows
+    from unmask.tasks.classification import ClassificationRows
 
-    return Rows(
+    return ClassificationRows(
         train=Path(task["train"]),
         dev=Path(task["dev"]),
         text="text",
@@ -257,7 +257,7 @@ class Bench:
     def words(self) -> dict[str, dict[str, float]]:
         """What words alone tell of each task, without a model: "one-hot" and "tf-idf" -> task -> its metric on the dev
         rows, as `unmask baseline` finds it."""
-        from unmask.lexical.baselines import Baselines, baselines
+        from unmask.baselines import Baselines, baselines
 
         found: dict[str, dict[str, float]] = {}
         for name, task in self.tasks.items():

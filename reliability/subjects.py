@@ -142,13 +142,13 @@ def _documents(path: Path) -> Any:
 
 
 def _to_answer(path: Path) -> None:
-    from unmask.serve import rows_in
+    from unmask.tasks import TASKS
 
-    every(*(partial(_listed, rows_in, path, kind) for kind in ("question", "choice")))
+    every(*(partial(_listed, task.rows_in, path) for task in TASKS.values()))
 
 
-def _listed(read: Callable[..., Any], path: Path, kind: str) -> None:
-    found = read(str(path), kind)
+def _listed(read: Callable[..., Any], path: Path) -> None:
+    found = read(path)
     if found is not None:
         list(found)
 

@@ -42,7 +42,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["help", "corpus", "biuld"], "did you mean 'build'?"),
         (
             ["finetune", "--task", "clasification"],
-            "not 'clasification'; did you mean 'classification'?",
+            "no task 'clasification'; did you mean 'classification'?",
         ),
         (
             ["finetune", "--model", "--train", "x"],
@@ -279,10 +279,10 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 
 def test_the_fields_that_help_lists_exist():
     from unmask import recipes
+    from unmask.baselines import Baselines
     from unmask.cli.parser import Field
-    from unmask.finetune import FineTuning, Rows
+    from unmask.finetune import FineTuning
     from unmask.in_context import InContext
-    from unmask.lexical.baselines import Baselines
     from unmask.serve.continuation import sampling, searching
     from unmask.translation import systems
 
@@ -291,8 +291,8 @@ def test_the_fields_that_help_lists_exist():
         "unmask finetune": [FineTuning()],
         "unmask baseline": [Baselines()],
         "unmask train": [systems.find("transformer-tiny")],
-        "unmask evaluate": [Rows(), InContext(), searching()],
-        "unmask export": [Rows()],
+        "unmask evaluate": [InContext(), searching()],
+        "unmask export": [InContext()],
         "unmask translate": [searching()],
         "unmask generate": [sampling(), searching()],
     }
@@ -364,7 +364,7 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
     asked = []
 
     def evaluate(model, data, rows, **_):
-        asked.append((rows.text, rows.label))
+        asked.append((rows["text"], rows["label"]))
         return {}
 
     monkeypatch.setattr("unmask.finetune.evaluate", evaluate)

@@ -18,8 +18,8 @@ from unmask.errors import UnmaskError
 from unmask.fit import Fit, fit
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
-from unmask.serve import Predictor, render_answer
-from unmask.tasks import Embedding, is_encoder, loss_for, metric_for, task_of
+from unmask.serve import Predictor
+from unmask.tasks import Embedding, loss_for, metric_for, task_of
 from unmask.tasks.similarity import (
     CosineRegression,
     InBatchNegatives,
@@ -271,14 +271,14 @@ def test_triplets_have_an_accuracy_and_their_negatives_are_candidates():
 
 
 def test_many_queries_are_ranked_as_few_are(monkeypatch):
-    from unmask.tasks import embedding
+    from unmask.tasks import vector_scores
 
     rng = np.random.default_rng(0)
     rows = [Row(f"q{i % 30}", f"a{i % 35}") for i in range(40)]
     vectors = {text: rng.normal(size=4) for row in rows for text in (row.text, row.pair)}
     answers = answers_at(*([vectors[row.text], vectors[row.pair]] for row in rows))
     whole = Embedding().metrics(answers, rows)
-    monkeypatch.setattr(embedding, "QUERIES", 7)
+    monkeypatch.setattr(vector_scores, "QUERIES", 7)
     assert Embedding().metrics(answers, rows) == whole
 
     def unit(text):
@@ -407,7 +407,7 @@ def test_the_manifest_seals_the_files_of_the_encoder(folder):
 
 
 def test_a_folder_that_becomes_something_else_is_no_encoder_any_more(folder):
-    assert is_encoder(huggingface.load(folder).settings)
+    assert Embedding.is_of((), huggingface.load(folder).settings)
     task = Embedding()
     huggingface.save(folder, MODEL, TOKENIZER, settings=task.settings())
     loaded = huggingface.load(folder)
@@ -490,7 +490,7 @@ def test_answers_to_texts_and_pairs(folder):
 
 def test_answers_on_a_terminal(folder):
     predictor = Predictor(folder)
-    lines = [render_answer(text, answer) for text, answer in predictor.stream(["film", "film\tcat", "film\tfilm"])]
+    lines = [predictor.render(text, answer) for text, answer in predictor.stream(["film", "film\tcat", "film\tfilm"])]
     vector = predictor(["film"])[0]["embedding"]
     shown = " ".join(f"{x:+.4f}" for x in vector[:4])
     assert lines[0] == f"[{shown} …] 32 numbers, norm 1.000  film"

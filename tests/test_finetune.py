@@ -16,7 +16,7 @@ from unmask.data import dataset
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, name_labels, render_evaluation
+from unmask.evaluation import evaluate, render_evaluation
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
 from unmask.fit import Examples, Fit, fit
@@ -24,6 +24,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.serve import predictor_of
 from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
+from unmask.tasks.reading import with_labels
 from unmask.train.optim import Optimizer
 from unmask.train.trainer import Trainer
 from unmask.types import Example
@@ -196,9 +197,9 @@ def test_labels_by_number_or_other_capitals_are_understood(run, files, tmp_path)
 def test_labels_that_are_numbers_are_not_taken_for_places(tmp_path):
     stars = dataset.read(write_tsv(tmp_path / "stars.tsv", [("a film", "1"), ("a plot", "2"), ("it", "0")]))
     with pytest.raises(UnmaskError, match=r"stars\.tsv:4 has the label '0', which the outputs of m do not have"):
-        name_labels(stars, ("1", "2", "3"), "m")
+        with_labels(stars, ("1", "2", "3"), "m")
     letters = dataset.read(write_tsv(tmp_path / "letters.tsv", [("a film", "A"), ("a plot", "b")]))
-    assert [row.label for row in name_labels(letters, ("A", "B", "a"), "m")] == ["A", "B"]
+    assert [row.label for row in with_labels(letters, ("A", "B", "a"), "m")] == ["A", "B"]
 
 
 def test_rows_that_are_cut_are_cut_alike_when_evaluated(trunk, files, tmp_path):

@@ -14,13 +14,14 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-from unmask import lexical, metrics
+from unmask import metrics
+from unmask.baselines import Baselines, baselines
 from unmask.cli import main
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning
-from unmask.lexical import Vocabulary, one_hot, regression, tagging, tf_idf, words
-from unmask.lexical.baselines import Baselines, baselines
+from unmask.tasks import lexical
+from unmask.tasks.lexical import Vocabulary, one_hot, regression, tagging, tf_idf, words
 
 TEXTS = st.lists(st.text("abAB1é ㄱ한,.\n", max_size=30), min_size=1, max_size=8)
 
@@ -156,12 +157,12 @@ def test_texts(tmp_path):
 
 
 def test_the_held_out_rows_and_the_baseline_are_those_of_finetune(tmp_path):
-    from unmask.families import Options, build, read_sets
+    from unmask.tasks.reading import read_sets
 
     train = write(tmp_path / "train.tsv", [*FILMS, *((f"film {i}", "yes") for i in range(20))])
     config = FineTuning().override({"train": train, "seed": 3})
     sets = read_sets(config.task, config.rows, quiet, np.random.default_rng(config.seed))
-    task = build(config.task, sets, Options(), quiet, held_out=True)
+    task = config.kind.learned(sets, config.options, quiet, held_out=True)
     found = scores(train=train, seed=3)
     assert found["baseline"] == task.baseline(sets["dev"].rows, sets["train"].rows)
     vectorizer = TfidfVectorizer(token_pattern=r"\w+")

@@ -21,10 +21,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.recurrent import RecurrentNetwork
-from unmask.serve import Predictor, answers_to, render_answer, rows_in, write_predictions
+from unmask.serve import Predictor, write_predictions
 from unmask.serve.http.pool import Pool
-from unmask.serve.inputs import locate
 from unmask.serve.opened import open_model
+from unmask.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering
+from unmask.tasks.tagged_words import locate
 
 TEXT = "the function returns a list of strings and the film was good with people who talk"
 
@@ -183,7 +184,7 @@ def test_of_a_pair_that_is_cut_both_texts_are_judged(electra):
 def test_replaced_words_are_shown_and_hidden_ones_refused(electra, capsys):
     [answer] = Predictor(electra)(["the film"])
     shown = "".join(f"\n  {one['token']}\t{one['probability']:.3f}" for one in answer["tokens"])
-    assert render_answer("the film", answer) == f"the film{shown}"
+    assert Predictor(electra).render("the film", answer) == f"the film{shown}"
     main(["predict", "--model", str(electra), "the film"])
     assert capsys.readouterr().out == f"the film{shown}\n"
     main(["predict", "--model", str(electra), "--json", "the film"])
@@ -270,7 +271,7 @@ def test_what_was_cut_is_said(classifier):
     short, long = Predictor(classifier)(["film", "film " * 60])
     assert "cut" not in short
     assert long["cut"] is True
-    assert "cut" in render_answer("film", long)
+    assert "cut" in Predictor(classifier).render("film", long)
 
 
 def test_bad_input(pretrained, classifier, tmp_path, tokenizer):
@@ -329,7 +330,7 @@ def test_batches_side_by_side_give_the_same_answers(which, request, monkeypatch)
     folder = request.getfixturevalue(which)
     texts = ["film [MASK] " + "good " * (n % 9) if which == "pretrained" else "film " * (n % 9 + 1) for n in range(60)]
     together = Predictor(folder)(texts)
-    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr("unmask.tasks.batching.TOKENS_AT_ONCE", 40)
     threads = set()
 
     class Watched(Predictor):
@@ -352,14 +353,14 @@ def test_stream(classifier, tagger, pretrained):
     assert all("label" in answer for _, answer in pairs)
     text, answer = next(Predictor(pretrained).stream(["the film\twas good"]))
     assert set(answer) == {"follows"}
-    assert render_answer(text, answer).startswith("follows")
+    assert Predictor(pretrained).render(text, answer).startswith("follows")
     gaps = list(Predictor(classifier).stream(["", *lines[:70], " ", lines[70], *[""] * 64]))
     assert [text for text, answer in gaps if answer is not None] == lines[:71]
     assert [number for number, (_, answer) in enumerate(gaps) if answer is None] == [0, 71, *range(73, 137)]
     with pytest.raises(UnmaskError, match=r"Text 3 has no \[MASK\]"):
         list(Predictor(pretrained).stream(["the [MASK]", "", "the film"]))
     text, answer = next(Predictor(tagger).stream(["the film"]))
-    assert render_answer(text, answer).splitlines()[0].startswith("the\t")
+    assert Predictor(tagger).render(text, answer).splitlines()[0].startswith("the\t")
 
 
 def test_the_command_answers_line_by_line(classifier, tmp_path, capsys):
@@ -376,7 +377,7 @@ def test_the_command_answers_line_by_line(classifier, tmp_path, capsys):
 
 def test_rendering_a_mask(pretrained):
     for text in ("the [MASK]", "[MASK] [MASK]"):
-        lines = render_answer(text, Predictor(pretrained)([text])[0]).splitlines()
+        lines = Predictor(pretrained).render(text, Predictor(pretrained)([text])[0]).splitlines()
         assert lines[0] == text
         assert len(lines) == 2 + text.count("[MASK]")
 
@@ -400,12 +401,12 @@ def test_several_labels(labeller):
         wanted = output.logits[0].sigmoid()
         assert list(answer["scores"].values()) == pytest.approx(wanted.tolist(), rel=1e-4)
         assert answer["labels"] == [n for n, p in zip(("rude", "funny", "long"), wanted, strict=True) if p > 0.5]
-        shown = render_answer(text, answer)
+        shown = MultiLabel.render(text, answer)
         assert shown.endswith(text)
         assert all(f"{label} {answer['scores'][label]:.3f}" in shown for label in answer["labels"])
         said |= set(answer["labels"])
     assert said
-    assert render_answer("x", {"labels": [], "scores": {}}) == "no label  x"
+    assert MultiLabel.render("x", {"labels": [], "scores": {}}) == "no label  x"
 
 
 # ------------------------------------------------------------------------------------------------ entities
@@ -465,7 +466,7 @@ def test_a_marked_predicate_has_roles(entities):
     assert by_text == near({**answer, "id": "a"})
     asked, streamed = next(predictor.stream([json.dumps(item)]))
     assert streamed == near(answer)
-    assert "returns" in render_answer(asked, streamed)
+    assert "returns" in predictor.render(asked, streamed)
     predictor.task.answer_all = Sure(predictor.task, ["B-PER", "O", "O", "B-LOC", "I-LOC", "O"])
     roles = predictor([item])[0]["roles"]
     assert [(role["kind"], role["text"], role["begin"]) for role in roles] == [
@@ -537,7 +538,7 @@ def test_the_threshold_of_the_folder_counts(tmp_path, tokenizer):
         save(tmp_path / "m", tokenizer, as_heads({"span": 2}), settings={"unanswerable": True, "threshold": threshold})
         answer = Predictor(tmp_path / "m")([(question, context)])[0]
         assert bool(answer["answer"]) == answered
-        shown = render_answer(question, answer)
+        shown = QuestionAnswering.render(question, answer)
         assert shown.startswith(question + "\n")
         assert f"no answer {answer['no_answer']:.3f}" in shown
         assert shown.splitlines()[1].strip().startswith("no answer") != answered
@@ -574,14 +575,14 @@ def test_a_long_question_is_cut_and_said(tmp_path, tokenizer):
     folder = save(tmp_path, tokenizer, as_heads({"span": 2}), settings={"longest_question": 8})
     answer = Predictor(folder)([("film " * 20, "people talk")])[0]
     assert answer["cut"] is True
-    assert "(the text was cut)" in render_answer("film", answer)
+    assert "(the text was cut)" in Predictor(folder).render("film", answer)
 
 
 def test_questions_of_mixed_length_are_answered_as_alone(reader, monkeypatch):
     predictor = Predictor(reader)
     asked = [("who", CONTEXT * n) for n in (1, 5, 2)] + [("what is good and bad", "people talk"), ("a", "b")]
     together = predictor(asked)
-    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 60)
+    monkeypatch.setattr("unmask.tasks.batching.TOKENS_AT_ONCE", 60)
     for item, answer in zip(asked, together, strict=True):
         assert predictor([item])[0] == near(answer)
 
@@ -603,7 +604,7 @@ def test_choices_are_those_of_transformers(chooser):
     best = int(wanted.argmax())
     assert (answer["choice"], answer["text"]) == (best, item["choices"][best])
     assert answer["probability"] == answer["scores"][best]
-    assert render_answer("people", answer) == f"{answer['text']}  {answer['probability']:.3f}  people"
+    assert MultipleChoice.render("people", answer) == f"{answer['text']}  {answer['probability']:.3f}  people"
 
 
 def test_rows_may_have_any_number_of_choices(chooser):
@@ -778,7 +779,7 @@ def squad(path):
 
 
 def test_a_squad_file_becomes_predictions(reader, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("unmask.serve.datasets.AT_ONCE", 1)
+    monkeypatch.setattr("unmask.serve.answering.ROWS_AT_ONCE", 1)
     path, out = squad(tmp_path / "dev.json"), tmp_path / "predictions.json"
     main(["predict", "--model", str(reader), "--file", str(path), "--out", str(out)])
     assert capsys.readouterr().out == f"2 answers -> {out}\n"
@@ -814,12 +815,13 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
 def test_files_of_choices(chooser, tmp_path):
     path = tmp_path / "swag.csv"
     path.write_text("sent1,sent2,ending0,ending1,label\nthe film,was,good,bad,0\npeople,who,talk,returns,1\n")
-    rows = rows_in(path, "choice")
-    (asked, answer), _ = answers_to(Predictor(chooser), rows)
+    predictor = Predictor(chooser)
+    (asked, answer), _ = predictor.answers_to(predictor.rows_in(path))
     assert asked == "was"
     alone = Predictor(chooser)([{"context": "the film", "question": "was", "choices": ["good", "bad"]}])[0]
     assert answer == near(alone)
-    assert rows_in(path, "span") is rows_in(path, "classification") is rows_in(tmp_path / "a.txt", "choice") is None
+    assert QuestionAnswering.rows_in(path) is Classification.rows_in(path) is None
+    assert predictor.rows_in(tmp_path / "a.txt") is None
 
 
 def test_rows_of_files_are_answered_whatever_their_label(classifier):

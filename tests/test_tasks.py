@@ -144,7 +144,7 @@ def test_many_rows_are_answered_in_several_batches(tokenizer, monkeypatch):
     rows = [Row(text) for text in ["film", "the film was good", "talk", "the plot was bad and people talk"] * 3]
     encoded = task.encode(rows, tokenizer, 32)
     whole = task.answer_all(model, encoded, tokenizer.pad)
-    monkeypatch.setattr("unmask.tasks.task.TOKENS_AT_ONCE", 12)
+    monkeypatch.setattr("unmask.tasks.batching.TOKENS_AT_ONCE", 12)
     np.testing.assert_allclose(
         np.concatenate(task.answer_all(model, encoded, tokenizer.pad)), np.concatenate(whole), atol=1e-5
     )

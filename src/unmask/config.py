@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -30,6 +32,8 @@ ELSEWHERE = {
     "save_steps": ("save_every",),
 }
 """What other tools call a field -> what it may be called here; named to those who mistake them."""
+
+_DESCRIBED = re.compile(r"(?m)^(\w+(?:, \w+)*)  +(\S.*(?:\n +\S.*)*)")
 
 LARGEST = 1 << 26  # bytes of a file that is read whole; as values of Python they may be thirty times as many
 
@@ -97,6 +101,15 @@ class Config:
             else:
                 flat[f.name] = value
         return flat
+
+    @classmethod
+    def field_help(cls) -> dict[str, str]:
+        """Field -> what the docstrings of the class and its bases say of it, in lines of a name and two spaces."""
+        found: dict[str, str] = {}
+        for owner in reversed(cls.__mro__):
+            for match in _DESCRIBED.finditer(inspect.cleandoc(owner.__doc__ or "")):
+                found |= dict.fromkeys(match[1].split(", "), " ".join(match[2].split()))
+        return {f.name: found.get(f.name, "") for f in dataclasses.fields(cls)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

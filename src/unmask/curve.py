@@ -14,7 +14,6 @@ import numpy as np
 
 from unmask.config import flatten, read_json
 from unmask.errors import Stopped, UnmaskError, plural
-from unmask.families import as_begun
 from unmask.files import sweep, write_text
 from unmask.finetune import SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
 from unmask.finetune_report import summary
@@ -64,7 +63,7 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     out = Path(out)
     distributed.init(config.fit.device)
     given, asked = _fixed(config), {"config": config.to_dict(), "sizes": list(sizes)}
-    _begun(out, given)  # before anything takes long
+    _begun(out, given, config)  # before anything takes long
     distributed.barrier()  # every process has looked before the first one writes
     say = Speaker(display)
     if config.seeds is None:
@@ -82,7 +81,7 @@ def begun(out: Path) -> tuple[FineTuning, list[Size]]:
     asked = read_json(out / NAME).get("asked")
     if not isinstance(asked, dict) or asked.keys() != {"config", "sizes"}:
         raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
-    return FineTuning().replace(**as_begun(asked["config"])), asked["sizes"]
+    return FineTuning.of_run(asked["config"]), asked["sizes"]
 
 
 def _curve(
@@ -98,7 +97,7 @@ def _curve(
 
     asked  what `begun` gives again
     """
-    facts = _begun(out, given)  # again: another one may have gone on with it meanwhile
+    facts = _begun(out, given, prepared.config)  # again: another one may have gone on with it meanwhile
     distributed.barrier()
     whole = len(prepared.encoded["train"].rows)
     known: dict[tuple[int, int], Found] = {(run["rows"], run["seed"]): run for run in facts.get("runs", ())}
@@ -193,7 +192,7 @@ def _clear(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------ curve.json
 
 
-def _begun(out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+def _begun(out: Path, given: Mapping[str, Any], config: FineTuning) -> dict[str, Any]:
     """curve.json of an earlier run of the same settings; empty for a new folder. Raises UnmaskError for any other."""
     sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
@@ -203,7 +202,7 @@ def _begun(out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     if not there:
         return {}
     facts = read_json(out / NAME)
-    other = differing(facts.get("given"), given)
+    other = differing(facts.get("given"), given, config)
     if other:
         raise UnmaskError(f"{out} holds a curve with another {other}; choose another folder, or delete it.")
     runs = facts.get("runs")

@@ -9,17 +9,15 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unmask import huggingface
-from unmask.config import Config
 from unmask.data import glue
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
-from unmask.families import LENGTHS, Family, Options, Rows, as_begun, build, read_sets
 from unmask.files import sweep, write_text
 from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import (
@@ -32,24 +30,25 @@ from unmask.fit import (
     fit,
     forget,
     refuse_taken,
-    settings_of,
+    run_settings,
     sign_of,
 )
 from unmask.models.model import Model
 from unmask.objectives import Objective
-from unmask.tasks import Encoded, Task, pair_classes
+from unmask.tasks import TASKS, Encoded, Task, settings_of, task_named
 from unmask.tasks.auxiliary import WithLanguageModel
+from unmask.tasks.config import TaskConfig
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
-from unmask.tasks.tagging import check_segments
+from unmask.tasks.reading import read_sets
+from unmask.tasks.rows import Rows, TaskOptions
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Display, Silent
 from unmask.transfer import Transfer, merged, strategy
 
-__all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Options", "Result", "Rows"]
+__all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Result", "Rows"]
 __all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation", "sign_of"]
 
-LONGEST = 128  # tokens of a row, where nothing else is said
 UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read
 SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
 SEEDS = 3  # on such sets
@@ -59,11 +58,10 @@ BOLD = 1e-3  # learning rate where little is trained: a frozen trunk, low-rank a
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuning(Config):
+class FineTuning(TaskConfig):
     """A fine-tuning run.
 
     model         folder of the pre-trained model
-    task          what the rows are labelled for
     seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
                   3 where there are fewer than 10,000 training rows, else 1
     from_scratch  keep the tokenizer and the sizes of `model` but none of its weights, for comparison
@@ -72,9 +70,7 @@ class FineTuning(Config):
     """
 
     model: Path | None = None
-    task: Family = "classification"
-    rows: Rows = field(default_factory=Rows)
-    options: Options = field(default_factory=Options)
+    options: TaskOptions = field(default_factory=TaskOptions)
     fit: Fit = field(default_factory=Fit)
     transfer: Transfer = field(default_factory=Transfer)
     distillation: Distillation = field(default_factory=Distillation)
@@ -82,6 +78,13 @@ class FineTuning(Config):
     seeds: int | None = None
     from_scratch: bool = False
     language_model: float = 0.0
+
+    CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "options_class"}
+
+    @property
+    def kind(self) -> type[Task]:
+        """The task."""
+        return task_named(self.task)
 
     def number_of_seeds(self, rows: int) -> int:
         """How many are run on so many training rows. Raises UnmaskError for none."""
@@ -150,7 +153,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
 
 def begun(out: Path | str) -> FineTuning:
     """The settings of the run in a folder that was cut short. Raises UnmaskError where there is none, or it ended."""
-    return FineTuning().replace(**as_begun(settings_of(Path(out))))
+    return FineTuning.of_run(run_settings(Path(out)))
 
 
 class Speaker:
@@ -190,14 +193,11 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
     sizes = huggingface.config_of(config.model)  # first: reading the rows may take long
-    if config.task == "embedding" and not sizes.sentence_encoder:
-        raise UnmaskError(
-            f"Sentence encoders open in sentence-transformers; {config.model} would not: start from a BERT."
-        )
+    config.kind.check_model(sizes, config.model)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
-    task = build(config.task, sets, config.options, say, held_out=held_out)
+    task = config.kind.learned(sets, config.options, say, held_out=held_out)
     aim: Distilled | WithLanguageModel | None = _beside(config, task)
     loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
@@ -216,7 +216,7 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
         encoded["train"] = aim.prepare(encoded["train"])
     if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")
-    check_segments(loaded.model, sets["train"].rows)
+    task.check_rows(loaded.model, sets["train"].rows)
     return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
 
 
@@ -252,7 +252,7 @@ def run(prepared: Prepared, out: Path, display: Display | None, say: Speaker, *,
         pairs=any(row.pair is not None for row in prepared.encoded["train"].rows),
     )
     if distributed.is_main():
-        _write(out, prepared.config, result, kept, prepared.tokenizer)
+        _write(out, prepared, result, kept)
     say(render_result(result.to_dict()), note=False)
     return result
 
@@ -286,7 +286,7 @@ def _run_seeds(
         value = sign_of(row["metric"]) * row["dev"][row["metric"]]
         if kept is None or value > kept.value:
             report = task.report(answers, encoded["dev"].rows)
-            kept = _Kept(seed, value, model, report, task.settings())
+            kept = _Kept(seed, value, model, report, settings_of(task))
     assert kept is not None
     return seeds, kept
 
@@ -350,10 +350,11 @@ def _settled(config: FineTuning, rows: int, say: Speaker) -> FineTuning:
     """The config with what depends on the rows and the strategy filled in."""
     config = config.replace(seeds=config.number_of_seeds(rows))
     config.fit.check()
-    if config.fit.sampling == "balanced" and config.task != "classification":
-        raise UnmaskError(f"--sampling balanced is for --task classification; rows of {config.task} have no one class.")
-    if config.rows.benchmark is not None and config.task != "embedding" and config.fit.metric is None:
-        config = config.replace(fit={"metric": glue.find(config.rows.benchmark).metrics[0]})
+    if config.fit.sampling == "balanced" and not config.kind.one_label:
+        known = " or ".join(name for name, kind in TASKS.items() if kind.one_label)
+        raise UnmaskError(f"--sampling balanced is for --task {known}; rows of {config.task} have no one class.")
+    if config.rows.benchmark is not None and config.fit.metric is None:
+        config = config.replace(fit={"metric": config.kind.metric_of(glue.find(config.rows.benchmark))})
     if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
         say(f"With the strategy {config.transfer.strategy}, the learning rate is {BOLD:g} where none is given.")
         config = config.replace(fit={"optimizer": {"lr": BOLD}})
@@ -375,15 +376,15 @@ def _length(config: FineTuning, model: Model) -> int:
     positions, length = model.positions or UNBOUNDED, config.rows.length
     if length is not None and not 3 <= length <= positions:
         raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
-    usual = LENGTHS.get(config.task, LONGEST) * getattr(model.config, "spelling", 1)
+    usual = config.kind.usual_length * getattr(model.config, "spelling", 1)
     return length or min(usual, positions)
 
 
-def _write(out: Path, config: FineTuning, result: Result, kept: _Kept, tokenizer: Tokenizer) -> None:
-    huggingface.save(out, merged(kept.model).cpu(), tokenizer, labels=result.labels, settings=kept.settings)
-    if "pairs" in kept.model.heads:
-        pair_classes.save_head(out, kept.model, result.labels)
-    write_config(out, config)
+def _write(out: Path, prepared: Prepared, result: Result, kept: _Kept) -> None:
+    model, tokenizer = merged(kept.model).cpu(), prepared.tokenizer
+    huggingface.save(out, model, tokenizer, labels=result.labels, settings=kept.settings)
+    prepared.task.save_beside(out, kept.model)
+    write_config(out, prepared.config)
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     write_text(out / "metrics.jsonl", (out / "seeds" / str(result.kept) / "metrics.jsonl").read_text(encoding="utf-8"))
     write_report(out)

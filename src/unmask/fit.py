@@ -285,7 +285,7 @@ def fit(
     return Fitted(best.metric, best.found, best.step, total, best.history, result.stopped)
 
 
-def settings_of(out: Path) -> dict[str, Any]:
+def run_settings(out: Path) -> dict[str, Any]:
     """The config of the fine-tuning run in a folder that was cut short. Raises UnmaskError where there is none, or it
     ended."""
     checkpoint.require_begun(out)

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from unmask.config import Config
-from unmask.data.dataset import Dataset, ordered
-from unmask.data.rows import Choices, Row
-from unmask.errors import UnmaskError, plural, unknown
-from unmask.families import Rows, check_scored, read
+from unmask.data.dataset import ordered
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
-from unmask.tasks import Classification, MultipleChoice, Task
+from unmask.tasks import TASKS, task_named
+from unmask.tasks.config import TaskConfig
+from unmask.tasks.prompting import Prompting
+from unmask.tasks.reading import check_scored, read
 
 BETWEEN = "\n\n"  # what stands between the examples of a prompt
 FIELDS = ("text", "pair", "answer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class InContext(Config):
+class InContext(TaskConfig):
     """A task put as a text (Brown et al. 2020, "Language Models are Few-Shot Learners", section 2).
 
     shots      examples with their answers that stand before each row; drawn anew for each, by the seed
-    task       what the rows are: classification of texts or pairs, or multiple-choice
-    template   of an example: {text}, {pair} and {answer}, which comes last; None: see `template_of`
+    template   of an example: {text}, {pair} and {answer}, which comes last; None: see `Prompting.template`
     names      what labels are called, where the file has numbers: 0=negative,1=positive
     normalise  the answer is that with the highest log-probability: the "sum" over its tokens, or their "mean", which
                does not favour short ones (section 2.4)
     """
 
     shots: int = 0
-    task: Literal["classification", "multiple-choice"] = "classification"
     template: str | None = None
     names: tuple[str, ...] = ()
     normalise: Literal["sum", "mean"] = "sum"
     seed: int = 0
-    rows: Rows = field(default_factory=Rows)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if task_named(self.task).prompting is None:
+            known = ", ".join(name for name, kind in TASKS.items() if kind.prompting is not None)
+            raise UnmaskError(f"--task must be one of {known} where a language model is asked, not '{self.task}'.")
         if self.shots < 0:
             raise UnmaskError(f"There are no {self.shots} examples; set --shots to 0 or more.")
         if self.template is not None:
@@ -64,8 +66,12 @@ def evaluate_in_context(
     scorer = Scorer(model)
     found = read(Path(data), how.task, how.rows, scoring=True)
     shown = None if examples is None else read(Path(examples), how.task, how.rows, scoring=True)
-    task, named = _task(how, found, shown)
-    prompts = Prompts(how, named, found.rows, None if shown is None else shown.rows)
+    labels = tuple(ordered({*found.labels, *(() if shown is None else shown.labels)}))
+    kind = task_named(how.task)
+    assert kind.prompting is not None
+    put = kind.prompting.of(labels, dict(name.partition("=")[::2] for name in how.names))
+    task = kind.of_labels(labels)
+    prompts = Prompts(how, put, found.rows, None if shown is None else shown.rows)
     answers, cut = answer_all(scorer, prompts, found.rows, how.normalise)
     notes = [*found.notes, f"Template: {prompts.template!r}, {plural(how.shots, 'example')} before each row."]
     if cut:
@@ -87,16 +93,16 @@ def evaluate_in_context(
 class Prompts:
     """Rows as texts: examples with their answers, then a row without.
 
-    named     label -> what it is called; nothing for multiple choice, where each row brings its answers
+    put       how a row is put
     rows      that are answered        examples  that stand before them; None: the other rows
     """
 
     def __init__(
-        self, how: InContext, named: Mapping[str, str], rows: Sequence[Row], examples: Sequence[Row] | None = None
+        self, how: InContext, put: Prompting, rows: Sequence[Row], examples: Sequence[Row] | None = None
     ) -> None:
-        self.how, self.named, self.rows = how, named, rows
+        self.how, self.put, self.rows = how, put, rows
         self.others = examples
-        self.template = how.template or template_of(rows)
+        self.template = how.template or put.template(rows)
         known = len(rows) - 1 if examples is None else len(examples)
         if how.shots > known:
             raise UnmaskError(f"{plural(known, 'row')} cannot show {plural(how.shots, 'example')}: lower --shots.")
@@ -104,10 +110,10 @@ class Prompts:
     def of(self, number: int) -> tuple[str, list[str]]:
         """The prompt of a row and the candidates, each with what stands between the two in front of it."""
         row = self.rows[number]
-        parts = [_filled(self.template, one, self.answer(one)) for one in self.shown(number)]
+        parts = [_filled(self.template, one, self.put.answer(one)) for one in self.shown(number)]
         before = BETWEEN.join([*parts, _filled(self.template.partition("{answer}")[0], row, "")])
         prompt = before.rstrip()
-        return prompt, [before[len(prompt) :] + candidate for candidate in self.candidates(row)]
+        return prompt, [before[len(prompt) :] + candidate for candidate in self.put.candidates(row)]
 
     def shown(self, number: int) -> list[Row]:
         """The examples before a row: a function of the seed and its number."""
@@ -115,22 +121,6 @@ class Prompts:
         places = [i for i in range(len(pool)) if self.others is not None or i != number]
         rng = np.random.default_rng([self.how.seed, number])
         return [pool[i] for i in rng.choice(places, self.how.shots, replace=False).tolist()] if self.how.shots else []
-
-    def candidates(self, row: Row) -> list[str]:
-        """What may be the answer to a row."""
-        return list(row.choices) if isinstance(row, Choices) else list(self.named.values())
-
-    def answer(self, row: Row) -> str:
-        """The right one. Raises UnmaskError where a row to be shown has none."""
-        if isinstance(row, Choices):
-            if not row.label.isdigit() or int(row.label) >= len(row.choices):
-                raise UnmaskError(f"{row.place} has no right choice to show: {row.label!r}.")
-            return row.choices[int(row.label)]
-        if row.label not in self.named:
-            raise unknown(
-                f"label of the rows to answer, which {row.place} is to be shown beside:", row.label, self.named
-            )
-        return self.named[row.label]
 
 
 def answer_all(
@@ -160,28 +150,6 @@ def answer_all(
         shares = np.exp(scores - scores.max())
         answers.append((shares / shares.sum())[None])
     return answers, cut
-
-
-def template_of(rows: Sequence[Row]) -> str:
-    """How rows of a kind are put where nobody says: a text and its label on a line each; a context, what is asked of
-    it, and the choice behind it."""
-    paired = any(row.pair for row in rows)
-    if isinstance(rows[0], Choices):
-        return "{text} {pair} {answer}" if paired else "{text} {answer}"
-    return "First: {text}\nSecond: {pair}\nLabel: {answer}" if paired else "Text: {text}\nLabel: {answer}"
-
-
-def _task(how: InContext, found: Dataset, shown: Dataset | None) -> tuple[Task, dict[str, str]]:
-    """The task that scores the answers, and what each of its labels is called."""
-    if how.task == "multiple-choice":
-        if how.names:
-            raise UnmaskError("--names is for classification: a row of multiple choice brings its answers with it.")
-        return MultipleChoice(), {}
-    labels = tuple(ordered({*found.labels, *(() if shown is None else shown.labels)}))
-    given = dict(name.partition("=")[::2] for name in how.names)
-    for label in given.keys() - set(labels):
-        raise unknown("label in the rows, which --names calls", label, labels)
-    return Classification(labels), {label: given.get(label) or label for label in labels}
 
 
 def _check(template: str) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from unmask import huggingface, lexical, metrics
+from unmask import huggingface, metrics
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Examples, Fit, fit
 from unmask.models.model import ModelConfig
-from unmask.tasks import Encoded, Tagging
+from unmask.tasks import Encoded, Tagging, lexical
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from unmask.config import Config, read_json
 from unmask.errors import Stopped, UnmaskError, plural
-from unmask.families import as_begun
 from unmask.files import sweep, write_text
 from unmask.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
 from unmask.fit import LEAST_STEPS, RESULTS
+from unmask.tasks.config import without_usual
 from unmask.train import checkpoint, distributed, report
 from unmask.train.display import Display
 from unmask.transfer import Transfer
@@ -115,7 +115,7 @@ def begun(out: Path) -> tuple[FineTuning, Grid, int | None]:
     asked = facts.get("asked")
     if not isinstance(asked, dict) or asked.keys() != {"config", "grid", "limit"}:
         raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
-    return FineTuning().replace(**as_begun(asked["config"])), Grid.from_dict(asked["grid"]), asked["limit"]
+    return FineTuning.of_run(asked["config"]), Grid.from_dict(asked["grid"]), asked["limit"]
 
 
 def _searched(
@@ -247,7 +247,7 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
     if not there:
         return []
     found = read_json(out / NAME)
-    other = differing(found.get("config"), _fixed(config))
+    other = differing(found.get("config"), _fixed(config), config)
     if other:
         raise UnmaskError(f"{out} holds a search with another {other}; choose another folder, or delete it.")
     points = found.get("points")
@@ -273,10 +273,11 @@ def _fixed(config: FineTuning) -> dict[str, Any]:
     return {name: value for name, value in json.loads(json.dumps(places, default=str)).items() if name not in free}
 
 
-def differing(found: Any, wanted: Mapping[str, Any]) -> str:
+def differing(found: Any, wanted: Mapping[str, Any], config: FineTuning) -> str:
     """The first field that differs; empty where none does."""
     if not isinstance(found, dict):
         return "config"
+    found = without_usual(found, config)
     return next((name for name in wanted.keys() | found.keys() if found.get(name) != wanted.get(name)), "")
 
 

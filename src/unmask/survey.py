@@ -8,7 +8,7 @@ from statistics import median
 
 from unmask import huggingface
 from unmask.data.dataset import values_of
-from unmask.data.rows import Choices, Row, Triplet
+from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, Prepared, Speaker, prepare
 from unmask.tasks import Encoded
@@ -43,16 +43,7 @@ def survey(config: FineTuning) -> str:
 
 def texts_of(rows: Sequence[Row]) -> list[str]:
     """All texts of some rows, a context that several share once."""
-    return list(dict.fromkeys(text for row in rows for text in _texts(row) if text.strip()))
-
-
-def _texts(row: Row) -> list[str]:
-    texts = [row.text or " ".join(row.words), row.pair or ""]
-    if isinstance(row, Choices):
-        texts += row.choices
-    if isinstance(row, Triplet):
-        texts.append(row.negative)
-    return texts
+    return list(dict.fromkeys(text for row in rows for text in row.texts if text.strip()))
 
 
 def _classes(prepared: Prepared) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import table_of
+from unmask.huggingface.table import as_heads
 from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
@@ -24,7 +25,7 @@ from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.nn import lora
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 V = 23
 SIZES: dict[str, Any] = {"vocabulary": V, "dim": 8, "layers": 2, "heads": 2}
@@ -74,19 +75,19 @@ CONFIGS: dict[str, Any] = {
 }
 OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regression": 1, "span": 2, "words": V}
 """Head -> its outputs; of the others, 3."""
-USUAL = {"RoBERTa": {"mlm": 0}, "ELECTRA": {"rtd": 1}}
+USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
 """Heads of a folder, where it has not those that `build` gives by default."""
 NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
 PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5")
 
 
-def heads_of(config: Any) -> list[dict[str, int] | None]:
+def heads_of(config: Any) -> list[dict[str, Head] | None]:
     """No head, each head that a table has by itself, and the usual ones; of encoder–decoders, these alone."""
     table = table_of(config)
     if table.kind.heads:
         return [None]
-    single = [{name: OUTPUTS.get(name, 3)} for name in table.heads if name != "crf"]
-    return [None, {}, *single, *([{"tagging": 3, "crf": 3}] if "crf" in table.heads else [])]
+    single = [as_heads({name: OUTPUTS.get(name, 3)}) for name in table.heads if name != "crf"]
+    return [None, {}, *single, *([as_heads({"tagging": 3, "crf": 3})] if "crf" in table.heads else [])]
 
 
 CASES = [

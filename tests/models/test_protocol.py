@@ -15,6 +15,7 @@ from unmask import models
 from unmask.data import collate
 from unmask.data.pairing import source_batch
 from unmask.errors import UnmaskError
+from unmask.huggingface.table import as_heads
 from unmask.models import (
     T5,
     Albert,
@@ -34,7 +35,7 @@ from unmask.models import (
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.vector_decoder import VectorDecoder
-from unmask.types import Batch, Example
+from unmask.types import Batch, Example, Head
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6
 
@@ -77,7 +78,7 @@ PAGES: dict[str, ModelConfig] = {
     "seq2seq-additive": Seq2Seq(**RECURRENT, attention="additive", tied=False),
     "vector": VectorDecoder(vocabulary=V, dim=12, hidden=10, layers=2, features=F),
 }
-HEADS = {"tagging": 4, "classification": 3}
+HEADS = as_heads({"tagging": 4, "classification": 3})
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
@@ -86,7 +87,7 @@ readers = pytest.mark.parametrize("name", READERS)
 writers = pytest.mark.parametrize("name", WRITERS)
 
 
-def built(name: str, heads: dict[str, int] | None = None) -> Model:
+def built(name: str, heads: dict[str, Head] | None = None) -> Model:
     """The model of a page with large random weights, so that no part of it says next to nothing."""
     model = PAGES[name].build(heads, seed=0).double().eval()
     generator = torch.Generator().manual_seed(1)
@@ -166,7 +167,7 @@ def test_a_page_builds_a_model_of_its_numbers(name: str) -> None:
 
 @pages
 def test_hidden_states_are_as_wide_as_the_page_says_and_answers_are_of_single_places(name: str) -> None:
-    heads = HEADS if name in READERS else {"next": 0}
+    heads = HEADS if name in READERS else as_heads({"next": 0})
     model = built(name, heads)
     if name in READERS:
         batch = Batch(torch.from_numpy(np.stack(texts(7, 7))))

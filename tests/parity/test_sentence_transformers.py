@@ -21,7 +21,6 @@ from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.serve import Predictor
 from unmask.tasks import Embedding, task_of
-from unmask.tasks.embedding import texts_of
 from unmask.tasks.similarity import CosineRegression, InBatchNegatives, SoftmaxPairs, TripletLoss
 
 CORPUS = "the film was good and the plot bad with people who talk about a cat on a mat in the rain"
@@ -207,7 +206,7 @@ def test_losses_and_their_gradients(tmp_path, theirs, tokenizer, name, pooling, 
     assert ours.count == batch.counts["embedding"] == len(rows)
     (ours.sum / ours.count).backward()
 
-    columns = zip(*map(texts_of, rows), strict=True)
+    columns = zip(*(row.texts for row in rows), strict=True)
     features = [other.preprocess(list(column)) for column in columns]
     expected = their_loss(features, labels)
     expected.backward()

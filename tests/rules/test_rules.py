@@ -24,8 +24,8 @@ PAGES = ("models/", "word_vectors/kernel.py")
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "places", "config", "files", "hub", "terminal"}
 LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
-WIRING = {"recipes", "adapt", "pretrain", "probes", "report", "quickstart", "label_efficiency", "lexical"}
-WIRING |= {"pretraining", "families", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
+WIRING = {"recipes", "adapt", "pretrain", "probes", "report", "quickstart", "label_efficiency", "baselines"}
+WIRING |= {"pretraining", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
 WIRING |= {
     "recurrent_recipes",
     "writing_recipes",

@@ -31,19 +31,21 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import Stopped, UnmaskError
 from unmask.evaluation import evaluate_written
-from unmask.families import Rows
 from unmask.finetune import FineTuning, Speaker, begun
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
-from unmask.serve import WrittenPredictor, predictor_of, render_answer
+from unmask.serve import WrittenPredictor, predictor_of
 from unmask.serve.http import verbs
 from unmask.serve.http.pool import Pool
 from unmask.serve.http.settings import Settings
 from unmask.serve.translator import Answer, Translated, Translator
-from unmask.tasks.text_to_text import check_sentinels, check_written, written_task
+from unmask.tasks import MultiLabel, MultipleChoice, QuestionAnswering
+from unmask.tasks.rows import Rows
+from unmask.tasks.text_to_text import check_written, written_task
+from unmask.tasks.written_tags import WrittenTags
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Result, Trainer
@@ -649,20 +651,20 @@ def test_what_is_written_becomes_an_answer(tuned: Path) -> None:
     rows = [Question(text="how?", pair=context, answers=((13, "Very  long"),))] * 3
     first, second, third = ask("question-answering", rows, "very long", "no answer", "short")
     assert (first["answer"], context[first["begin"] : first["end"]]) == ("very long", "Very  long")
-    assert "very long 0.250 (13-23)" in render_answer("how?", first)
+    assert "very long 0.250 (13-23)" in QuestionAnswering.render("how?", first)
     assert (second["answer"], second["spans"]) == ("", [])
-    assert "no answer 0.250" in render_answer("how?", second)
+    assert "no answer 0.250" in QuestionAnswering.render("how?", second)
     assert (third["begin"], third["answered"]) == (None, False)
-    assert "not in the context" in render_answer("how?", third)
+    assert "not in the context" in QuestionAnswering.render("how?", third)
     rows = [Choices(text="it rained", choices=("dry", "wet"), label="1")] * 2
     first, second = ask("multiple-choice", rows, "choice2", "choice 7")
     assert first == {"choice": 1, "text": "wet", "probability": 0.25}
     assert second == {"choice": None, "probability": 0.25, "text": "choice 7", "answered": False}
-    assert render_answer("it rained", second).startswith("choice 7")
+    assert MultipleChoice.render("it rained", second).startswith("choice 7")
     rows = [Row(text="a", labels=("loud", "rude")), Row(text="b")]
     first, second = ask("multilabel", rows, "rude, LOUD", "rude, late")
     assert first == {"labels": ["loud", "rude"], "probability": 0.25}
-    assert render_answer("a", first) == "loud, rude  0.250  a"
+    assert MultiLabel.render("a", first) == "loud, rude  0.250  a"
     assert second == {"labels": ["rude"], "probability": 0.25, "text": "rude, late", "answered": False}
     words = ("Ada", "Lovelace", "sings")
     rows = [Row(words=words, tags=("B-PER", "I-PER", "O"))]
@@ -786,7 +788,7 @@ def test_labels_that_cannot_be_written_are_refused(tuned: Path, tmp_path: Path) 
             prepare(quick(tuned).replace(rows={"train": tmp_path / "rows.tsv", "dev": None}), Speaker(None))
     pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)
     with pytest.raises(UnmaskError, match="take a T5 as it was pre-trained"):
-        check_sentinels(pieces, "folder")
+        WrittenTags.check_vocabulary(pieces, "folder")
 
 
 def test_questions_and_choices_are_learned(tuned: Path, tmp_path: Path) -> None:

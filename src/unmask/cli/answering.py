@@ -26,7 +26,6 @@ from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
     from unmask.evaluation import Ready, Scores
-    from unmask.families import Rows
 
 _NO_ANSWER = (
     "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
@@ -143,7 +142,7 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.minimal_pairs:
         _evaluate_minimal_pairs(options, overrides)
         return
-    from unmask.finetune import Rows, render_evaluation
+    from unmask.finetune import render_evaluation
 
     if options.shots is not None:
         from unmask.in_context import InContext, evaluate_in_context
@@ -151,12 +150,12 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         how = InContext().override({"encoding": options.encoding, **overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
-        rows = Rows().override({"encoding": options.encoding, **of_rows(overrides)})
-        scores = _labelled_scores(options, rows)
+        given = {"encoding": options.encoding} if options.encoding else {}
+        scores = _labelled_scores(options, given | of_rows(overrides))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
 
 
-def _labelled_scores(options: argparse.Namespace, rows: Rows) -> Scores:
+def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Scores:
     from unmask.evaluation import evaluate_written
     from unmask.finetune import evaluate
     from unmask.huggingface import holds_encoder_decoder
@@ -238,7 +237,7 @@ def _ready(options: argparse.Namespace) -> Ready:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve import WrittenPredictor, answers_to, predictor_of, render_answer, rows_in, write_predictions
+    from unmask.serve import WrittenPredictor, predictor_of, write_predictions
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
@@ -249,8 +248,8 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
         raise UnmaskError("A T5 writes one answer, or that there is none, with no doubt: leave --na-prob-file out.")
     rows = None
     if options.file and not options.texts:
-        rows = rows_in(options.file, predictor.kind, options.encoding)
-    found = predictor.stream(_texts(options)) if rows is None else answers_to(predictor, rows)
+        rows = predictor.rows_in(options.file, options.encoding)
+    found = predictor.stream(_texts(options)) if rows is None else predictor.answers_to(rows)
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)
         print(f"{plural(count, 'answer')} -> {options.out}")
@@ -259,7 +258,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
         if options.json:
             print(json.dumps(answer, ensure_ascii=False), flush=True)
         else:
-            print("" if answer is None else render_answer(text, answer), flush=True)
+            print("" if answer is None else predictor.render(text, answer), flush=True)
 
 
 def _texts(options: argparse.Namespace) -> Iterator[str]:

@@ -95,9 +95,9 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:
-    from unmask.finetune import Rows, evaluate
+    from unmask.finetune import evaluate
 
-    rows = Rows().override(of_rows(overrides))
+    rows = of_rows(overrides)
 
     def score(ready: Any) -> Any:
         return evaluate(folder, data, rows, ready=ready)["metrics"]

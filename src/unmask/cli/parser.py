@@ -73,6 +73,7 @@ class Parser(argparse.ArgumentParser):
     """Complains in one sentence, and names the nearest verb or option that exists."""
 
     takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
+    more_help: Callable[[Parser, Mapping[str, str]], None] | None = None  # lists more fields, those of what is given
     late: Callable[[], None] | None = None  # adds to the help what takes time to find out
 
     def __init__(self, **settings: Any) -> None:
@@ -81,6 +82,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given = list(sys.argv[1:] if args is None else args)
         known, fields = self._set_aside(self.given) if self.takes_fields else (self.given, [])
+        if self.more_help is not None and {"-h", "--help"} & set(known):
+            self.more_help(self, overrides(fields))
         options, rest = super().parse_known_args(known, namespace)
         if rest and self.takes_fields is False:
             self.error(f"{rest[0]!r} is not understood here (a text of several words goes in quotes)")
@@ -158,6 +161,29 @@ def add_verb(
 def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
     """List a field among the options of a verb that passes fields on; `value` stands for what it is set to."""
     return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
+
+
+def add_fields(
+    parser: argparse.ArgumentParser, title: str, configs: Iterable[Config], leave_out: Collection[str] = ()
+) -> None:
+    """List the fields of some configs as a group of options, with what their docstrings say of them, unless they are
+    listed already."""
+    group = parser.add_argument_group(title)
+    for config in configs:
+        said = type(config).field_help()
+        for name, default in config.places().items():
+            option = "--" + name.replace("_", "-")
+            if name in leave_out or option in parser._option_string_actions:
+                continue
+            shown = "yes" if default is True else default
+            usual = "" if default in (None, False) or "default" in said[name] else f" (default: {shown})"
+            group.add_argument(
+                option,
+                action=Field,
+                metavar={bool: "YES", int: "N", float: "X"}.get(type(default), "NAME"),
+                default=argparse.SUPPRESS,
+                help=(said[name] + usual).replace("%", "%%"),
+            )
 
 
 def add_fields_late(parser: argparse.ArgumentParser, title: str, find: Callable[[], Mapping[str, str]]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from unmask.cli import data, words
 from unmask.cli.parser import (
     ENCODING,
     RESUME,
+    Parser,
     add_field,
+    add_fields,
     add_fields_late,
     add_verb,
     carried_out,
@@ -78,6 +81,7 @@ def add_verbs(verbs: Any) -> None:
     )
     needed(add_field(sub, "--model", "FOLDER", "folder of the pre-trained model"))
     _row_fields(sub)
+    sub.more_help = _finetuning_help
     needed(sub.add_argument("--out", metavar="FOLDER", help="folder of the run"))
     add_field(sub, "--lr", "X", "learning rate at its highest")
     add_field(sub, "--epochs", "N", "how often the training rows are seen (3, in at least 200 steps)")
@@ -112,6 +116,7 @@ def add_verbs(verbs: Any) -> None:
         fields=True,
     )
     _row_fields(sub)
+    sub.more_help = _baseline_help
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
@@ -125,14 +130,33 @@ def _objective_options() -> dict[str, str]:
 def _row_fields(sub: argparse.ArgumentParser) -> None:
     """Fields of labelled rows, which `finetune` and `baseline` share."""
     needed(add_field(sub, "--train", "FILE", "labelled rows to learn from; with --benchmark, its folder"))
-    add_field(sub, "--task", "NAME", "what the rows are labelled for (classification where nothing is said)")
+    add_field(sub, "--task", "NAME", "what the rows are labelled for")
     add_field(sub, "--dev", "FILE", "rows that decide; without any, a tenth of the training rows")
     add_field(sub, "--test", "FILE", "rows that are scored at the end")
-    add_field(sub, "--text", "NAME", "column of the text, where it has not the usual name")
-    add_field(sub, "--pair", "NAME", "column of the second text of a pair")
-    add_field(sub, "--label", "NAME", "column of the label")
-    add_field(sub, "--several", "MARK", "what stands between the labels of a text that may have several, such as '|'")
     add_field(sub, "--encoding", "NAME", ENCODING)
+    sub.epilog = f"{sub.epilog} The help of another task: unmask {sub.prog.split()[-1]} --task NAME --help."
+
+
+def _finetuning_help(sub: Parser, given: Mapping[str, str]) -> None:
+    _task_help(sub, given, ("rows_class", "options_class"))
+
+
+def _baseline_help(sub: Parser, given: Mapping[str, str]) -> None:
+    _task_help(sub, given, ("rows_class", "scoring_class"))
+
+
+def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) -> None:
+    """List the fields of the task that is given, and the tasks there are."""
+    from unmask.tasks import TASKS, task_named
+    from unmask.tasks.config import TaskConfig
+    from unmask.tasks.rows import Rows
+
+    name = given.get("task", TaskConfig.task)
+    task, common = task_named(name), set(Rows().places())
+    configs = [getattr(task, one)() for one in classes]
+    known = f"what the rows are labelled for: {', '.join(TASKS)} (default: {TaskConfig.task})"
+    sub._option_string_actions["--task"].help = known
+    add_fields(sub, f"fields of --task {name}", configs, leave_out=common)
 
 
 def add_report(verbs: Any) -> None:
@@ -308,7 +332,7 @@ def _begun(
 
 
 def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.lexical.baselines import Baselines, baselines, render
+    from unmask.baselines import Baselines, baselines, render
 
     config = Baselines().override(overrides)
     if options.fields:

@@ -33,6 +33,16 @@ class Row:
         """What makes two rows the same one, apart from capitals and spaces; the label does not count."""
         return tuple(" ".join(part.split()).casefold() for part in (self.text, self.pair or ""))
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All its texts; of tagged words, the words with spaces between."""
+        return _texts(self)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What a model reads of it, each text as often as it is read."""
+        return self.texts
+
 
 @dataclass(frozen=True, slots=True)
 class Question(Row):
@@ -71,12 +81,29 @@ class Choices(Row):
         parts = (self.text, self.pair or "", *self.choices)
         return tuple(" ".join(part.split()).casefold() for part in parts)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*_texts(self), *self.choices)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*_texts(self) * len(self.choices), *self.choices)
+
 
 @dataclass(frozen=True, slots=True)
 class Triplet(Row):
     """An anchor (`text`), a text of the same meaning (`pair`), and one of another."""
 
     negative: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text, self.pair or "", self.negative)
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    first = row.text or " ".join(row.words)
+    return (first,) if row.pair is None else (first, row.pair)
 
 
 def listed(places: Sequence[str], most: int = 3) -> str:

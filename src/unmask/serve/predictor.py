@@ -24,9 +24,8 @@ from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision, settle
 from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model
-from unmask.serve.answering import Answering
-from unmask.serve.answers import Answer, answer_of
-from unmask.tasks import ANSWERING, Embedding, Task, answered, doubting, evaluating, is_encoder, task_of
+from unmask.serve.answering import Answer, Answering
+from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
 from unmask.types import Example
 
 PRETRAINED = ("mlm", "nsp", "sop", "rtd")  # heads of pre-training that answer
@@ -34,7 +33,7 @@ MOST_TOKENS = 512  # of a text, where nobody says how long it may be and the mod
 
 
 class Predictor(Answering):
-    """Answers for texts, pairs of texts, sentences of words, questions and choices (`inputs.as_row` lists the forms).
+    """Answers for texts, pairs of texts, sentences of words, questions and choices (`form` lists what may be asked).
 
     model      a folder, or one that `huggingface.load` opened
     top        answers to give for each hidden word
@@ -46,21 +45,8 @@ class Predictor(Answering):
     precision  "bf16": what is not its head multiplies in bfloat16, several times as fast where the processor has it;
                "auto": where the device is known to have it; "fp32": the same numbers on every device, up to rounding
 
-    What it answers depends on the model's head:
+    A model that was fine-tuned answers as its task does (`Task.answer`), any other by its head of pre-training:
 
-    classification  {"label", "probability", "scores": {label: probability}}
-    multilabel      {"labels": those above 0.5, "scores": {label: probability}}
-    regression      {"score"}
-    tagging         {"words": [{"word", "tag", "probability", "begin", "end"}]}, offsets in characters of the text, and
-                    where tags mark the begin and inside of entities, "entities": [{"kind", "text", "begin", "end",
-                    "probability"}]; of a sentence with a marked predicate "predicate", its number, and "roles" in the
-                    place of "entities", which has the same form
-    span            {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score",
-                    "probability"}]}, offsets in characters of the context; and where the model may say so,
-                    "no_answer", its probability, and "doubt", by how much it scores higher than the best span (None:
-                    there is no span)
-    embedding       {"embedding": [numbers]} for a text, {"similarity": cosine} for a pair, of a sentence encoder
-    choice          {"choice": its number from 0, "text", "probability", "scores": [probability of each]}
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
     next sentence   {"follows": probability}, for a pair without a mask
     replaced words  {"tokens": [{"token", "probability" that it was replaced, "begin", "end"}]} without special tokens,
@@ -90,19 +76,19 @@ class Predictor(Answering):
         self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
         heads = set(self.model.heads)
         self.task: Task | None = None
-        if heads & set(ANSWERING) or is_encoder(loaded.settings):
+        if task_found(heads, loaded.settings) is not None:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not heads & set(PRETRAINED):
             raise UnmaskError(f"The model has no head that answers: {_instead(heads)}.")
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
-        self.kind = "" if self.task is None else self.task.name
+        self.of_task = None if self.task is None else type(self.task)
         self.single = not isinstance(model, Loaded) and learned_single_texts(Path(model))
         self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         if length is None and not isinstance(model, Loaded):
             length = reach(self.model, model)
         positions = self.model.positions or length or MOST_TOKENS
-        usual = self.task.length if isinstance(self.task, Embedding) else None
+        usual = None if self.task is None else self.task.length
         self.length = min(length or usual or positions, positions)
         self.top = min(top, self.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
@@ -129,7 +115,7 @@ class Predictor(Answering):
         encoded = task.encode(rows, self.tokenizer, self.length)
         found = task.answer_all(self.layout, encoded, self.tokenizer.pad)
         cut = frozenset(encoded.cut)
-        answers = [answer_of(task, row, answer) for row, answer in zip(rows, found, strict=True)]
+        answers = [task.answer(row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
     # -- masked words, next sentence, replaced words
@@ -277,7 +263,8 @@ def learned_single_texts(folder: Path) -> bool:
     """Whether the folder is known to be fine-tuned on labelled texts that were no pairs; nothing is known of those of
     other makers, nor of older ones."""
     results = read_json(folder / "results.json") if (folder / "results.json").is_file() else {}
-    return results.get("task") in ("classification", "multilabel", "regression") and results.get("pairs") is False
+    task = TASKS.get(str(results.get("task")))
+    return task is not None and task.single_or_pairs and results.get("pairs") is False
 
 
 def reach(model: Model, folder: Path | str) -> int | None:

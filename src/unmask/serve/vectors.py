@@ -16,6 +16,7 @@ from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 from unmask.serve.predictor import Predictor
+from unmask.tasks import TASKS
 
 AT_ONCE = 4_096  # texts that are gathered, so that those of one length are read together
 FORMS = (".npy", ".safetensors", ".jsonl")
@@ -24,9 +25,10 @@ FORMS = (".npy", ".safetensors", ".jsonl")
 def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
     """The vectors [n, D] float32 of some thousand texts at a time, in order. Raises UnmaskError for a model that is no
     sentence encoder, and for an empty text."""
-    if predictor.kind != "embedding":
+    if predictor.of_task is None or not predictor.of_task.gives_vectors:
+        known = " or ".join(name for name, task in TASKS.items() if task.gives_vectors)
         raise UnmaskError(
-            "This model gives no vectors: only a sentence encoder does (unmask finetune --task embedding)."
+            f"This model gives no vectors: only a sentence encoder does (unmask finetune --task {known})."
         )
     source, first = iter(texts), 1
     while some := list(islice(source, AT_ONCE)):

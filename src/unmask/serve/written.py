@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,19 +10,16 @@ import torch
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data.rows import Choices, Row
+from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.huggingface import SETTINGS
 from unmask.kernels.processor import Precision
-from unmask.serve import answers, translator
-from unmask.serve.answering import Answering
-from unmask.serve.answers import Answer
+from unmask.serve import translator
+from unmask.serve.answering import Answer, Answering
 from unmask.serve.predictor import Predictor, learned_single_texts
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
-from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, Wrote
-from unmask.tasks.written_labels import WrittenLabels
-from unmask.tasks.written_tags import WrittenTags
+from unmask.tasks.written import Written, Wrote
 
 NO_THRESHOLD = "A T5 writes that there is no answer, or one: leave --no-answer out."
 
@@ -54,7 +50,7 @@ class WrittenPredictor(Answering):
                 "--pairs` or `unmask train --from`, or fine-tune it with `unmask finetune`."
             )
         self.task: Written = task
-        self.kind = task.kind
+        self.of_task = task.task
         self.single = learned_single_texts(Path(folder))
         if not isinstance(model, Translator):
             model = Translator(model, device=device, precision=precision)
@@ -79,32 +75,9 @@ class WrittenPredictor(Answering):
         return [[next(said) for _ in parts] for parts in sources]
 
     def _answered(self, row: Row, parts: Sequence[translator.Answer]) -> Answer:
-        wrote = [_wrote(part) for part in parts]
-        answer = self._by_task(row, wrote)
+        answer = self.task.answer(row, [_wrote(part) for part in parts])
         cut = {"cut": True} if any(part.cut for part in parts) else {}
         return ({"id": row.id} if row.id else {}) | answer | cut
-
-    def _by_task(self, row: Row, wrote: Sequence[Wrote]) -> Answer:
-        task = self.task
-        if isinstance(task, WrittenTags):
-            tags = task.tags(row, wrote)
-            return answers.tagged(row, task.labels, [tag for tag, _ in tags], [p for _, p in tags])
-        text, likely = wrote[0].text, {"probability": wrote[0].probability}
-        if isinstance(task, WrittenAnswers):
-            return _span(task, row, text, likely["probability"])
-        if isinstance(task, WrittenScores):
-            number = task.number(text)
-            return {"score": task.mean, **_odd(text)} if number is None else {"score": number, **likely}
-        if isinstance(task, WrittenChoices) and isinstance(row, Choices):
-            choice = task.choice(text, row)
-            if choice is None:
-                return {"choice": None, **likely, **_odd(text)}
-            return {"choice": choice, "text": row.choices[choice], **likely}
-        if isinstance(task, WrittenLabels):
-            labels, understood = task.said(text)
-            return {"labels": labels, **likely, **({} if understood else _odd(text))}
-        label = task.label(text)
-        return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
 
 
 def task_of_writer(folder: Path | str) -> Written | None:
@@ -143,19 +116,3 @@ def _wrote(answer: translator.Answer) -> Wrote:
         return Wrote("", (), ())
     best = answer.translations[0]
     return Wrote(best.text, best.pieces, best.probabilities)
-
-
-def _span(task: WrittenAnswers, row: Row, text: str, probability: float) -> Answer:
-    """The answer to a question, and where it stands in the context, if anywhere."""
-    if task.nothing(text) or not text:
-        return {"answer": "", "begin": None, "end": None, "probability": probability, "spans": []}
-    place = task.place(text, row.pair or "")
-    begin, end = place or (None, None)
-    found = {"begin": begin, "end": end, "probability": probability}
-    span = {"text": text, **found, "score": math.log(max(probability, 1e-300))}
-    return {"answer": text, **found, "spans": [span], **({} if place else {"answered": False})}
-
-
-def _odd(text: str) -> Answer:
-    """A text that is no answer."""
-    return {"text": text, "answered": False}

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.errors import UnmaskError
+from unmask.tasks.rows import TaskOptions
 from unmask.types import Loss
 
 
@@ -49,3 +52,27 @@ def balanced(counts: Sequence[int]) -> tuple[float, ...]:
     present = number > 0
     weights = np.divide(number.sum(), present.sum() * number, out=np.zeros_like(number), where=present)
     return tuple(weights.tolist())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighing(TaskOptions):
+    """Options of tasks whose classes may be of unequal size.
+
+    balance  "weights" lets rare classes count more, "focal" what is not yet right (Lin et al. 2017)
+    gamma    of the focal loss
+    """
+
+    balance: Literal["none", "weights", "focal"] = "none"
+    gamma: float = 2.0
+
+    def check(self) -> None:
+        if self.gamma != Weighing().gamma and self.balance != "focal":
+            raise UnmaskError("--gamma is of the focal loss: say --balance focal, or leave it out.")
+
+    def weighing(self, counts: Sequence[int]) -> ClassLoss | None:
+        """How much each class counts; `counts` are the rows, or words, of each."""
+        if self.gamma <= 0:
+            raise UnmaskError(f"--gamma must be above 0, not {self.gamma:g}.")
+        if self.balance == "weights":
+            return ClassLoss(balanced(counts))
+        return ClassLoss(gamma=self.gamma) if self.balance == "focal" else None

@@ -1,75 +1,54 @@
-"""Classification of texts and pairs: one label, several labels, or a score.
+"""Classification: one label for a text or a pair.
 
-Shapes: N rows, M targets, C outputs.
+Shapes: N rows, C outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import metrics
+from unmask.data.dataset import Dataset
+from unmask.data.glue import Benchmark
 from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
 from unmask.models.model import Model
-from unmask.tasks.balance import ClassLoss
-from unmask.tasks.lengths import Long, frames
-from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, one_class
-from unmask.types import Batch, Example, Head, Loss
+from unmask.tasks.balance import ClassLoss, Weighing
+from unmask.tasks.labels import different, label_id, mean_cross_entropy, one_class
+from unmask.tasks.lengths import Long
+from unmask.tasks.lexical import regression
+from unmask.tasks.lexical.references import PARTS, VECTORS, Vectors, regression_on_words
+from unmask.tasks.prompting import Prompting
+from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
+from unmask.tasks.rows import TextRows
+from unmask.tasks.task import Say, Score, Task
+from unmask.tasks.texts import TextOptions, TextTask
+from unmask.tasks.written import Written
+from unmask.types import Batch, Head, Loss
 
 
-class TextTask(Task):
-    """A task that answers once for a text or a pair, at its [CLS] (Devlin et al. 2018, section 4.1).
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRows(TextRows):
+    """Texts, or pairs of them, with one label.
 
-    long  what becomes of texts that do not fit; windows are trained on one by one, and their answers are averaged, or
-          the largest of each output taken
+    stratify  hold out of each class its share, not rows at random
     """
 
-    def __init__(self, long: Long = "truncate") -> None:
-        self.long = long
+    stratify: bool = True
 
-    def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
-        firsts = tokenizer.ids([row.text for row in rows])
-        paired = [i for i, row in enumerate(rows) if row.pair is not None]
-        seconds = dict(zip(paired, tokenizer.ids([rows[i].pair or "" for i in paired]), strict=True))
-        examples: list[Example] = []
-        owners: list[int] = []
-        cut: list[int] = []
-        split = 0
-        for i, (row, first) in enumerate(zip(rows, firsts, strict=True)):
-            framed = frames(tokenizer, first, seconds.get(i), length, self.long, row.place or f"Text {i + 1}")
-            if len(framed) > 1:
-                split += 1
-            elif len(framed[0][0]) == length < len(tokenizer.join(first, seconds.get(i))[0]):
-                cut.append(i)
-            value = self.value(row)
-            target = (np.zeros(len(value), np.int64), value)
-            examples += [Example(tokens, segments, {self.name: target}) for tokens, segments in framed]
-            owners += [i] * len(framed)
-        return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(cut), split=split)
+    LEARNING: ClassVar[tuple[str, ...]] = (*TextRows.LEARNING, "stratify")
+    BEFORE: ClassVar[dict[str, Any]] = {"stratify": False}
 
-    def value(self, row: Row) -> np.ndarray:
-        """The label of a row as the values of its target; 0 where it has none."""
-        raise NotImplementedError
 
-    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Any:
-        """[1, C]: of several windows their mean, or the largest of each output."""
-        found = np.concatenate(parts)
-        if len(found) == 1:
-            return found
-        merged = found.max(0, keepdims=True) if self.long == "window-max" else found.mean(0, keepdims=True)
-        return self.normalise(merged)
-
-    def normalise(self, answer: np.ndarray) -> np.ndarray:
-        """The largest outputs over windows as an answer again [1, C]."""
-        return answer
-
-    def settings(self) -> dict[str, Any]:
-        return {} if self.long == "truncate" else {"long": self.long}
+@dataclass(frozen=True, kw_only=True)
+class ClassificationOptions(Weighing, TextOptions):
+    """What a classifier is learned with."""
 
 
 class Classification(TextTask):
@@ -78,7 +57,36 @@ class Classification(TextTask):
     weighing  how much each class, and what is right already, counts in the loss
     """
 
-    name = "classification"
+    task_name = name = "classification"
+    rows_class = ClassificationRows
+    options_class = ClassificationOptions
+    one_label = True
+    rows_are = "texts with a label"
+    references_are = f"logistic regression on {PARTS}"
+    written = Written
+    prompting = Prompting
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: ClassificationRows, *, scoring: bool = False) -> Dataset:
+        return read_table(path, cls.task_name, rows)
+
+    @classmethod
+    def fits(cls, rows: Dataset) -> bool:
+        return not rows.tagged and not rows.several
+
+    @classmethod
+    def learns(cls, benchmark: Benchmark) -> bool:
+        return bool(benchmark.labels)
+
+    @classmethod
+    def learned(
+        cls, sets: Mapping[str, Dataset], options: ClassificationOptions, say: Say, *, held_out: bool = False
+    ) -> Task:
+        labels = labels_of(sets, say, held_out=held_out)
+        if len(only := sets["dev"].labels) == 1:
+            say(f"Every dev row has the label {only[0]}, so that their scores tell nothing about the others.")
+        weighing = options.weighing(counts_of(sets["train"], labels))
+        return cls(labels, weighing=weighing, long=options.long)
 
     def __init__(self, labels: Sequence[str], *, weighing: ClassLoss | None = None, long: Long = "truncate") -> None:
         super().__init__(long)
@@ -126,101 +134,23 @@ class Classification(TextTask):
         """Probabilities [N, C] and true class ids [N]."""
         return np.concatenate(answers), self._true(rows)
 
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return with_labels(rows, self.labels, owner)
 
-class MultiLabel(TextTask):
-    """Which labels a text has, each for itself: any number of them, also none. Binary cross-entropy for each.
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        return {name: partial(self._reference, train, vectors) for name, vectors in VECTORS.items()}
 
-    The model says a label where its probability is above 0.5. Every label of every text is a target, as in
-    `BertForSequenceClassification`; `positive` [C] multiplies the loss where a text has the label.
-    """
+    def _reference(self, train: Sequence[Row], vectors: Vectors) -> Score:
+        true, count = self._true(train), len(self.labels)
+        answers = regression_on_words(train, vectors, lambda found: regression.classes(found, true, count))
+        return lambda rows: self.metrics(answers(rows), rows)
 
-    name = "multilabel"
-    metric = "micro_f1"
+    def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
+        """{"label", "probability", "scores": {label: probability}}"""
+        scores = {label: float(p) for label, p in zip(self.labels, found[0], strict=True)}
+        label = self.labels[int(found[0].argmax())]
+        return {"label": label, "probability": scores[label], "scores": scores}
 
-    def __init__(
-        self, labels: Sequence[str], *, positive: Sequence[float] | None = None, long: Long = "truncate"
-    ) -> None:
-        super().__init__(long)
-        self.labels = different(labels)
-        self.heads: Mapping[str, Head] = {self.name: Head("sequence", len(self.labels))}
-        self.positive = positive
-        self._ids = {label: i for i, label in enumerate(self.labels)}
-
-    def value(self, row: Row) -> np.ndarray:
-        """[C]: 1 for each label that the row has."""
-        value = np.zeros(len(self.labels), np.int64)
-        value[[label_id(self._ids, label, row) for label in row.labels]] = 1
-        return value
-
-    def places(self, batch: Batch) -> Tensor:
-        return batch.targets[self.name].places[:: len(self.labels)].contiguous()
-
-    def squash(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid()
-
-    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        logits_MC = model.answer(self.name, hidden_BTD, self.places(batch), batch).float()
-        true_MC = batch.targets[self.name].values.view_as(logits_MC)
-        weights = None if self.positive is None else logits_MC.new_tensor(self.positive)
-        losses_MC = F.binary_cross_entropy_with_logits(logits_MC, true_MC.float(), reduction="none", pos_weight=weights)
-        correct = ((logits_MC.detach() > 0) == (true_MC > 0)).sum()
-        return Loss(losses_MC.sum(), true_MC.numel(), {"correct": correct})
-
-    def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        probabilities, true = np.concatenate(answers).astype(np.float64), self._true(rows)
-        chosen = np.clip(np.where(true, probabilities, 1 - probabilities), 1e-12, 1)
-        return {**metrics.of_label_sets(probabilities > 0.5, true), "loss": float(-np.log(chosen).mean())}
-
-    def report(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-        return metrics.per_label(np.concatenate(answers) > 0.5, self._true(rows), self.labels)
-
-    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        """Each label that more than half of the training rows have."""
-        usual = self._true(train).mean(0) > 0.5
-        return metrics.of_label_sets(np.tile(usual, (len(rows), 1)), self._true(rows))
-
-    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        said, true = np.concatenate(answers) > 0.5, self._true(rows)
-        return bool((said == said[:1]).all() and (true != true[:1]).any())
-
-    def _true(self, rows: Sequence[Row]) -> np.ndarray:
-        """[N, C] bool."""
-        return np.stack([self.value(row) for row in rows]) > 0
-
-
-class Regression(TextTask):
-    """A score for a text or a pair: squared error of one output at [CLS], as BERT does for STS-B."""
-
-    name = "regression"
-    heads: Mapping[str, Head] = {"regression": Head("sequence", 1)}
-    metric = "pearson"
-
-    def value(self, row: Row) -> np.ndarray:
-        return np.array([float(row.label) if row.label else 0.0], np.float32)
-
-    def squash(self, logits: Tensor) -> Tensor:
-        return logits
-
-    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        """Sum of squared errors; the metric `error` sums their absolute values."""
-        target = batch.targets[self.name]
-        errors = model.answer(self.name, hidden_BTD, target.places, batch).float().squeeze(-1) - target.values.float()
-        return Loss(errors.square().sum(), errors.numel(), {"error": errors.detach().abs().sum()})
-
-    def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        true = np.array([float(row.label) for row in rows])
-        found = metrics.of_scores(np.concatenate(answers)[:, 0].astype(np.float64), true)
-        return {**found, "loss": found["rmse"] ** 2}
-
-    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        mean = float(np.mean([float(row.label) for row in train]))
-        return metrics.of_scores(np.full(len(rows), mean), np.array([float(row.label) for row in rows]))
-
-    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        """Scores that differ by less than a hundredth of their size, though those of the rows do not."""
-        return _alike(np.concatenate(answers)) and not _alike(np.array([float(row.label) for row in rows]))
-
-
-def _alike(scores: np.ndarray) -> bool:
-    """Whether scores differ by less than a hundredth of their size."""
-    return bool(np.ptp(scores) < 0.01 * max(1.0, np.abs(scores).max()))
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        return f"{answer['label']}  {answer['probability']:.3f}  {text}"

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import huggingface
@@ -24,14 +22,11 @@ from unmask.models.model import Model
 from unmask.nn import Classifier
 from unmask.objectives.objective import Objective
 from unmask.objectives.taught import HIDDEN, SOFT, check
-from unmask.tasks.task import Encoded, Task, evaluating, sequence_of
+from unmask.tasks.task import Encoded, Task, evaluating
 from unmask.types import Batch, Example, Loss
 
 PROJECTION = "distill"
 """The head of the student that takes its hidden states to the width of the teacher's, while it is trained."""
-
-DISTILLED = ("classification", "multilabel", "regression", "tagging", "span", "choice")
-"""Tasks whose answers a teacher can soften."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +77,7 @@ class Distilled(Objective):
     def __init__(
         self, task: Task, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, hidden: float = 0.0
     ) -> None:
-        _check_task(task)
+        task.check_teachable()
         check(temperature, weight, hidden)
         self.task, self.teacher, self.temperature = task, teacher, temperature
         self.name, self.heads = task.name, task.heads
@@ -159,27 +154,7 @@ class Distilled(Objective):
         said_MC = model.answer(self.task.name, hidden_BTD, places_M, batch).float()
         with evaluating(self.teacher):
             taught_MC = self.teacher.answer(self.task.name, taught_BTE, places_M, batch).float()
-        if self.task.name == "regression":
-            return (said_MC - taught_MC).square().sum()
-        said, taught = (self._log_probabilities(x / self.temperature, batch) for x in (said_MC, taught_MC))
-        # The gradient of what is softened shrinks with T^2.
-        return self.temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
-
-    def _log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """Of each outcome among those that exclude each other."""
-        if self.task.name == "multilabel":
-            return torch.stack([F.logsigmoid(logits_MC), F.logsigmoid(-logits_MC)])
-        if self.task.name == "span":
-            return log_softmax_within(logits_MC, sequence_of(batch, self.task.places(batch)))
-        if self.task.name == "choice":
-            return log_softmax_within(logits_MC, self._row_of_choices(batch))
-        return logits_MC.log_softmax(-1)
-
-    def _row_of_choices(self, batch: Batch) -> Tensor:
-        """[N] which row each sequence, in the order of the examples, is a choice of; its first one has the target."""
-        firsts_Q = sequence_of(batch, batch.targets[self.task.name].places).sort().values
-        places_N = self.task.places(batch)
-        return torch.searchsorted(firsts_Q, torch.arange(len(places_N), device=places_N.device), right=True) - 1
+        return self.task.divergence(said_MC, taught_MC, batch, self.temperature)
 
     def _hidden(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Loss:
         places_M = batch.targets[HIDDEN].places
@@ -196,17 +171,6 @@ class Distilled(Objective):
         return Loss(errors_ME.square().mean(-1).sum(), len(places_M))
 
 
-def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
-    """[M, C]: for each output, the log of the softmax over the places of the same group, of which there are at most M
-    (numbers from 0)."""
-    index_MC = group_M[:, None].expand_as(logits_MC)
-    lowest = torch.full_like(logits_MC, -torch.inf)
-    top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
-    shifted_MC = logits_MC - top_MC
-    sums_MC = torch.zeros_like(logits_MC).scatter_add(0, index_MC, shifted_MC.exp())
-    return shifted_MC - sums_MC.gather(0, index_MC).log()
-
-
 def load_teacher(folder: Path | str, task: Task, tokenizer: Tokenizer) -> Model:
     """The model of a folder, as the teacher of a student that has this tokenizer and learns this task.
 
@@ -220,7 +184,7 @@ def load_teacher(folder: Path | str, task: Task, tokenizer: Tokenizer) -> Model:
 def check_teacher(teacher: Loaded, student: Loaded | Tokenizer, task: Task, *, place: object = "The teacher") -> None:
     """Raises UnmaskError where a teacher cannot teach a student, named by itself or its tokenizer: for want of the
     task's head, with another tokenizer, or with other labels than the task. `place` is what the teacher is called."""
-    _check_task(task)
+    task.check_teachable()
     heads = teacher.model.heads
     if task.name not in heads or "crf" in heads:
         raise UnmaskError(
@@ -238,13 +202,6 @@ def check_teacher(teacher: Loaded, student: Loaded | Tokenizer, task: Task, *, p
             f"{place} has the labels {_shown(teacher.labels)}, but the task has {_shown(task.labels)}: fine-tune the "
             "teacher on rows with the same labels, in the same order (id2label in its config.json)."
         )
-
-
-def _check_task(task: Task) -> None:
-    if task.name not in DISTILLED:
-        raise UnmaskError(f"{task.name} cannot be learned from a teacher; {', '.join(DISTILLED)} can.")
-    if "crf" in task.heads:
-        raise UnmaskError("A CRF scores whole sequences of tags, which have no soft answers: distil without it.")
 
 
 def _width(model: Model) -> int:

@@ -6,8 +6,12 @@ E texts of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -15,17 +19,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.rows import Row, Triplet
+from unmask.data import pairs
+from unmask.data.dataset import Dataset
+from unmask.data.glue import Benchmark
+from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.kernels.formats import exactly
-from unmask.models.model import Model
-from unmask.tasks.similarity import Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, score
-from unmask.tasks.task import Encoded, Task, sequence_of
+from unmask.models.bert import Bert
+from unmask.models.model import Model, ModelConfig
+from unmask.tasks.lexical import regression
+from unmask.tasks.lexical.references import VECTORS, regression_on_words
+from unmask.tasks.lexical.references import Vectors as WordVectors
+from unmask.tasks.lexical.vectors import Vocabulary, units
+from unmask.tasks.reading import with_labels
+from unmask.tasks.rows import TaskOptions, TextRows, column
+from unmask.tasks.similarity import SAID, Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, loss_for
+from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.vector_scores import bags, cosines, of_similarity
+from unmask.tasks.vector_scores import units as unit_vectors
 from unmask.types import Batch, Example, Head, Loss
 
 Pooling = Literal["mean", "cls"]
-QUERIES = 1_024  # that are compared with all candidates at a time
 
 METRICS: dict[Kind, str] = {
     "texts": "spearman",
@@ -35,6 +50,32 @@ METRICS: dict[Kind, str] = {
     "triplets": "accuracy",
 }
 """The metric that decides, for each kind of rows."""
+
+NUMBERS = 4  # of a vector that are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingRows(TextRows):
+    """Pairs of texts with a score, a class or nothing, or triplets.
+
+    negative  column of the third text of a triplet
+    """
+
+    negative: str | None = column()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingOptions(TaskOptions):
+    """What sentence vectors are learned with.
+
+    pooling    "mean" or "cls"
+    normalise  scale vectors to length 1
+    loss       cosine, softmax, in-batch or triplet; None: by the kind of rows
+    """
+
+    pooling: Pooling = "mean"
+    normalise: bool = False
+    loss: str | None = None
 
 
 class Embedding(Task):
@@ -50,7 +91,14 @@ class Embedding(Task):
     the target is on the first of them, so that a loss counts rows.
     """
 
-    name = "embedding"
+    task_name = name = "embedding"
+    answers_by = "vectors"
+    gives_vectors = True
+    rows_class = EmbeddingRows
+    options_class = EmbeddingOptions
+    rows_are = "pairs or triplets of texts"
+    references_are = "cosine of the words of two texts; for classes, logistic regression on them"
+    panel = "similar"
     reference = "words that two texts share (TF-IDF), or for classes the most frequent one"
 
     def __init__(
@@ -69,8 +117,72 @@ class Embedding(Task):
         self.heads: Mapping[str, Head] = {} if loss is None else loss.heads
         self.labels = () if loss is None else loss.labels
 
+    @classmethod
+    def read_rows(cls, path: Path, rows: EmbeddingRows, *, scoring: bool = False) -> Dataset:
+        names = {"text": rows.text, "pair": rows.pair, "label": rows.label, "negative": rows.negative}
+        return pairs.read(path, **names, format=rows.format, skip=rows.skip, encoding=rows.encoding)
+
+    @classmethod
+    def learns(cls, benchmark: Benchmark) -> bool:
+        return benchmark.pair is not None
+
+    @classmethod
+    def metric_of(cls, benchmark: Benchmark) -> str | None:
+        """None: vectors have other metrics than the task of the data set."""
+        return None
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Embedding:
+        loss = loss_for(sets["train"], options.loss)
+        say(f"Loss: {SAID[type(loss)]}.")
+        metric = metric_for(sets["dev"], loss.labels)
+        return cls(loss, pooling=options.pooling, normalise=options.normalise, metric=metric)
+
+    @classmethod
+    def referred(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        """The loss is not said, as nothing is trained by it. Raises UnmaskError for a label that is none."""
+        task = cls.learned(sets, options, lambda _: None)
+        assert task.trained_by is not None
+        for row in (row for rows in sets.values() for row in rows):
+            task.trained_by.value(row)
+        return task
+
+    @classmethod
+    def check_model(cls, config: ModelConfig, folder: Path) -> None:
+        if not isinstance(config, Bert):
+            raise UnmaskError(
+                f"Sentence encoders open in sentence-transformers; {folder} would not: start from a BERT."
+            )
+
+    @classmethod
+    def is_of(cls, heads: Collection[str], settings: Any) -> bool:
+        """By its settings: it has no head."""
+        return isinstance(settings, Mapping) and "pooling" in settings
+
+    @classmethod
+    def of_folder(cls, model: Model, labels: tuple[str, ...], settings: dict[str, Any]) -> Self:
+        return cls(**settings)
+
+    def save_beside(self, folder: Path, model: Model) -> None:
+        from unmask.tasks import pair_classes
+
+        if "pairs" in model.heads:
+            pair_classes.save_head(folder, model, self.labels)
+
+    def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> Embedding:
+        from unmask.tasks import pair_classes
+
+        assert model is not None
+        return pair_classes.for_rows(self, folder, model, rows)
+
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return with_labels(rows, self.labels, owner) if self.labels else rows
+
+    def check_teachable(self) -> None:
+        raise UnmaskError(f"{self.name} cannot be learned from a teacher: vectors are no answers that can be softened.")
+
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
-        texts = [texts_of(row) for row in rows]
+        texts = [row.texts for row in rows]
         owners = [i for i, own in enumerate(texts) for _ in own]
         ids = tokenizer.ids([text for own in texts for text in own])
         frame = len(tokenizer.join(np.empty(0, np.int64))[0])
@@ -121,7 +233,7 @@ class Embedding(Task):
 
         Raises UnmaskError for pairs with classes, which `judge` scores where there is a head for them.
         """
-        return of_similarity(_units(np.concatenate(answers)), rows, kind_of(rows, self.labels))
+        return of_similarity(unit_vectors(np.concatenate(answers)), rows, kind_of(rows, self.labels))
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         """The metrics of texts as bags of words, each weighed by how rare it is in `train` (TF-IDF); for pairs with
@@ -131,23 +243,57 @@ class Embedding(Task):
             true = np.array([self.labels.index(row.label) for row in rows])
             seen = [self.labels.index(row.label) for row in train if row.label in self.labels]
             return metrics.of_classes(np.full(len(true), np.bincount(seen).argmax()), true, self.labels)
-        return of_similarity(_bags(rows, train), rows, kind)
+        return of_similarity(bags(rows, train), rows, kind)
 
     def settings(self) -> dict[str, Any]:
         found: dict[str, Any] = {"pooling": self.pooling, "normalise": self.normalise}
         return found if self.length is None else {**found, "length": self.length}
 
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        return {name: partial(self._reference, train, vectors) for name, vectors in VECTORS.items()}
+
+    def _reference(self, train: Sequence[Row], vectors: WordVectors) -> Score:
+        vocabulary = Vocabulary.of([text for row in train for text in row.texts])
+        classes: Callable[[Sequence[Row]], list[np.ndarray]] | None = None
+        if self.labels:
+            true = np.array([self.labels.index(row.label) for row in train])
+            count = len(self.labels)
+            classes = regression_on_words(train, vectors, lambda found: regression.classes(found, true, count))
+
+        def score(rows: Sequence[Row]) -> Mapping[str, float]:
+            kind = kind_of(rows, self.labels)
+            if classes is not None and kind == "classes":
+                said = np.concatenate(classes(rows)).argmax(1)
+                return metrics.of_classes(said, np.array([self.labels.index(r.label) for r in rows]), self.labels)
+            found = units(vectors([text for row in rows for text in row.texts], vocabulary))
+            return of_similarity(found, rows, kind)
+
+        return score
+
+    def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
+        """{"embedding": [numbers]} of a text; of several, how similar the first is to the others: {"similarity"}, or
+        {"similarities"}."""
+        if len(found) == 1:
+            return {"embedding": found[0].tolist()}
+        similar = cosines(found[:1], found[1:]).tolist()
+        return {"similarity": similar[0]} if len(similar) == 1 else {"similarities": similar}
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        """Of a vector the first numbers, how many there are, and its length."""
+        if "similarity" in answer:
+            return f"{answer['similarity']:.3f}  {text}"
+        if "similarities" in answer:
+            return f"{'  '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}"
+        vector = answer["embedding"]
+        begin = " ".join(f"{x:+.4f}" for x in vector[:NUMBERS])
+        more = " …" if len(vector) > NUMBERS else ""
+        return f"[{begin}{more}] {len(vector)} numbers, norm {math.hypot(*vector):.3f}  {text}"
+
 
 def metric_for(rows: Sequence[Row], labels: Sequence[str] = ()) -> str:
     """The metric that decides on dev rows of this kind; `labels` are the names of classes, where there are any."""
     return METRICS[kind_of(rows, labels)]
-
-
-def texts_of(row: Row) -> tuple[str, ...]:
-    """One text, two, or three."""
-    if isinstance(row, Triplet):
-        return (row.text, row.pair or "", row.negative)
-    return (row.text,) if row.pair is None else (row.text, row.pair)
 
 
 # ------------------------------------------------------------------------------------------------ pooling
@@ -172,87 +318,3 @@ def _cls(hidden_BTD: Tensor, batch: Batch, starts_N: Tensor) -> Tensor:
 
 POOLINGS: dict[str, Callable[[Tensor, Batch, Tensor], Tensor]] = {"mean": _mean, "cls": _cls}
 assert tuple(POOLINGS) == get_args(Pooling)
-
-
-# ------------------------------------------------------------------------------------------------ similarity
-
-
-def cosines(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
-    """The cosine [N] of each vector and the one beside it; one of length 0 is like none."""
-    return _products(_units(first_ND), _units(second_ND))
-
-
-def of_similarity(units_ED: Any, rows: Sequence[Row], kind: Kind) -> dict[str, float]:
-    """The metrics of the texts of rows as vectors of length 1, one after the other: an array or a sparse one."""
-    sizes = np.array([len(texts_of(row)) for row in rows])
-    firsts = np.cumsum(sizes) - sizes
-    if kind == "texts":
-        raise UnmaskError("Rows of one text say nothing of similarity; evaluate on pairs or triplets.")
-    if kind == "classes":
-        raise UnmaskError(
-            f"{rows[0].place or 'A row'} has the class '{rows[0].label}', and vectors have no head for classes: "
-            "evaluate on pairs with scores, on pairs that belong together, or on triplets."
-        )
-    near = _products(units_ED[firsts], units_ED[firsts + 1])
-    if kind == "scores":
-        found = metrics.of_scores(near.astype(np.float64), np.array([score(row.label) or 0.0 for row in rows]))
-        return {name: found[name] for name in ("spearman", "pearson")}
-    ranks = _ranks(units_ED, rows, firsts)
-    found = {f"recall@{k}": metrics.recall_at(ranks, k) for k in (1, 10)}
-    found["mrr"] = metrics.mean_reciprocal_rank(ranks)
-    if kind == "triplets":
-        found["accuracy"] = float((near > _products(units_ED[firsts], units_ED[firsts + 2])).mean())
-    return found
-
-
-def _ranks(units_ED: Any, rows: Sequence[Row], firsts: np.ndarray) -> np.ndarray:
-    """The rank [R], from 1, of each row's second text among all that are not first.
-
-    A text that stands in several rows is one candidate, and other texts that are right for the same first text are
-    not counted as wrong.
-    """
-    numbers: dict[str, int] = {}
-    places: list[int] = []
-    for first, row in zip(firsts.tolist(), rows, strict=True):
-        for offset, text in enumerate(texts_of(row)[1:], 1):
-            if text not in numbers:
-                numbers[text] = len(places)
-                places.append(first + offset)
-    true = np.array([numbers[row.pair or ""] for row in rows])
-    right: dict[str, set[int]] = {}
-    for row, number in zip(rows, true.tolist(), strict=True):
-        right.setdefault(row.text, set()).add(number)
-    candidates = units_ED[np.array(places)].T
-    found = []
-    for begin in range(0, len(rows), QUERIES):
-        part = slice(begin, begin + QUERIES)
-        similar = _dense(units_ED[firsts[part]] @ candidates)
-        for i, (row, own) in enumerate(zip(rows[part], true[part].tolist(), strict=True)):
-            others = right[row.text] - {own}
-            similar[i, list(others)] = -np.inf
-        found.append(metrics.ranks(similar, true[part]))
-    return np.concatenate(found)
-
-
-def _bags(rows: Sequence[Row], train: Sequence[Row]) -> Any:
-    """The texts of rows by TF-IDF [E, words], sparse, of length 1 or 0."""
-    from scipy.sparse import csr_array
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]")
-    words.fit([text for row in train for text in texts_of(row)])
-    return csr_array(words.transform([text for row in rows for text in texts_of(row)]))
-
-
-def _units(vectors_ND: np.ndarray) -> np.ndarray:
-    """Scaled to length 1."""
-    return vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), 1e-12)
-
-
-def _products(first: Any, second: Any) -> np.ndarray:
-    """The product of each vector with the one beside it."""
-    return np.asarray((first * second).sum(axis=1))
-
-
-def _dense(x: Any) -> np.ndarray:
-    return x.toarray() if hasattr(x, "toarray") else x

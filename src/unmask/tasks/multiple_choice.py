@@ -5,19 +5,62 @@ Shapes: N sequences, one for each choice; Q rows, C choices of the row that has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.data import choices
+from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Row
+from unmask.data.tables import format_by_name
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
-from unmask.tasks.task import Encoded, Task, mean_cross_entropy, sequence_of
+from unmask.tasks.forms import Form, Input, Object, are_texts
+from unmask.tasks.labels import mean_cross_entropy
+from unmask.tasks.lexical.references import VECTORS, Vectors, cosines
+from unmask.tasks.lexical.vectors import Vocabulary
+from unmask.tasks.prompting import ChoicePrompting
+from unmask.tasks.rows import TableRows
+from unmask.tasks.task import Encoded, Say, Score, Task, log_softmax_within, sequence_of
+from unmask.tasks.written import WrittenChoices
 from unmask.types import Batch, Example, Head, Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceRows(TableRows):
+    """Contexts with choices, one of which is right."""
+
+
+class ChoiceForm(Form):
+    """{"context" or "text", "question", "choices": […]}; one of context and question may be absent."""
+
+    wanted = object = lacking = "an object with context (or text), maybe question, and choices"
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        raise UnmaskError(f"Text {number} must be {self.wanted}.")
+
+    def row(self, values: Object, place: str) -> Row:
+        names = [name for name in ("context", "text", "question") if name in values]
+        if not names:
+            raise UnmaskError(f"{place} has neither 'context' nor 'question'; it must be {self.wanted}.")
+        texts = [self.text(values, name, place) for name in names]
+        found = values.get("choices", ())
+        if not are_texts(found) or len(found) < 2 or not all(choice.strip() for choice in found):
+            raise UnmaskError(f"{place}: 'choices' must be a list of two or more texts that are not empty.")
+        return Choices(texts[0], texts[-1] if len(texts) > 1 else None, choices=tuple(found))
+
+    def line(self, line: str, number: int, *, single: bool = False) -> Input:
+        if line.strip():
+            raise UnmaskError(f"Text {number} is not JSON: {self.wanted}.")
+        return line
 
 
 class MultipleChoice(Task):
@@ -28,10 +71,29 @@ class MultipleChoice(Task):
     it. The target of a row is at its first choice, and its value is the number of the right one.
     """
 
-    name = "choice"
+    task_name, name = "multiple-choice", "choice"
+    answers_by = "choice"
+    rows_class = ChoiceRows
+    rows_are = "contexts with choices"
+    references_are = "the choice whose words are nearest to those before it, by cosine"
+    form = ChoiceForm()
+    written = WrittenChoices
+    prompting = ChoicePrompting
+    panel = "choose"
     reference = "the place where the right choice stands most often"
     heads: Mapping[str, Head] = {"choice": Head("choice", 1)}
     metric = "accuracy"
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: TableRows, *, scoring: bool = False) -> Dataset:
+        return choices.read(path, rows.format, skip=rows.skip, encoding=rows.encoding)
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        numbers = {len(row.choices) for row in sets["train"] if isinstance(row, Choices)}
+        low, high = min(numbers), max(numbers)
+        say(f"Choices: {low if low == high else f'{low} to {high}'} a row.")
+        return cls()
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         """A sequence for each choice. Raises UnmaskError for a row without choices, or with a label that is none."""
@@ -94,6 +156,45 @@ class MultipleChoice(Task):
         """The place at which the right choice of the training rows stands most often."""
         commonest = np.bincount([_right(row) for row in train]).argmax()
         return {"accuracy": float(np.mean([_right(row) == commonest for row in rows]))}
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        return {name: partial(self._reference, train, vectors) for name, vectors in VECTORS.items()}
+
+    def _reference(self, train: Sequence[Row], vectors: Vectors) -> Score:
+        """The choice that is nearest to the context and the question."""
+
+        def asked(rows: Sequence[Row]) -> list[str]:
+            return [f"{row.text} {row.pair or ''}" for row in rows]
+
+        def offered(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+            return [row.choices if isinstance(row, Choices) else () for row in rows]
+
+        vocabulary = Vocabulary.of([*asked(train), *(text for own in offered(train) for text in own)])
+        near = partial(cosines, vectors, vocabulary)
+        return lambda rows: self.metrics([own[None] for own in near(asked(rows), offered(rows))], rows)
+
+    def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
+        """Of the choices of a row, the first of which has the target."""
+        firsts_Q = sequence_of(batch, batch.targets[self.name].places).sort().values
+        places_N = self.places(batch)
+        row_N = torch.searchsorted(firsts_Q, torch.arange(len(places_N), device=places_N.device), right=True) - 1
+        return log_softmax_within(logits_MC, row_N)
+
+    def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
+        """{"choice": its number from 0, "text", "probability", "scores": [probability of each]}"""
+        assert isinstance(row, Choices)
+        best, scores = int(found[0].argmax()), [float(p) for p in found[0]]
+        return {"choice": best, "text": row.choices[best], "probability": scores[best], "scores": scores}
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        return f"{answer['text']}  {answer['probability']:.3f}  {text}"
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        if format_by_name(path) not in ("json", "csv", "tsv", "parquet"):
+            return None
+        return choices.read(path, labelled=False, encoding=encoding)
 
 
 def _right(row: Row) -> int:

@@ -23,8 +23,8 @@ from unmask.files import MANIFEST, atomic, write_manifest
 from unmask.models.model import Model
 from unmask.nn.head import Classifier
 from unmask.tasks.embedding import Embedding
+from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.similarity import SoftmaxPairs, kind_of
-from unmask.tasks.task import mean_cross_entropy
 
 NAME = "pairs.safetensors"
 """Weight [C, 3 D] and bias [C] of the head, and its labels; `sentence-transformers` does not look at it."""

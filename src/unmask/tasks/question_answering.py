@@ -5,8 +5,11 @@ Shapes: N windows, T tokens of one, C pieces of its context; M tokens of a batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,83 +19,57 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from unmask import metrics
+from unmask.data import squad
+from unmask.data.dataset import Dataset
 from unmask.data.rows import Question, Row
 from unmask.data.sentences import sentences
+from unmask.data.tables import format_by_name
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.contexts import Context, Window, contexts_of, windows
-from unmask.tasks.task import Encoded, Task, sequence_of
+from unmask.tasks.found_spans import (
+    EncodedQuestions,
+    Found,
+    QuestionForm,
+    Span,
+    answer_tokens,
+    as_answer,
+    is_torn,
+    nearest_sentence,
+    places_in,
+    render_spans,
+)
+from unmask.tasks.lexical.references import VECTORS, Vectors, cosines
+from unmask.tasks.lexical.vectors import Vocabulary
+from unmask.tasks.rows import Rows, TaskOptions
+from unmask.tasks.task import Encoded, Say, Score, Task, log_softmax_within, sequence_of
+from unmask.tasks.written import WrittenAnswers
 from unmask.types import Batch, Example, Head, Loss
 
 BEGIN, END = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of a context: its text, begin and end in characters, and how likely it is the answer.
+@dataclass(frozen=True, kw_only=True)
+class QuestionScoring(TaskOptions):
+    """What scores of answers depend on.
 
-    score  the sum of its begin and end logits
+    characters  score answers by characters, as KorQuAD does
     """
 
-    text: str
-    begin: int
-    end: int
-    score: float
-    probability: float
+    characters: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a model finds in a context.
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(QuestionScoring):
+    """What answers are learned with.
 
-    spans        the best ones, best first; their probabilities, and that of no answer where there may be none, add to 1
-    no_answer    score of there being no answer: that of [CLS], the lowest over the windows
-    probability  of there being no answer
-    losses       of the begin and of the end in each window, against where the row says they are; none where it has no
-                 answer to learn from
+    stride          tokens that neighbouring windows of a context share
+    longest_answer  longest answer, in tokens
     """
 
-    spans: tuple[Span, ...]
-    no_answer: float
-    probability: float
-    losses: tuple[float, ...] = ()
-
-    @property
-    def doubt(self) -> float:
-        """How much more speaks for no answer than for the best span."""
-        return self.no_answer - self.spans[0].score if self.spans else np.inf
-
-
-@dataclass(frozen=True)
-class EncodedQuestions(Encoded):
-    """Questions with the windows of their contexts.
-
-    cut       rows whose question was cut
-    torn      rows of which every annotated answer begins or ends inside a piece
-    windows   [N] of each example
-    contexts  of each row
-    """
-
-    torn: int = 0
-    windows: tuple[Window, ...] = ()
-    contexts: tuple[Context, ...] = ()
-
-    @property
-    def notice(self) -> str:
-        notices = [f"{self._share(len(self.cut))} have a long question, which was cut."] if self.cut else []
-        if self.split:
-            notices.append(
-                f"{self._share(self.split)} are longer than {self.length} tokens and were split into windows."
-            )
-        if self.torn:
-            notices.append(
-                f"{self._share(self.torn)} have an answer that no pieces make up: none can match it exactly."
-            )
-        return " ".join(notices)
-
-    def _share(self, count: int) -> str:
-        return f"{count:,} of {len(self.rows):,} rows ({count / len(self.rows):.1%})"
+    stride: int = 128
+    longest_answer: int = 30
 
 
 class QuestionAnswering(Task):
@@ -109,7 +86,16 @@ class QuestionAnswering(Task):
     characters        F1 over characters, as KorQuAD counts it
     """
 
-    name = "span"
+    task_name, name = "question-answering", "span"
+    answers_by = "span"
+    options_class = QuestionOptions
+    scoring_class = QuestionScoring
+    usual_length = 384
+    rows_are = "questions on contexts, as SQuAD has"
+    references_are = "the sentence whose words are nearest to those of the question, by cosine"
+    form = QuestionForm()
+    written = WrittenAnswers
+    panel = "question"
     reference = "no answer, or the sentence that shares most words with the question"
     heads: Mapping[str, Head] = {"span": Head("span", 2)}
 
@@ -131,6 +117,34 @@ class QuestionAnswering(Task):
         self.stride, self.longest_question, self.longest_answer = stride, longest_question, longest_answer
         self.best, self.unanswerable, self.threshold, self.characters = best, unanswerable, threshold, characters
         self.metric = "best_f1" if unanswerable else "f1"
+        self.undecided = False  # whether rows have no answer, though nobody said when to give none
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Rows, *, scoring: bool = False) -> Dataset:
+        return squad.read(path, scoring=scoring, encoding=rows.encoding)
+
+    @classmethod
+    def owns(cls, path: Path) -> bool:
+        return squad.nested(path)
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        train = sets["train"]
+        impossible = _impossible(train)
+        if impossible:
+            say(f"{impossible:,} of the {len(train):,} training questions have no answer in their context.")
+        for rows in (rows for name, rows in sets.items() if name != "train"):
+            if _impossible(rows) and not impossible:
+                say(
+                    f"{_impossible(rows):,} of the {len(rows):,} questions of {rows.path} have no answer in their "
+                    "context, but every training question has one: the model answers them all the same, and is wrong."
+                )
+        return cls(
+            stride=options.stride,
+            longest_answer=options.longest_answer,
+            unanswerable=impossible > 0,
+            characters=options.characters,
+        )
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> EncodedQuestions:
         """Windows of each row. Raises UnmaskError for an empty context, and a length that leaves no room for any."""
@@ -151,10 +165,10 @@ class QuestionAnswering(Task):
                 )
             own = windows(len(context.ids), room, self.stride, lead=lead, longest=self.longest_answer)
             split += len(own) > 1
-            answer = _answer_tokens(row, context)
+            answer = answer_tokens(row, context)
             for window in own:
                 tokens, segments = tokenizer.join(question, context.ids[window.begin : window.begin + window.count])
-                target = (_places(answer, window), np.array([BEGIN, END]))
+                target = (places_in(answer, window), np.array([BEGIN, END]))
                 examples.append(Example(tokens, segments, {self.name: target}))
             found += own
             owners += [number] * len(own)
@@ -165,7 +179,7 @@ class QuestionAnswering(Task):
             length,
             split=split,
             cut=tuple(i for i, question in enumerate(questions) if len(question) > self.longest_question),
-            torn=sum(_is_torn(row, context) for row, context in zip(rows, contexts, strict=True)),
+            torn=sum(is_torn(row, context) for row, context in zip(rows, contexts, strict=True)),
             windows=tuple(found),
             contexts=contexts,
         )
@@ -254,7 +268,38 @@ class QuestionAnswering(Task):
 
     def doubting(self, threshold: float) -> QuestionAnswering:
         """The same task, for a model of which nobody said that it may answer nothing: it does above the threshold."""
+        if math.isnan(threshold):
+            raise UnmaskError("The threshold above which nothing is answered must be a number, not nan.")
         return QuestionAnswering(**{**self.settings(), "unanswerable": True, "threshold": threshold})
+
+    def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> QuestionAnswering:
+        """Where some questions have no answer and the folder does not say when to give none: always an answer, scored
+        with the threshold that would be best."""
+        if self.unanswerable or not _impossible(rows):
+            return self
+        task = self.doubting(math.inf)
+        task.undecided = True
+        return task
+
+    @property
+    def notice(self) -> str:
+        if not self.undecided:
+            return ""
+        return (
+            "Some of these questions have no answer, and the folder does not say when to give none: exact_match and f1 "
+            "are of an answer to every question."
+        )
+
+    def advice(self, scores: Mapping[str, float]) -> str:
+        """How to use the threshold that is best on the rows, which makes its score optimistic."""
+        if not self.undecided:
+            return ""
+        # A lower one would drop the last answer that counts.
+        threshold = math.ceil(scores["best_f1_threshold"] * 1e6) / 1e6
+        return (
+            f"The best threshold on these rows gives F1 {scores['best_f1']:.4f}, a little more than it will on others; "
+            f"use it with: unmask predict --no-answer {threshold:.6f} (also of unmask evaluate)."
+        )
 
     def choose(self, found: Found) -> str:
         """The text that is answered; nothing where that is likelier by more than the threshold."""
@@ -290,57 +335,53 @@ class QuestionAnswering(Task):
         """No answer to any question where that may be right; else the sentence that shares most words with it."""
         questions = _questions(rows)
         return self._scores(
-            {row.id: "" if self.unanswerable else _nearest_sentence(row) for row in questions}, questions
+            {row.id: "" if self.unanswerable else nearest_sentence(row) for row in questions}, questions
         )
 
     def settings(self) -> dict[str, Any]:
         names = ("stride", "longest_question", "longest_answer", "best", "unanswerable", "threshold", "characters")
         return {name: getattr(self, name) for name in names}
 
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        return {name: partial(self._reference, train, vectors) for name, vectors in VECTORS.items()}
 
-def as_answer(found: Found, task: QuestionAnswering) -> dict[str, Any]:
-    """What a person or a program is told: the answer, where it stands, and what else it may be."""
-    text = task.choose(found)
-    best = found.spans[0] if text else None
-    return {
-        "answer": text,
-        "begin": best.begin if best else None,
-        "end": best.end if best else None,
-        "probability": best.probability if best else found.probability,
-        "spans": [asdict(span) for span in found.spans],
-        **({"no_answer": found.probability, "doubt": _finite(found.doubt)} if task.unanswerable else {}),
-    }
+    def _reference(self, train: Sequence[Row], vectors: Vectors) -> Score:
+        contexts = {row.pair or "" for row in train}
+        vocabulary = Vocabulary.of([text for context in contexts for text in sentences(context)])
+
+        def score(rows: Sequence[Row]) -> Mapping[str, float]:
+            questions = [row for row in rows if isinstance(row, Question)]
+            cut = [sentences(row.pair or "") for row in questions]
+            near = cosines(vectors, vocabulary, [row.text for row in questions], cut)
+            pairs = zip(questions, cut, near, strict=True)
+            return self._scores({row.id: own[i.argmax()] if own else "" for row, own, i in pairs}, questions)
+
+        return score
+
+    def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
+        """Of the tokens of a window, for the begin and the end."""
+        return log_softmax_within(logits_MC, sequence_of(batch, self.places(batch)))
+
+    def answer(self, row: Row, found: Found) -> dict[str, Any]:
+        return as_answer(found, self)
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        return f"{text}\n  {render_spans(answer)}"
+
+    @classmethod
+    def asked(cls, row: Row) -> str:
+        return row.text
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        if format_by_name(path) not in ("json", "parquet"):
+            return None
+        return squad.read(path, labelled=False, encoding=encoding)
 
 
-def _finite(value: float) -> float | None:
-    """A number as JSON has it; None for the doubt about a context in which nothing can be answered."""
-    return value if np.isfinite(value) else None
-
-
-def _answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
-    """First and last token of the first annotated answer; None where there is none."""
-    if not isinstance(row, Question) or not row.answers:
-        return None
-    begin, text = row.answers[0]
-    begins, ends = context.places.T
-    inside = np.flatnonzero((ends > begin) & (begins < begin + len(text)) & (ends > begins))
-    return (int(inside[0]), int(inside[-1])) if len(inside) else None
-
-
-def _is_torn(row: Row, context: Context) -> bool:
-    """Whether there are annotated answers, and none of them begins and ends where pieces do."""
-    if not isinstance(row, Question) or not row.answers:
-        return False
-    begins, ends = context.places[context.begins, 0], context.places[context.ends, 1]
-    bare = [(begin + len(text) - len(text.lstrip()), begin + len(text.rstrip())) for begin, text in row.answers]
-    return not any(begin in begins and end in ends for begin, end in bare)
-
-
-def _places(answer: tuple[int, int] | None, window: Window) -> np.ndarray:
-    """Where in a window the answer begins and ends [2]; at [CLS] where it is not all there."""
-    if answer is None or answer[0] < window.begin or answer[1] >= window.begin + window.count:
-        return np.zeros(2, np.int64)
-    return np.array(answer, np.int64) - window.begin + window.lead
+def _impossible(rows: Dataset) -> int:
+    return sum(isinstance(row, Question) and not row.possible for row in rows)
 
 
 def _questions(rows: Sequence[Row]) -> list[Question]:
@@ -350,13 +391,3 @@ def _questions(rows: Sequence[Row]) -> list[Question]:
         row = next(row for row in rows if not isinstance(row, Question))
         raise UnmaskError(f"{row.place or 'A row'} is not a question with answers in its context; it cannot be scored.")
     return questions
-
-
-def _nearest_sentence(row: Question) -> str:
-    """The sentence of the context that shares most words with the question."""
-    asked = set(metrics.normalise_answer(row.text).split())
-
-    def shared(sentence: str) -> int:
-        return len(asked & set(metrics.normalise_answer(sentence).split()))
-
-    return max(sentences(row.pair or ""), key=shared, default="")

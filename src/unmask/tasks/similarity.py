@@ -21,7 +21,7 @@ from unmask.data.dataset import ordered
 from unmask.data.rows import Row, Triplet
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
-from unmask.tasks.task import different, mean_cross_entropy
+from unmask.tasks.labels import different, mean_cross_entropy
 from unmask.types import Head, Loss
 
 Kind = Literal["texts", "scores", "classes", "positives", "triplets"]
@@ -199,6 +199,14 @@ class TripletLoss(_Plain):
         far = F.pairwise_distance(anchor_RD, negative_RD)
         return Loss(F.relu(near - far + self.margin).sum(), len(near), {"correct": (near < far).sum()})
 
+
+SAID: Mapping[type, str] = {
+    CosineRegression: "cosine, which draws the similarity of a pair to its score",
+    SoftmaxPairs: "softmax, which tells the classes of pairs",
+    InBatchNegatives: "in-batch, which sets the second text of a row against those of the others",
+    TripletLoss: "triplet, which draws the second text nearer than the third",
+}
+"""What each loss does, in words."""
 
 NAMES = ("cosine", "softmax", "in-batch", "triplet")
 """The losses, as they are called on a command line."""

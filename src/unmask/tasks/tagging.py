@@ -1,31 +1,72 @@
-"""Tagging: a tag for every word of a sentence, word by word or as a legal sequence; semantic roles of a predicate.
+"""Tagging: a tag for every word of a sentence, word by word or as a legal sequence.
 
 Shapes: M targets, C tags, W words of a sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unmask import metrics
+from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
 from unmask.data.schemes import Allowed, allowed, convert, detect
+from unmask.data.tables import guess_format
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
-from unmask.tasks.balance import ClassLoss
+from unmask.tasks.balance import ClassLoss, Weighing
+from unmask.tasks.labels import different, label_id, mean_cross_entropy
 from unmask.tasks.lengths import windows
-from unmask.tasks.task import Encoded, Task, different, label_id, mean_cross_entropy, sequence_of
+from unmask.tasks.lexical.tagging import tagger
+from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
+from unmask.tasks.rows import TableRows, TaskOptions, column
+from unmask.tasks.tagged_words import SentenceForm, tagged
+from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.written_tags import WrittenTags
 from unmask.types import Batch, Example, Head, Loss
 
 AT_ONCE = 64  # sentences that go through a CRF together: what is held grows with them times C * C
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingRows(TableRows):
+    """Sentences of tagged words.
+
+    text   column of the words, where it has not the usual name; in CoNLL its number
+    label  column of the tags; in CoNLL its number
+    """
+
+    text: str | None = column()
+    label: str | None = column()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagScoring(TaskOptions):
+    """What scores of tags depend on.
+
+    scheme  tag sequences that are allowed: "auto" as the training rows have them, "any" does not restrict them
+    """
+
+    scheme: Literal["auto", "any"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingOptions(TagScoring, Weighing):
+    """What tags are learned with.
+
+    crf  score whole sequences of tags with a linear-chain CRF on top (Lample et al. 2016)
+    """
+
+    crf: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +104,49 @@ class Tagging(Task):
     Models for Relation Extraction and Semantic Role Labeling", mark it for the model); windows without it have none.
     """
 
-    name = "tagging"
+    task_name = name = "tagging"
+    answers_by = "token"
+    rows_class = TaggingRows
+    options_class = TaggingOptions
+    scoring_class = TagScoring
+    rows_are = "tagged words"
+    references_are = "logistic regression on a word, its shape and its neighbours"
+    form = SentenceForm()
+    written = WrittenTags
+    panel = "tag"
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
+        format = rows.format
+        if format is None:
+            guessed = guess_format(path, otherwise="conll", encoding=rows.encoding)
+            format = "conll" if guessed in ("tsv", "csv", "conll") else None  # a sentence has no line of a table
+        return read_table(path, cls.task_name, rows, format=format)
+
+    @classmethod
+    def fits(cls, rows: Dataset) -> bool:
+        return rows.tagged
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        """Raises UnmaskError for tags of two schemes."""
+        train = sets["train"]
+        labels = labels_of(sets, say, held_out=held_out, what="Tags" if train.tagged else "Labels")
+        weighing = options.weighing(counts_of(train, labels))
+        scheme = None if options.scheme == "any" else scheme_of(train.rows)
+        if scheme is not None:
+            say(f"The tags mark spans as {scheme} does; only legal sequences are answered.")
+        return Tagging(labels, scheme=scheme, crf=options.crf, weighing=weighing)
+
+    def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
+        check_segments(model, rows)
+
+    @classmethod
+    def of_folder(cls, model: Model, labels: tuple[str, ...], settings: dict[str, Any]) -> Self:
+        if settings.setdefault("crf", "crf" in model.heads) != ("crf" in model.heads):
+            has, said = ("a", "none") if "crf" in model.heads else ("no", "one")
+            raise UnmaskError(f"The model has {has} CRF, but config.json (unmask_task) speaks of {said}.")
+        return cls(labels, **settings)
 
     def __init__(
         self,
@@ -209,6 +292,30 @@ class Tagging(Task):
         """The tags of each sentence: the most probable sequence of those that are legal, or without a scheme and a CRF
         the likeliest tag of each word. Probabilities [W, C] from elsewhere are decoded without the CRF."""
         return [[self.labels[i] for i in path] for path in self._paths(answers)]
+
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return with_labels(rows, self.labels, owner)
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        def learn() -> Score:
+            answers = tagger(train.rows, self.labels)
+            return lambda rows: self.metrics(answers(rows), rows)
+
+        return {"lexical": learn}
+
+    def check_teachable(self) -> None:
+        if self.crf:
+            raise UnmaskError("A CRF scores whole sequences of tags, which have no soft answers: distil without it.")
+
+    def answer(self, row: Row, found: Answer) -> dict[str, Any]:
+        """The words with their tags, and what these mark (`tagged_words.tagged`)."""
+        tags = self.decode([found])[0]
+        likely = [float(p[self._ids[tag]]) for p, tag in zip(probabilities(found), tags, strict=True)]
+        return tagged(row, self.labels, tags, likely)
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        return "\n".join(f"{word['word']}\t{word['tag']}\t{word['probability']:.3f}" for word in answer["words"]) + "\n"
 
     def _paths(self, answers: Sequence[Answer]) -> list[list[int]]:
         plain = [answer for answer in answers if not isinstance(answer, Chosen)]

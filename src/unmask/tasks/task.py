@@ -5,98 +5,161 @@ Shapes: N examples, M targets, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data import collate
+from unmask.data.dataset import Dataset
+from unmask.data.glue import Benchmark
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.kernels.threads import a_thread_each, workers
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
-from unmask.types import Batch, Example
+from unmask.tasks.batching import answered
+from unmask.tasks.encoded import Encoded
+from unmask.tasks.forms import Form
+from unmask.tasks.prompting import Prompting
+from unmask.tasks.rows import Rows, TaskOptions
+from unmask.tasks.written import Written
+from unmask.types import Batch
 
-Answer = TypeVar("Answer")
-TOKENS_AT_ONCE = 512  # of a batch that is only answered, by one thread: what lies between its layers stays in cache
-FEWEST_TOKENS = 128  # of a batch that is smaller so that every thread has one
-TOKENS_ELSEWHERE = 8_192  # of a batch where no threads share the work
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Rows as sequences of ids, in the order of the rows.
-
-    examples  one for each row, or several: the windows of a long text, the choices of a question, the texts of a pair
-    owners    [N] the row that each example belongs to, ascending
-    rows      what was encoded
-    length    the longest sequence that was allowed, in tokens
-    cut       numbers of the rows that lost tokens
-    split     rows that became several windows, in which every token keeps its place
-    together  whether the examples of a row must meet in one batch: the loss compares them
-    """
-
-    examples: list[Example]
-    owners: np.ndarray
-    rows: Sequence[Row]
-    length: int
-    cut: tuple[int, ...] = ()
-    split: int = 0
-    together: bool = False
-
-    @property
-    def notice(self) -> str:
-        """One sentence on rows that did not fit; empty where all did."""
-        if self.cut:
-            share = f"{len(self.cut):,} of {len(self.rows):,} rows ({len(self.cut) / len(self.rows):.1%})"
-            return f"{share} are longer than {self.length} tokens and were cut."
-        if self.split:
-            share = f"{self.split:,} of {len(self.rows):,} rows ({self.split / len(self.rows):.1%})"
-            return f"{share} are longer than {self.length} tokens and were split into windows."
-        return ""
-
-    def said(self, tokenizer: Tokenizer) -> str:
-        """What is to be said of rows that did not fit, and of words that the vocabulary lacks; empty where nothing."""
-        return " ".join(filter(None, (self.notice, self._unread(tokenizer))))
-
-    def _unread(self, tokenizer: Tokenizer) -> str:
-        """One sentence where more than a token in a hundred stands for such words; else nothing."""
-        if tokenizer.unknown in (tokenizer.pad, tokenizer.cls, tokenizer.sep):  # a vocabulary of bytes lacks nothing
-            return ""
-        unknown = sum(int((example.tokens == tokenizer.unknown).sum()) for example in self.examples)
-        share = unknown / max(1, sum(len(example.tokens) for example in self.examples))
-        return f"{share:.1%} of the tokens stand for words that the vocabulary lacks." if share > 0.01 else ""
-
-    @cached_property
-    def of_rows(self) -> list[slice]:
-        """For each row, where its examples are."""
-        ends = np.searchsorted(self.owners, np.arange(len(self.rows) + 1)).tolist()
-        return [slice(a, b) for a, b in pairwise(ends)]
+Say = Callable[[str], None]
+Score = Callable[[Sequence[Row]], Mapping[str, float]]
+"""Rows -> metrics."""
+Outputs = Literal["sequence", "token", "span", "choice", "vectors"]
+"""What a head answers for: a whole sequence, each token, the begin and end of a span, the sequences of a row, none."""
 
 
 class Task(Objective):
-    """An objective with labelled rows: it encodes them, answers them, and scores the answers.
+    """An objective with labelled rows: it reads and encodes them, answers them, scores and shows the answers.
 
-    name    of the head, the loss term and the target
-    labels  class names in the order of the outputs; none where there are no classes
-    metric  the one that decides which model is best, where nobody says otherwise; higher is better
+    task_name  on the command line, in run.json and results.json
+    name       of the head, the loss term and the target
+    answers_by what its head answers for
+    rows_class     fields of its rows (a config); `read_rows` takes them
+    options_class  fields of what it is learned with; `learned` takes them
+    scoring_class  those of the options that also mean something where no model is trained
+    labels     class names in the order of the outputs; none where there are no classes
+    metric     the one that decides which model is best, where nobody says otherwise; higher is better
+    length     longest sequence that it is meant for, in tokens, where a folder remembers one
+    usual_length  longest sequence, in tokens, where nothing is said
     reference  what `baseline` measures, in words
+    references_are  what `references` learn, in words
+    rows_are   what a file of its rows has, in words
+    one_label  whether each row has one label, so that classes can be drawn alike
+    single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
+    gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
+    form       what may be asked of it
+    written    the same as texts that a T5 writes; None: it does not
+    prompting  the same as texts that a language model goes on with; None: it cannot be put so
+    panel      of the page, that asks and shows it (page/answers.js)
 
     The answer to a row is an array [1, C] for a text or a pair, [W, C] for the W words of a sentence, and what
     `merge` makes of the examples of a row elsewhere.
     """
 
+    task_name: ClassVar[str]
+    answers_by: ClassVar[Outputs] = "sequence"
+    rows_class: ClassVar[type[Rows]] = Rows
+    options_class: ClassVar[type[TaskOptions]] = TaskOptions
+    scoring_class: ClassVar[type[TaskOptions]] = TaskOptions
     labels: tuple[str, ...] = ()
     metric: str
+    length: int | None = None
+    usual_length: ClassVar[int] = 128
     reference = "one answer to all rows"
+    references_are: ClassVar[str] = ""
+    rows_are: ClassVar[str]
+    one_label: ClassVar[bool] = False
+    single_or_pairs: ClassVar[bool] = False
+    gives_vectors: ClassVar[bool] = False
+    form: ClassVar[Form] = Form()
+    written: ClassVar[type[Written] | None] = None
+    prompting: ClassVar[type[Prompting] | None] = None
+    panel: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if cls.written is not None and "written" in vars(cls):
+            cls.written.task = cls
+
+    # -- rows and what is learned from them
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
+        """The rows of a file, which exists (`reading.read`)."""
+        raise NotImplementedError
+
+    @classmethod
+    def owns(cls, path: Path) -> bool:
+        """Whether a file holds rows of this task and of no other one, whatever it is read as."""
+        return False
+
+    @classmethod
+    def fits(cls, rows: Dataset) -> bool:
+        """Whether rows of a table are rows of this task."""
+        return False
+
+    @classmethod
+    def learns(cls, benchmark: Benchmark) -> bool:
+        """Whether a public data set has rows of this task."""
+        return False
+
+    @classmethod
+    def metric_of(cls, benchmark: Benchmark) -> str | None:
+        """The metric that decides where the rows are those of a public data set."""
+        return benchmark.metrics[0]
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        """The task that the training rows ask for; the other sets must fit it.
+
+        held_out  the dev rows were taken from the training rows, and may have labels that only they have
+
+        Raises UnmaskError for rows that cannot be learned from, such as those of a single class.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def referred(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        """The same where plain references alone are scored (`references`)."""
+        return cls.learned(sets, options, say, held_out=held_out)
+
+    @classmethod
+    def check_model(cls, config: ModelConfig, folder: Path) -> None:
+        """Raises UnmaskError for a model that cannot learn the task."""
+
+    def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
+        """Raises UnmaskError for rows that the model cannot read."""
+
+    # -- folders
+
+    @classmethod
+    def is_of(cls, heads: Collection[str], settings: Any) -> bool:
+        """Whether a folder with these heads and settings answers as this task does."""
+        return cls.name in heads
+
+    @classmethod
+    def of_folder(cls, model: Model, labels: tuple[str, ...], settings: dict[str, Any]) -> Self:
+        """The task of a folder, from what it remembers. Raises UnmaskError where that does not fit its model."""
+        return cls(*([labels] if labels else []), **settings)
+
+    @classmethod
+    def of_labels(cls, labels: Sequence[str]) -> Self:
+        """The task with usual settings."""
+        return cls(*([tuple(labels)] if "labels" in get_type_hints(cls.__init__) else []))
+
+    def save_beside(self, folder: Path, model: Model) -> None:
+        """Write what belongs to a folder besides the model itself."""
+
+    # -- the model
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at."""
@@ -165,6 +228,71 @@ class Task(Objective):
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
         """Choose, on the answers to dev rows, what is not a weight of the model: a threshold. Most tasks have none."""
 
+    # -- scores of other rows
+
+    def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> Task:
+        """The task that scores the rows of a file for a folder: itself, unless they ask for another one."""
+        return self
+
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        """The rows with labels as the task has them. Raises UnmaskError for labels that `owner`, its model, does not
+        know."""
+        return rows
+
+    def doubting(self, threshold: float) -> Task:
+        """The task, answering nothing above a threshold. Raises UnmaskError for one that always answers."""
+        raise UnmaskError("Only models that answer questions about a context can say that there is no answer.")
+
+    @property
+    def notice(self) -> str:
+        """One sentence on what its scores are of; mostly none."""
+        return ""
+
+    def advice(self, scores: Mapping[str, float]) -> str:
+        """One sentence on how to do better than these scores; mostly none."""
+        return ""
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        """Name of a plain reference -> what learns it from the training rows."""
+        return {}
+
+    # -- a teacher
+
+    def check_teachable(self) -> None:
+        """Raises UnmaskError where the answers of a teacher cannot be softened."""
+
+    def divergence(self, said_MC: Tensor, taught_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """How far what a student's head says is from what a teacher's says, summed: T^2 KL(teacher || student) of
+        both, softened by the temperature T (Hinton et al. 2015, section 2)."""
+        said, taught = (self.log_probabilities(x / temperature, batch) for x in (said_MC, taught_MC))
+        # The gradient of what is softened shrinks with T^2.
+        return temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
+
+    def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
+        """Of each outcome among those that exclude each other."""
+        return logits_MC.log_softmax(-1)
+
+    # -- answers
+
+    def answer(self, row: Row, found: Any) -> dict[str, Any]:
+        """The answer to a row (`answer_all`) by the names of labels, as plain JSON values."""
+        raise NotImplementedError
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        """An answer as a person reads it on a terminal; `text` is what was asked, with a note where it was cut."""
+        raise NotImplementedError
+
+    @classmethod
+    def asked(cls, row: Row) -> str:
+        """What a person sees of a row that was read from a file."""
+        return row.pair or row.text
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        """The rows of a file in a format of the task, labels left out; None for a file that is read line by line."""
+        return None
+
 
 def sequence_of(batch: Batch, places: Tensor) -> Tensor:
     """Which sequence of the batch, in the order of its examples, each flat place [M] belongs to: [M] int64."""
@@ -188,57 +316,17 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             model.train()
 
 
-def answered(
-    read: Callable[[list[int]], Iterable[Answer]], lengths: Sequence[int], device: torch.device | str
-) -> list[Answer]:
-    """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
-    asked for batches of similar lengths, on a CPU for several at once (`threads.a_thread_each`)."""
-    batches = list(by_length(lengths, _most_tokens(sum(lengths), device)))
-    found: dict[int, Answer] = {}
-    for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
-        found.update(zip(places, answers, strict=True))
-    return [found[i] for i in range(len(lengths))]
+def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
+    """[M, C]: for each output, the log of the softmax over the places of the same group, of which there are at most M
+    (numbers from 0)."""
+    index_MC = group_M[:, None].expand_as(logits_MC)
+    lowest = torch.full_like(logits_MC, -torch.inf)
+    top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
+    shifted_MC = logits_MC - top_MC
+    sums_MC = torch.zeros_like(logits_MC).scatter_add(0, index_MC, shifted_MC.exp())
+    return shifted_MC - sums_MC.gather(0, index_MC).log()
 
 
-def _most_tokens(total: int, device: torch.device | str) -> int:
-    """Of a batch: fewer where there are not enough for every thread."""
-    threads = workers(device)
-    if threads is None:
-        return TOKENS_ELSEWHERE
-    return TOKENS_AT_ONCE if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), TOKENS_AT_ONCE)
-
-
-def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Places of examples, short ones first, in batches of at most so many tokens once they are padded."""
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[i] > most:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
-
-
-def different(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels. Raises UnmaskError where they are fewer than two, or two of them are the same."""
-    if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise UnmaskError(f"A task needs two or more different labels, not {', '.join(labels) or 'none'}.")
-    return tuple(labels)
-
-
-def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
-    """The number of a label. Raises UnmaskError that names the row for one that is not known."""
-    if label not in ids:
-        raise UnmaskError(f"{row.place or 'A row'} has the label '{label}', which is not one of {', '.join(ids)}.")
-    return ids[label]
-
-
-def one_class(answers: Sequence[np.ndarray]) -> bool:
-    """Whether all answers [*, C] choose the same class."""
-    return len({int(i) for answer in answers for i in answer.argmax(-1)}) == 1
-
-
-def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:
-    """-log of the probability [N, C] of the true class [N], averaged, in nats."""
-    return float(-np.log(np.maximum(probabilities[np.arange(len(true)), true], 1e-12)).mean())
+def doubting(task: Task | None, threshold: float) -> Task:
+    """The task, answering nothing above a threshold. Raises UnmaskError for one that always answers, or none."""
+    return (task or Task()).doubting(threshold)

@@ -11,18 +11,12 @@ from typing import Any
 from unmask.config import Config
 from unmask.data.rows import Row
 from unmask.data.subwords import Subwords
-from unmask.data.tokenizer_splitter import SENTINELS, sentinel
 from unmask.errors import UnmaskError
-from unmask.tasks.written import Written, WrittenAnswers, WrittenChoices, WrittenScores, squeezed
-from unmask.tasks.written_labels import WrittenLabels
-from unmask.tasks.written_tags import WrittenTags
+from unmask.tasks.registry import TASKS, task_named
+from unmask.tasks.written import Written, squeezed
 
 REMEMBERED = "written"
 """Name among the settings of a folder (`Loaded.settings`)."""
-KINDS: dict[str, type[Written]] = {
-    kind.family: kind for kind in (Written, WrittenLabels, WrittenScores, WrittenAnswers, WrittenChoices, WrittenTags)
-}
-KINDS["roles"] = WrittenTags  # of a predicate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +29,18 @@ class Remembered(Config):
     mean: float = 0.0
 
 
-def check_family(family: str) -> None:
-    """Raises UnmaskError for a task that is not answered in words here."""
-    if family not in KINDS:
-        raise UnmaskError(f"A T5 answers --task {', '.join(KINDS)} in words; {family} is for encoders.")
+def writing(task: str) -> type[Written]:
+    """The written form of a task. Raises UnmaskError for one that is not answered in words here."""
+    written = task_named(task).written
+    if written is None:
+        known = ", ".join(name for name, kind in TASKS.items() if kind.written is not None)
+        raise UnmaskError(f"A T5 answers --task {known} in words; {task} is for encoders.")
+    return written
 
 
-def written_task(family: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Written:
+def written_task(task: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Written:
     """A task of the toolkit as text. Raises UnmaskError for one that is not answered in words here."""
-    check_family(family)
-    return KINDS[family].learned(name, train, labels)
+    return writing(task).learned(name, train, labels)
 
 
 def remembered(settings: Mapping[str, Any]) -> Written | None:
@@ -60,9 +56,10 @@ def remembered(settings: Mapping[str, Any]) -> Written | None:
         task = Remembered.from_dict(given)
     except (UnmaskError, TypeError) as problem:
         raise UnmaskError(f"{place} is damaged: {problem}") from None
-    if task.family not in KINDS or not math.isfinite(task.mean):
+    kind = TASKS[task.family].written if task.family in TASKS else None
+    if kind is None or not math.isfinite(task.mean):
         raise UnmaskError(f"{place} is damaged: it is none that is answered in words, or has no mean score.")
-    return KINDS[task.family](task.name, task.labels, task.mean)
+    return kind(task.name, task.labels, task.mean)
 
 
 def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str) -> None:
@@ -83,12 +80,3 @@ def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str
                 f"The vocabulary of {folder} does not tell the labels '{alike[0]}' and '{alike[1]}' apart: call one of "
                 "them otherwise in the files."
             )
-
-
-def check_sentinels(tokenizer: Subwords, folder: Path | str) -> None:
-    """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
-    if len(tokenizer.sentinels) < SENTINELS:
-        raise UnmaskError(
-            f"Tags are written behind {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
-            "does not have: take a T5 as it was pre-trained."
-        )

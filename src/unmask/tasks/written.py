@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from unmask.data.dataset import Dataset
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import shorten
+
+if TYPE_CHECKING:
+    from unmask.tasks.task import Task
 
 STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
 FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
@@ -50,15 +54,16 @@ class Written:
     name    what stands before each text, such as "sst2"
     labels  as they are written
     mean    of the scores of the training rows
-    kind    of its rows, as `Predictor.kind`
+    task    of which it is the written form; the task says so
+    scoring fields of the options of that task with which its plain references are scored beside what is written
     metric  what decides which weights are kept, where nothing else is said
     length  longest text in tokens, where nothing else is said; None: as for encoders
 
     `answers` are texts as they were written, one for each part of each row, in order.
     """
 
-    family = "classification"
-    kind = "classification"
+    task: ClassVar[type[Task]]
+    scoring: ClassVar[dict[str, Any]] = {}
     metric = "accuracy"
     length: int | None = None
 
@@ -72,9 +77,13 @@ class Written:
         task = cls(name)
         return cls(name, [task.word(label) for label in known])
 
+    @classmethod
+    def check_vocabulary(cls, tokenizer: Subwords, folder: Path | str) -> None:
+        """Raises UnmaskError for a vocabulary that lacks what answers are told apart by."""
+
     def settings(self) -> dict[str, Any]:
         """What a folder remembers of it, for `remembered`."""
-        return {"family": self.family, "name": self.name, "labels": list(self.labels), "mean": self.mean}
+        return {"family": self.task.task_name, "name": self.name, "labels": list(self.labels), "mean": self.mean}
 
     def source(self, row: Row) -> str:
         """sst2 sentence: … or mrpc sentence1: … sentence2: …"""
@@ -136,6 +145,22 @@ class Written:
         """Label -> precision, recall, f1 and support; nothing where there are no labels."""
         return metrics.per_class(self._ids(answers), self._ids([self.target(row) for row in rows]), self.labels)
 
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        """The rows with labels as they are written. Raises UnmaskError for one that `owner` does not know."""
+        as_written = tuple(replace(row, label=self.word(row.label)) for row in rows)
+        return self.plain().named(replace(rows, rows=as_written), owner)
+
+    def plain(self) -> Task:
+        """The task, for its plain references."""
+        return self.task.of_labels(self.labels)
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        """The answer to a row, of which the parts were `wrote`, in the form of the task's own: the probability is that
+        of all tokens. A text that is no answer has "answered": False, and stands where the answer would."""
+        text, likely = wrote[0].text, {"probability": wrote[0].probability}
+        label = self.label(text)
+        return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
+
     def label(self, answer: str) -> str | None:
         """The label that a text is; None for another text."""
         (number,) = self._ids([answer])
@@ -151,7 +176,6 @@ class Written:
 class WrittenScores(Written):
     """Numbers, written to the nearest fifth. One that cannot be read counts as the mean of the training rows."""
 
-    family = kind = "regression"
     metric = "pearson"
 
     @classmethod
@@ -173,6 +197,14 @@ class WrittenScores(Written):
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
 
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return self.plain().named(rows, owner)
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        text = wrote[0].text
+        number = self.number(text)
+        return {"score": self.mean, **odd(text)} if number is None else {"score": number, **probability_of(wrote)}
+
     def number(self, answer: str) -> float | None:
         """The number that a text is; None for another text."""
         try:
@@ -185,7 +217,6 @@ class WrittenScores(Written):
 class WrittenAnswers(Written):
     """Answers to questions, written as they stand in the context: the first annotated one, or that there is none."""
 
-    family, kind = "question-answering", "span"
     metric = "f1"
 
     @classmethod
@@ -219,6 +250,20 @@ class WrittenAnswers(Written):
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
 
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return rows
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        """The answer to a question, and where it stands in the context, if anywhere."""
+        text, probability = wrote[0].text, wrote[0].probability
+        if self.nothing(text) or not text:
+            return {"answer": "", "begin": None, "end": None, "probability": probability, "spans": []}
+        place = self.place(text, row.pair or "")
+        begin, end = place or (None, None)
+        found = {"begin": begin, "end": end, "probability": probability}
+        span = {"text": text, **found, "score": math.log(max(probability, 1e-300))}
+        return {"answer": text, **found, "spans": [span], **({} if place else {"answered": False})}
+
     @staticmethod
     def nothing(answer: str) -> bool:
         """Whether a text says that there is no answer."""
@@ -236,8 +281,6 @@ class WrittenAnswers(Written):
 
 class WrittenChoices(Written):
     """The right one of several texts, written as its number."""
-
-    family, kind = "multiple-choice", "choice"
 
     @classmethod
     def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
@@ -271,6 +314,16 @@ class WrittenChoices(Written):
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
 
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return rows
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        assert isinstance(row, Choices)
+        choice = self.choice(wrote[0].text, row)
+        if choice is None:
+            return {"choice": None, **probability_of(wrote), **odd(wrote[0].text)}
+        return {"choice": choice, "text": row.choices[choice], **probability_of(wrote)}
+
     def choice(self, answer: str, row: Row) -> int | None:
         """The number, from 0, of the choice that a text names; None for another text, and where there is none such."""
         assert isinstance(row, Choices)
@@ -288,3 +341,13 @@ def _without_ends(ids: np.ndarray, second: int, *kept: int) -> np.ndarray:
 def squeezed(text: str) -> str:
     """A text without its spaces, in small letters: a vocabulary of word pieces writes b - per for B-PER."""
     return "".join(text.casefold().split())
+
+
+def probability_of(wrote: Sequence[Wrote]) -> dict[str, Any]:
+    """The probability of the first text that was written."""
+    return {"probability": wrote[0].probability}
+
+
+def odd(text: str) -> dict[str, Any]:
+    """A text that is no answer."""
+    return {"text": text, "answered": False}

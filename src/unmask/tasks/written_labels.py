@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from unmask import metrics
 from unmask.data import dataset
+from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.tasks.task import label_id
-from unmask.tasks.written import Written, squeezed
+from unmask.tasks.labels import label_id
+from unmask.tasks.written import Written, Wrote, odd, probability_of, squeezed
 
 NONE = "no label"
 """What is written of a text that has none."""
@@ -23,7 +24,6 @@ SIGNS = (",", ";", "|", "/")
 class WrittenLabels(Written):
     """The labels of a text, one behind the other in the order of the task, with a sign between them."""
 
-    family = kind = "multilabel"
     metric = "micro_f1"
 
     @classmethod
@@ -62,6 +62,13 @@ class WrittenLabels(Written):
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return metrics.per_label(self._sets(answers), self._true(rows), self.labels)
+
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return rows
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        labels, understood = self.said(wrote[0].text)
+        return {"labels": labels, **probability_of(wrote), **({} if understood else odd(wrote[0].text))}
 
     def said(self, answer: str) -> tuple[list[str], bool]:
         """The labels that a text names, in the order of the task; and whether it names nothing else."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from unmask.data import dataset
 from unmask.data.rows import Row
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
+from unmask.errors import UnmaskError
+from unmask.tasks.tagged_words import tagged
 from unmask.tasks.written import Written, Wrote, squeezed
 
 
@@ -23,8 +26,17 @@ class WrittenTags(Written):
     spans, or wrong.
     """
 
-    family = kind = "tagging"
     length = 512
+    scoring: ClassVar[dict[str, Any]] = {"scheme": "any"}  # nothing restricts what is written
+
+    @classmethod
+    def check_vocabulary(cls, tokenizer: Subwords, folder: Path | str) -> None:
+        """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
+        if len(tokenizer.sentinels) < SENTINELS:
+            raise UnmaskError(
+                f"Tags are written behind {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
+                "does not have: take a T5 as it was pre-trained."
+            )
 
     def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
         """What the longest sentence that is read at once may ask for, and no more than its own length does: a word is
@@ -66,6 +78,11 @@ class WrittenTags(Written):
         said = self._sentences(answers, rows)
         found = metrics.of_tags(self._filled(said), [row.tags for row in rows], self.labels)
         return {**found, "answered": float(np.mean([tag is not None for tags in said for tag in tags]))}
+
+    def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
+        """A word that got no tag is outside of all spans, or has an empty one, with the probability 0."""
+        tags = self.tags(row, wrote)
+        return tagged(row, self.labels, [tag for tag, _ in tags], [p for _, p in tags])
 
     def tags(self, row: Row, written: Sequence[Wrote]) -> list[tuple[str, float]]:
         """The tag of each word of a row, of which the parts were `written`, and how probable it is; 0 without one."""

@@ -24,6 +24,7 @@ from unmask.huggingface.config import table_of
 from unmask.huggingface.weights import check_finite
 from unmask.models.model import Model
 from unmask.nn.lora import LoRALinear, adapters
+from unmask.tasks import task_found
 from unmask.transfer.strategy import Transfer, freeze
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -32,14 +33,9 @@ LARGEST = sys.float_info.max  # number that a float can be; whole ones of JSON g
 PARTS = {"A": "lora_A.weight", "B": "lora_B.weight"}
 """Our name of a parameter of an adapted map -> theirs."""
 
-TASKS = {
-    "classification": "SEQ_CLS",
-    "multilabel": "SEQ_CLS",
-    "regression": "SEQ_CLS",
-    "tagging": "TOKEN_CLS",
-    "span": "QUESTION_ANS",
-}
-"""Head -> what `peft` calls its task; a model without heads extracts features, and for others it has no word."""
+PEFT_TASKS = {"sequence": "SEQ_CLS", "token": "TOKEN_CLS", "span": "QUESTION_ANS"}
+"""What a task's head answers for -> what `peft` calls the task; a model without heads extracts features, and for others
+it has no word."""
 
 # Fields that do not change what a trained adapter computes, beside what is read and checked below.
 IRRELEVANT = frozenset(
@@ -152,10 +148,10 @@ def _module(model: Model, theirs: str) -> str:
 
 
 def _config(model: Model, example: LoRALinear, adapted: list[str], whole: list[str], base: str) -> dict[str, Any]:
-    task = next((task for head, task in TASKS.items() if head in model.heads), None)
+    task = task_found(list(model.heads), {})
     return {
         "peft_type": "LORA",
-        "task_type": task if model.heads else "FEATURE_EXTRACTION",
+        "task_type": PEFT_TASKS.get(task.answers_by) if task else None if model.heads else "FEATURE_EXTRACTION",
         "base_model_name_or_path": base or None,
         "r": example.rank,
         "lora_alpha": example.alpha,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unmask import families, huggingface
+from unmask import huggingface
 from unmask.data import glue
 from unmask.data.bitext import Bitext
 from unmask.data.dataset import Dataset
@@ -21,13 +21,14 @@ from unmask.data.rows import listed
 from unmask.data.subwords import Subwords
 from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.files import sweep, write_text
-from unmask.finetune import LONGEST, FineTuning, Result, Speaker, write_config
+from unmask.finetune import FineTuning, Result, Speaker, write_config
 from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
 from unmask.serve.translator import Translator
-from unmask.tasks.text_to_text import REMEMBERED, check_family, check_sentinels, check_written, written_task
+from unmask.tasks.reading import read_sets
+from unmask.tasks.text_to_text import REMEMBERED, check_written, writing
 from unmask.tasks.written import Written
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display
@@ -121,7 +122,7 @@ class Prepared:
 
 def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepared:
     """Read the rows, and find them and the settings good. Raises UnmaskError where they are not."""
-    given, usual = config.places(), FineTuning().places()
+    given, usual = config.places(), FineTuning(task=config.task).places()
     for name in given:
         if name.startswith(OF_ENCODERS) and given[name] != usual[name]:
             raise UnmaskError(f"A T5 has no use for other values of {name}: leave them out, or take an encoder.")
@@ -129,19 +130,17 @@ def prepare(config: FineTuning, say: Speaker, *, resume: bool = False) -> Prepar
         raise UnmaskError("Say on which rows: --train FILE.")
     if config.model is None:
         raise UnmaskError("Say which model: --model FOLDER.")
-    check_family(config.task)
+    written = writing(config.task)
     config.fit.check()
     tokenizer = origin.vocabulary(str(config.model))
-    tags = config.task in ("tagging", "roles")
-    if tags:
-        check_sentinels(tokenizer, config.model)
-    sets = families.read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
+    written.check_vocabulary(tokenizer, config.model)
+    sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
-    options = config.options.replace(scheme="any") if tags else config.options  # nothing restricts what is written
-    plain = families.build(config.task, sets, options, say, held_out=held_out)
+    options = config.options.replace(**written.scoring)
+    plain = config.kind.learned(sets, options, say, held_out=held_out)
     name = config.task if config.rows.benchmark is None else glue.find(config.rows.benchmark).name
     name = "".join(c for c in name.lower() if c.isalnum())
-    task = written_task(config.task, name, list(sets["train"]), plain.labels)
+    task = written.learned(name, list(sets["train"]), plain.labels)
     check_written(task.fixed(list(sets["train"])), tokenizer, config.model)
     train = _learned(config, task, sets["train"], tokenizer, say)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
@@ -166,7 +165,7 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwor
     read, written = tokenizer.encode_all(pairs.sources), tokenizer.target.encode_all(pairs.targets)
     for note in unwritable(tokenizer, Training=(read, written)):
         say(note)
-    usual = task.length or families.LENGTHS.get(config.task, LONGEST)
+    usual = task.length or config.kind.usual_length
     longest = max(usual if config.rows.length is None else config.rows.length, *(len(ids) + 1 for ids in written))
     longest = min(longest, huggingface.load(config.model, huggingface.ENCODER_DECODER).model.positions or longest)
     kept: dict[int, np.ndarray] = {}

@@ -32,13 +32,10 @@ from unmask.serve.http.service import Service
 from unmask.serve.http.settings import Access, Settings
 from unmask.serve.http.verbs import Body
 from unmask.serve.http.wire import answered, is_short, read_json, reply, written
+from unmask.tasks import TASKS
 
 PAGE = Path(__file__).parents[2] / "page"
 SHOWN = ("", ".html", ".css", ".js", ".json", ".svg", ".png", ".ico", ".woff2", ".txt")  # "": a folder
-ANSWERED = (
-    *("fill-mask", "next-sentence", "replaced-tokens"),
-    *("classification", "multilabel", "regression", "tagging", "span", "choice"),
-)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -64,6 +61,12 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
     app.router.default = Page(directory=PAGE, html=True)  # a mount would hide that a method is wrong
     app.state.service = service
     return app
+
+
+def kinds(*, vectors: bool = False) -> list[str]:
+    """What a model may be for, so that it gives vectors, or other answers to texts."""
+    found = [task.name for task in TASKS.values() if task.gives_vectors == vectors]
+    return found if vectors else ["fill-mask", "next-sentence", "replaced-tokens", *found]
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -105,7 +108,7 @@ class Api:
 
     async def predict(self, request: Request) -> Response:
         body = await _body(request, forms.PREDICT)
-        served = await self.service.model(body.get("model"), *ANSWERED)
+        served = await self.service.model(body.get("model"), *kinds())
         _, found = await self.service.answer(request, served, verbs.predict, body)
         return await _written(request, {"model": served.name, "answers": found})
 
@@ -123,7 +126,7 @@ class Api:
 
     async def embed(self, request: Request) -> Response:
         body = await _body(request, forms.EMBED, inputs=forms.EMBED_INFERENCE)
-        served = await self.service.model(body.get("model"), "embedding")
+        served = await self.service.model(body.get("model"), *kinds(vectors=True))
         ask, found = await self.service.answer(request, served, verbs.embed, body)
         vectors = [answer["embedding"] for answer in found]
         if "inputs" in body:
@@ -133,7 +136,7 @@ class Api:
 
     async def v1_embeddings(self, request: Request) -> Response:
         body = await _body(request, forms.EMBEDDINGS)
-        served = await self.service.model(body.get("model"), "embedding")
+        served = await self.service.model(body.get("model"), *kinds(vectors=True))
         ask, found = await self.service.answer(request, served, verbs.embed, body)
         shown = _base64 if body.get("encoding_format") == "base64" else list
         usage = {"prompt_tokens": ask.read, "total_tokens": ask.read}

@@ -14,6 +14,7 @@ from unmask.config import read_json
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
+from unmask.huggingface import SETTINGS
 from unmask.huggingface.config import TABLES, require_model
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
@@ -22,7 +23,7 @@ from unmask.serve.http.refusals import clipped
 from unmask.serve.predictor import PRETRAINED, Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
-from unmask.tasks import ANSWERING
+from unmask.tasks import task_found
 from unmask.visualize.words import Vectors
 
 SHOWN = {"words": "contextual-words"}
@@ -107,7 +108,7 @@ class Pool:
             for name, folder in named
         }
         writers = [(name, folder) for name, folder in named if self.kinds[name] == "translation"]
-        self.tasks = {name: task.kind for name, folder in writers if (task := task_of_writer(folder)) is not None}
+        self.tasks = {name: task.task.name for name, folder in writers if (task := task_of_writer(folder)) is not None}
         self.features = {name: numbers for name, folder in writers if (numbers := features_of(folder))}
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
         self.ready = False  # whether any model was read so far
@@ -193,22 +194,32 @@ def kind_of(folder: Path) -> str:
     require_model(folder)
     if huggingface.holds_encoder_decoder(folder):
         return "translation"
-    heads = _heads(read_json(folder / "config.json"))
+    values = read_json(folder / "config.json")
+    heads = _heads(values)
     if "next" in heads:
         return "generation"
-    if (folder / "modules.json").is_file() and not heads & set(ANSWERING):
-        return "embedding"
-    if heads and not heads & {*ANSWERING, *PRETRAINED}:
+    task = task_found(sorted(heads), _settings(folder, values))
+    if task is not None:
+        return task.name
+    if heads and not heads & {*PRETRAINED}:
         for head, kind in SHOWN.items():
             if head in heads:
                 return kind
         raise UnmaskError(f"{folder} has no head that answers: fine-tune it first.")
-    return next((head for head in ANSWERING if head in heads), _pretrained(heads))
+    return _pretrained(heads)
 
 
 def holds_vectors(place: Path) -> bool:
     """Whether a place is a folder of word vectors, or a file, which no model is."""
     return place.is_file() or ((place / "vectors.safetensors").is_file() and not (place / "config.json").is_file())
+
+
+def _settings(folder: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a folder remembers of a task; of one of sentence-transformers, that it pools."""
+    found = values.get(SETTINGS)
+    if isinstance(found, Mapping) and found:
+        return found
+    return {"pooling": None} if (folder / "modules.json").is_file() else {}
 
 
 def _heads(values: Mapping[str, Any]) -> frozenset[str]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from unmask.data.numbers import Numbers
-from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
@@ -19,9 +18,7 @@ from unmask.serve.http.batcher import Ask
 from unmask.serve.http.pool import Served
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.settings import Settings
-from unmask.serve.inputs import as_row
 from unmask.serve.translator import Translator
-from unmask.tasks import Embedding
 
 Body = Mapping[str, Any]
 Verb = Callable[[Served, Body, Settings], Ask]
@@ -33,8 +30,8 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
     if predictor is None:
         raise _unfit(served, "answers of this kind")
     texts = body["texts"]
-    rows = _rows(texts if isinstance(texts, list) else [texts], predictor.kind)
-    read_texts = _short([text for row in rows for text in _texts_of(row)], settings)
+    rows = predictor.rows(texts if isinstance(texts, list) else [texts])
+    read_texts = _short([text for row in rows for text in row.reads], settings)
     if served.written is not None:
         read, written = served.written.lengths(rows)
         return Ask(rows, predictor.answer, "predict", read, _within(read + written, settings))
@@ -50,11 +47,11 @@ def embed(served: Served, body: Body, settings: Settings) -> Ask:
     `truncate` is false.
     """
     predictor = served.predictor
-    if predictor is None or not isinstance(predictor.task, Embedding):
+    if predictor is None or predictor.of_task is None or not predictor.of_task.gives_vectors:
         raise _unfit(served, "vectors of texts")
     name = next(name for name in ("texts", "inputs", "input") if name in body)
     texts = _listed(body[name], settings)
-    rows = _rows(texts, predictor.kind)
+    rows = predictor.rows(texts)
     tokenizer = predictor.tokenizer
     frame = len(tokenizer.join(np.empty(0, np.int64))[0])
     lengths = [len(ids) + frame for ids in tokenizer.ids(texts)]
@@ -134,10 +131,6 @@ def check_count(body: Any, settings: Settings) -> None:
                 raise Refusal(413, f"A request may have {most}, not {len(texts):,}; send several requests.")
 
 
-def _rows(texts: Sequence[Any], kind: str) -> list[Row]:
-    return [as_row(text, number, kind) for number, text in enumerate(texts, 1)]
-
-
 def _listed(texts: str | list[str], settings: Settings) -> list[str]:
     return _short([texts] if isinstance(texts, str) else texts, settings)
 
@@ -163,12 +156,6 @@ def _within(tokens: int, settings: Settings) -> int:
             "send several requests.",
         )
     return max(tokens, 1)
-
-
-def _texts_of(row: Row) -> list[str]:
-    """What the model reads of a row, as often as it reads it."""
-    texts = [row.text or " ".join(row.words), *([row.pair] if row.pair is not None else [])]
-    return [*texts * len(row.choices), *row.choices] if isinstance(row, Choices) else texts
 
 
 def _how(usual: Search | Sampling, fields: Mapping[str, Any], settings: Settings) -> Any:

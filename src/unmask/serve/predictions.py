@@ -1,44 +1,15 @@
-"""Data sets in the formats of their tasks, answered whole, and predictions as the official scripts read them."""
+"""Predictions in files, as the official scripts of SQuAD read them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from unmask.data import choices, squad
-from unmask.data.rows import Row
-from unmask.data.tables import format_by_name
 from unmask.errors import UnmaskError
 from unmask.files import check_place, write_text
-from unmask.serve.answering import Answering
-from unmask.serve.answers import Answer
-
-AT_ONCE = 512  # rows that are answered together
-
-_READERS: dict[str, Callable[..., Sequence[Row]]] = {"span": squad.read, "choice": choices.read}
-_FORMATS = {"span": ("json", "parquet"), "choice": ("json", "csv", "tsv", "parquet")}
-
-
-def rows_in(path: Path | str, kind: str, encoding: str | None = None) -> Sequence[Row] | None:
-    """The rows of a file in a format of the task called `kind`, such as SQuAD, SWAG, ARC or DREAM; labels do not count.
-
-    None for a file that is read line by line. For `encoding` see `data.lines.lines`. Raises UnmaskError as `squad.read`
-    and `choices.read` do.
-    """
-    path = Path(path)
-    if format_by_name(path) not in _FORMATS.get(kind, ()):
-        return None
-    return _READERS[kind](path, labelled=False, encoding=encoding)
-
-
-def answers_to(predictor: Answering, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
-    """(question or text, answer) for each row, some hundred at once."""
-    for begin in range(0, len(rows), AT_ONCE):
-        part = list(rows[begin : begin + AT_ONCE])
-        asked = [row.text if predictor.kind == "span" else row.pair or row.text for row in part]
-        yield from zip(asked, predictor.answer(part), strict=True)
+from unmask.serve.answering import Answer
 
 
 def write_predictions(

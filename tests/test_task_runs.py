@@ -15,14 +15,15 @@ from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
-from unmask.families import FAMILIES, Options, Rows, check_fields, read, read_sets
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result, write_report
 from unmask.huggingface.table import as_heads
 from unmask.in_context import InContext, evaluate_in_context
 from unmask.models.bert import Bert
 from unmask.serve import Predictor
-from unmask.tasks import QuestionAnswering
+from unmask.tasks import TASKS, QuestionAnswering
+from unmask.tasks.reading import read, read_sets
+from unmask.tasks.rows import Rows
 
 GOOD, BAD = ["good", "great", "lovely", "fine"], ["bad", "awful", "poor", "dull"]
 FILLER = ["the", "film", "was", "and", "it", "had", "a", "plot", "of", "some", "kind", "in", "which", "people", "talk"]
@@ -464,7 +465,7 @@ def test_the_columns_of_the_run_are_those_of_evaluate(trunk, tmp_path):
     scores = evaluate(tmp_path / "run", tmp_path / "dev")
     assert scores["metrics"]["loss"] == pytest.approx(result.seeds[0]["dev"]["loss"], abs=1e-5)
     table(tmp_path / "other.tsv", ("text", "label"), [("a film", "x"), ("a plot", "y")])
-    assert evaluate(tmp_path / "run", tmp_path / "other.tsv", Rows(text="text", label="label"))["rows"] == 2
+    assert evaluate(tmp_path / "run", tmp_path / "other.tsv", {"text": "text", "label": "label"})["rows"] == 2
 
 
 # ------------------------------------------------------------------------------------------------ bad input
@@ -624,12 +625,11 @@ def test_a_run_of_questions_that_was_told_to_skip_is_evaluated(trunk, tmp_path):
     dev = squad(tmp_path / "dev", 9, 0)
     assert evaluate(tmp_path / "run", dev)["rows"] == 9
     with pytest.raises(UnmaskError, match="--skip is for"):
-        evaluate(tmp_path / "run", dev, Rows(skip=True))
+        evaluate(tmp_path / "run", dev, {"skip": True})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_usual_settings_are_for_every_family(family):
-    check_fields(family, Rows(), Options())
+@pytest.mark.parametrize("family", TASKS)
+def test_a_folder_is_no_file_of_rows(family):
     with pytest.raises(UnmaskError, match="is a folder"):
         read(Path("."), family)
 
@@ -666,12 +666,12 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TASKS)
 def test_rows_of_another_encoding_are_refused_and_read_where_it_is_named(family, tmp_path):
     name, content = KINDS[family]
     path = tmp_path / name
     path.write_bytes(content.encode("cp1252"))
-    rows = Rows(several="|" if family == "multilabel" else None)
+    rows = TASKS[family].rows_class().replace(**({"several": "|"} if family == "multilabel" else {}))
     with pytest.raises(UnmaskError, match=r"rows.*:\d is not UTF-8 text \(the byte 0xE9\); .*--encoding"):
         read(path, family, rows)
     found = read(path, family, rows.replace(encoding="cp1252"))
@@ -685,7 +685,7 @@ def test_what_stands_between_labels_is_told(tmp_path):
     path.write_text("text,label\na ball,red|round\na rose,red\na wheel,round\n")
     with pytest.raises(UnmaskError, match=r"such as 'red\|round' seem to have several labels: say --several '\|'\."):
         read(path, "multilabel")
-    assert read(path, "multilabel", Rows(several="|"))[0].labels == ("red", "round")
+    assert read(path, "multilabel", TASKS["multilabel"].rows_class().replace(several="|"))[0].labels == ("red", "round")
     path.write_text("text,label\na ball,red\na rose,blue\n")
     with pytest.raises(UnmaskError, match="say with --several what stands between labels"):
         read(path, "multilabel")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.rows import Row
-from unmask.lexical.regression import STEPS, chosen, in_columns
+from unmask.tasks.lexical.regression import STEPS, chosen, in_columns
 
 EDGE = "<edge>"
 FAR = 5

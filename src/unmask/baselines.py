@@ -1,0 +1,77 @@
+"""Baselines of a task: what words alone are worth on the rows of a fine-tuning run, scored as the run is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unmask.errors import UnmaskError
+from unmask.tasks import task_named
+from unmask.tasks.config import TaskConfig
+from unmask.tasks.reading import read_sets
+from unmask.tasks.rows import TaskOptions
+from unmask.tasks.task import Say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baselines(TaskConfig):
+    """What is read and scored; as the fields of the same names of a fine-tuning run (`finetune.FineTuning`).
+
+    seed  of the rows that are held out where there are no dev rows: the same as in a run with this seed
+    """
+
+    options: TaskOptions = field(default_factory=TaskOptions)
+    seed: int = 0
+
+    CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "scoring_class"}
+
+
+def baselines(config: Baselines, say: Say) -> dict[str, Any]:
+    """Score every baseline on the dev rows, and on the test rows where there are any.
+
+    Returns `task`, `reference` (what the task's own baseline is), `method` (what the others are) and `scores`:
+    baseline -> split -> metrics, those that the task's own baseline has, and seconds. Raises UnmaskError
+    where `finetune` would, and for texts without words.
+    """
+    if config.rows.train is None:
+        raise UnmaskError("Say which rows: --train FILE.")
+    if config.rows.length is not None:
+        raise UnmaskError("--length cuts what a model reads; baselines count the words of whole texts: leave it out.")
+    kind = task_named(config.task)
+    sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
+    held_out = config.rows.dev is None and config.rows.benchmark is None
+    task = kind.referred(sets, kind.options_class(**vars(config.options)), say, held_out=held_out)
+    train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
+    scores: dict[str, dict[str, Any]] = {}
+    task.baseline(train.rows[:1], train.rows)  # so that libraries are loaded before the clock runs
+    ways = {"baseline": lambda: partial(task.baseline, train=train.rows), **task.references(train)}
+    for name, learn in ways.items():
+        begin = time.perf_counter()
+        score = learn()
+        found = {split: dict(score(rows)) for split, rows in others.items()}
+        scores[name] = {**found, "seconds": time.perf_counter() - begin}
+    for found in scores.values():
+        for split in others:
+            found[split] = {metric: found[split][metric] for metric in scores["baseline"][split]}
+    return {"task": config.task, "reference": task.reference, "method": task.references_are, "scores": scores}
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """What `baselines` found, as a table of text for each split."""
+    lines = [f"baseline: {found['reference']}.", f"{', '.join(list(found['scores'])[1:])}: {found['method']}."]
+    for split in (split for split in ("dev", "test") if split in found["scores"]["baseline"]):
+        names = list(found["scores"]["baseline"][split])
+        lines += ["", f"{split:<10}" + "".join(f"{name:>{_width(name)}}" for name in names) + f"{'seconds':>10}"]
+        for name, row in found["scores"].items():
+            cells = "".join(f"{row[split][metric]:{_width(metric)}.4f}" for metric in names)
+            lines.append(f"{name:<10}{cells}{row['seconds']:10.1f}")
+    return "\n".join(lines)
+
+
+def _width(name: str) -> int:
+    return max(11, len(name) + 2)

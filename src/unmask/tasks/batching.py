@@ -1,0 +1,47 @@
+"""Batching: examples that are only answered, in batches of similar lengths, on a CPU several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+from unmask.kernels.threads import a_thread_each, workers
+
+Answer = TypeVar("Answer")
+TOKENS_AT_ONCE = 512  # of a batch that is only answered, by one thread: what lies between its layers stays in cache
+FEWEST_TOKENS = 128  # of a batch that is smaller so that every thread has one
+TOKENS_ELSEWHERE = 8_192  # of a batch where no threads share the work
+
+
+def answered(
+    read: Callable[[list[int]], Iterable[Answer]], lengths: Sequence[int], device: torch.device | str
+) -> list[Answer]:
+    """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
+    asked for batches of similar lengths, on a CPU for several at once (`kernels.threads.a_thread_each`)."""
+    batches = list(by_length(lengths, _most_tokens(sum(lengths), device)))
+    found: dict[int, Answer] = {}
+    for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
+        found.update(zip(places, answers, strict=True))
+    return [found[i] for i in range(len(lengths))]
+
+
+def _most_tokens(total: int, device: torch.device | str) -> int:
+    """Of a batch: fewer where there are not enough for every thread."""
+    threads = workers(device)
+    if threads is None:
+        return TOKENS_ELSEWHERE
+    return TOKENS_AT_ONCE if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), TOKENS_AT_ONCE)
+
+
+def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places of examples, short ones first, in batches of at most so many tokens once they are padded."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[i] > most:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

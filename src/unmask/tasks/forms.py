@@ -1,0 +1,132 @@
+"""Forms: what may be asked of a task: texts, pairs, words, objects by name and lines of text, as rows.
+
+`Form` is that of a text or a pair. A task whose rows are others extends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from unmask.data.columns import PAIRS, TEXTS
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError, kind_of
+
+Input = str | Sequence[str] | Mapping[str, Any]
+"""A text, a pair of texts, a list of words, or an object by names."""
+
+Object = Mapping[str, Any]
+
+
+class Form:
+    """A text, a pair of texts, or {"text", "pair"}, also by the usual names of public data sets.
+
+    wanted  what an input may be, for messages
+    known   names of an object that count; of others none may be missing altogether
+    shown   names of an object that a person sees in its place, the first one that it has
+    object  what an object must be, for messages about inputs of another type
+    lacking  what an input must be, for messages about an object that lacks a name
+    """
+
+    wanted = (
+        f"an object with text, maybe pair, or in their place one of {', '.join(n for n in TEXTS if n != 'text')}, "
+        f"or two of {', '.join(' and '.join(names) for names in PAIRS)}"
+    )
+    known = frozenset({"question", "context", "text", "words", "choices", *TEXTS, *(n for pair in PAIRS for n in pair)})
+    shown = ("question", "text", "context")
+    object = "an object with text"
+    lacking = "a string, a pair of strings, or an object with text"
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        """The object that a text (`whole`) or a list of strings stands for."""
+        if len(parts) > 2:
+            raise UnmaskError(f"Text {number} has {len(parts)} parts; a pair has two.")
+        return dict(zip(("text", "pair"), parts, strict=False))
+
+    def row(self, values: Object, place: str) -> Row:
+        """The row that an object stands for. Raises UnmaskError that begins with its place."""
+        known: tuple[tuple[str, ...], ...] = (("text", "pair"), *PAIRS, *((name,) for name in TEXTS))
+        names = next((names for names in known if set(names) <= values.keys()), ("text",))
+        texts = [self.text(values, name, place, empty=len(names) > 1) for name in names]
+        if not any(text.strip() for text in texts):
+            raise UnmaskError(f"{place} is empty.")
+        return Row(texts[0], texts[1] if len(texts) == 2 else None)
+
+    def line(self, line: str, number: int, *, single: bool = False) -> Input:
+        """A line that is no object: the two texts of a pair with a tab between, or a text.
+
+        single  the model is known to have learned from single texts, so that what a tab divides is no pair
+        """
+        begin, tab, rest = line.partition("\t")
+        if tab and single:
+            raise UnmaskError(
+                f"Text {number} has a tab, as pairs have, and this model was fine-tuned on single texts: cut the other "
+                "columns out, write a space for the tab, or score labelled rows with `unmask evaluate`."
+            )
+        return (begin, rest) if tab else line
+
+    def text(self, values: Object, name: str, place: str, *, empty: bool = False) -> str:
+        """`values[name]`, a text that is not empty, unless it may be."""
+        if name not in values:
+            raise UnmaskError(f"{place} has no '{name}'; it must be {self.lacking}.")
+        text = values[name]
+        if not isinstance(text, str):
+            raise UnmaskError(f"{place}: '{name}' must be a string, not {kind_of(text)}.")
+        if not text.strip() and not empty:
+            raise UnmaskError(f"{place} is empty." if name == "text" else f"{place} has an empty {name}.")
+        return text
+
+    # -- from outside
+
+    def as_row(self, item: Input, number: int) -> Row:
+        """An input as a row. An object may have an "id", which the answer repeats.
+
+        Raises UnmaskError, which counts the inputs by `number`, for an input of another form, and for an empty text.
+        """
+        named = item if isinstance(item, Mapping) else self._named(item, number)
+        values = {name: value for name, value in named.items() if value is not None}
+        place = f"Text {number}"
+        return replace(self.row(values, place), id=str(values.get("id", "")), place=place)
+
+    def from_line(self, line: str, number: int, *, single: bool = False) -> Input:
+        """A line of text as an input: a JSON object, or what `line` makes of it.
+
+        Raises UnmaskError, which counts the lines by `number`, for a line of another form.
+        """
+        found = object_of(line)
+        if found is None:
+            return self.line(line, number, single=single)
+        if self.known & found.keys():
+            return found
+        raise UnmaskError(f"Text {number} is a JSON object without a known key; it must be {self.wanted}.")
+
+    def shown_of(self, item: Input, line: str) -> str:
+        """What a person sees of the line that an input was read from: of an object, the question or the first text."""
+        if not isinstance(item, Mapping):
+            return line
+        return next((str(item[name]) for name in self.shown if item.get(name)), line)
+
+    def _named(self, item: str | Sequence[str], number: int) -> Object:
+        parts: list[Any] = list(item) if isinstance(item, (list, tuple)) else [item]
+        if not parts or not are_texts(parts):
+            raise UnmaskError(f"Text {number} must be a string, a pair of strings, or {self.object}.")
+        if not any(part.strip() for part in parts):
+            raise UnmaskError(f"Text {number} is empty.")
+        return self.by_name(parts, isinstance(item, str), number)
+
+
+def are_texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value)
+
+
+def object_of(line: str) -> dict[str, Any] | None:
+    """The JSON object that a line is, if it is one."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

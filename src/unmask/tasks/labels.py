@@ -1,0 +1,37 @@
+"""Labels: what tasks with classes share.
+
+Shapes: N rows, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError
+
+
+def different(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels. Raises UnmaskError where they are fewer than two, or two of them are the same."""
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        raise UnmaskError(f"A task needs two or more different labels, not {', '.join(labels) or 'none'}.")
+    return tuple(labels)
+
+
+def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
+    """The number of a label. Raises UnmaskError that names the row for one that is not known."""
+    if label not in ids:
+        raise UnmaskError(f"{row.place or 'A row'} has the label '{label}', which is not one of {', '.join(ids)}.")
+    return ids[label]
+
+
+def one_class(answers: Sequence[np.ndarray]) -> bool:
+    """Whether all answers [*, C] choose the same class."""
+    return len({int(i) for answer in answers for i in answer.argmax(-1)}) == 1
+
+
+def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:
+    """-log of the probability [N, C] of the true class [N], averaged, in nats."""
+    return float(-np.log(np.maximum(probabilities[np.arange(len(true)), true], 1e-12)).mean())

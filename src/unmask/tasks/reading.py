@@ -1,0 +1,189 @@
+"""Reading: labelled rows from files, for every task alike: what is held out, public data sets, rows that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.data import dataset, glue
+from unmask.data.dataset import Dataset
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError, plural
+from unmask.tasks.registry import TASKS, task_named
+from unmask.tasks.rows import Rows
+from unmask.tasks.task import Say
+
+SHOWN = 20  # labels that are listed with their shares
+
+
+def check_scored(rows: Rows) -> None:
+    """Raises UnmaskError for a field that is set but means nothing where the rows of one file are scored."""
+    usual = type(rows)()
+    for name in rows.LEARNING:
+        if getattr(rows, name) != getattr(usual, name):
+            raise UnmaskError(f"--rows.{name.replace('_', '-')} means nothing here: every row of --data is scored.")
+
+
+def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = False) -> Dataset:
+    """The rows of one file, as a task needs them.
+
+    rows     of the class that the task has for them
+    scoring  the rows are to be scored, not learned from: questions whose answer cannot be learned stay
+
+    Raises UnmaskError where the file holds rows of another kind.
+    """
+    kind = task_named(task)
+    if not path.is_file():
+        raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
+    for name, other in TASKS.items():
+        if other is not kind and other.owns(path):
+            raise _of_another(path, name, task)
+    return kind.read_rows(path, kind.rows_class() if rows is None else rows, scoring=scoring)
+
+
+def read_table(path: Path, task: str, rows: Rows, *, format: str | None = None) -> Dataset:
+    """Rows of a table, or of columns of words, with the columns that the task's rows name. Raises UnmaskError where
+    they fit another task."""
+    found = table(path, rows, format=format)
+    if not TASKS[task].fits(found):
+        raise _of_another(path, next(name for name, kind in TASKS.items() if kind.fits(found)), task)
+    return found
+
+
+def table(path: Path, rows: Rows, *, format: str | None = None) -> Dataset:
+    """The same, whatever they fit."""
+    names = ("text", "pair", "label", "several", "skip")
+    given: dict[str, Any] = {name: getattr(rows, name) for name in names if hasattr(rows, name)}
+    return dataset.read(path, **given, format=format or getattr(rows, "format", None), encoding=rows.encoding)
+
+
+def _of_another(path: Path, other: str, task: str) -> UnmaskError:
+    return UnmaskError(
+        f"{path} has {TASKS[other].rows_are}, which {task} cannot use; they are rows for --task {other}."
+    )
+
+
+def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
+    """The rows of train, dev and maybe test; where there are no dev rows, a tenth of the training rows stands in."""
+    assert rows.train is not None
+    sets: dict[str, Dataset] = {}
+    if rows.benchmark is not None:
+        sets = _published(task, rows.benchmark, rows.train, say)
+    for name, path in (("train", rows.train), ("dev", rows.dev), ("test", rows.test)):
+        if path is not None and not (rows.benchmark is not None and name == "train"):
+            sets[name] = read(path, task, rows, scoring=name != "train")
+    if rows.most is not None:
+        if rows.most < 1:
+            raise UnmaskError(f"--most must be 1 or more, not {rows.most}.")
+        given = len(sets["train"])
+        sets["train"] = sets["train"].take(range(min(rows.most, given)))
+        if rows.most < given:
+            say(f"Of the {given:,} training rows, the first {rows.most:,} are used.")
+    for name, found in sets.items():
+        say(f"{name}: {found.description}.")
+    if "dev" not in sets:
+        sets = _held_out(sets, rows, say, rng)
+    for name in [name for name in sets if name != "train"]:
+        common = dataset.overlap(sets["train"], sets[name])
+        if not rows.allow_overlap and (name == "test" or rows.dev is not None):
+            dataset.check_apart(sets["train"], sets[name])
+        if common:
+            say(f"The training rows also hold {len(common):,} of the {plural(len(sets[name]), f'{name} row')}.")
+    return sets
+
+
+def _held_out(sets: dict[str, Dataset], rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
+    """A tenth of the training rows in the place of dev rows, of each class its share where the rows ask for that."""
+    whole = sets["train"]
+    if len(whole) < 10:
+        few = plural(len(whole), "row")
+        raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
+    stratified = bool(getattr(rows, "stratify", False))
+    dev, train = dataset.hold_out(whole, round(len(whole) / 10), rng, stratified=stratified)
+    how = "of each class its share" if stratified else "at random"
+    say(f"There are no dev rows; held out instead, {how}: {plural(len(dev), 'row')} of {whole.path}.")
+    return {"train": train, "dev": dev, **{name: found for name, found in sets.items() if name == "test"}}
+
+
+def _published(task: str, name: str, folder: Path, say: Say) -> dict[str, Dataset]:
+    """The labelled parts of a public data set."""
+    benchmark = glue.find(name)
+    if not TASKS[task].learns(benchmark):
+        other = next(name for name, kind in TASKS.items() if kind.learns(benchmark))
+        raise UnmaskError(f"The rows of {benchmark.name} are for --task {other}, not {task}.")
+    sets = {part: glue.split(name, folder, part) for part in ("train", "dev") if part in benchmark.parts}
+    if "test" in benchmark.parts and not benchmark.test_rows:  # GLUE keeps the labels of its test rows
+        try:
+            sets["test"] = glue.split(name, folder, "test")
+        except UnmaskError as error:
+            say(f"No test rows: {error}")
+    return sets
+
+
+# ------------------------------------------------------------------------------------------------ labels
+
+
+def labels_of(
+    sets: Mapping[str, Dataset], say: Say, *, held_out: bool, what: str = "Labels", several: bool = False
+) -> tuple[str, ...]:
+    """The labels, or tags, of the training rows, which the other sets must not go beyond; says how frequent each is.
+
+    held_out  the dev rows were taken from the training rows, and may have labels that only they have
+    what      they are called
+    several   a row may have several: shares are of the rows
+
+    Raises UnmaskError where there is only one, and for a row of the others with a label that `train` lacks.
+    """
+    train = sets["train"]
+    labels = tuple(dataset.ordered({*dataset.classes(train), *(sets["dev"].labels if held_out else ())}))
+    for name, other in sets.items():
+        if name != "train":
+            dataset.check_labels(other, labels, f"the training rows of {train.path}")
+    counts = train.histogram()
+    whole = len(train) if several else sum(counts.values())
+    shares = [f"{label} {n / whole:.1%}" for label, n in counts.items()]
+    if len(shares) > SHOWN:
+        shares[SHOWN:] = [f"and {len(shares) - SHOWN} more"]
+    say(f"{what}: {', '.join(shares)}.")
+    return labels
+
+
+def counts_of(train: Dataset, labels: Sequence[str]) -> list[int]:
+    """How many training rows, or words, have each label."""
+    counts = train.histogram()
+    return [counts.get(label, 0) for label in labels]
+
+
+def with_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
+    """The rows with labels as the model names them: `1` is its second output, `positive` its `POSITIVE`.
+
+    Raises UnmaskError for a label that the model does not know in any of these ways. Where its own labels are such
+    numbers, as stars from 1 to 5 are, `0` is none of them: all others would move by one.
+    """
+    known = set(rows.histogram())
+    by_number = {str(i): label for i, label in enumerate(labels)}
+    by_lower = {label.lower(): label for label in labels}
+    if known <= set(labels):
+        return rows
+    if known <= set(by_number) and not set(labels) & set(by_number):
+        names = by_number
+    elif {label.lower() for label in known} <= set(by_lower):
+        names = {label: label if label in labels else by_lower[label.lower()] for label in known}
+    else:
+        dataset.check_labels(rows, labels, f"the outputs of {owner}")
+        return rows
+
+    def named(row: Row) -> Row:
+        label = names.get(row.label, row.label)
+        return replace(
+            row,
+            label=label,
+            labels=tuple(names[label] for label in row.labels),
+            tags=tuple(names[tag] for tag in row.tags),
+        )
+
+    return replace(rows, rows=tuple(named(row) for row in rows))

@@ -1,0 +1,43 @@
+"""Semantic roles: the arguments of a marked predicate, as tags of the words of its sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.data.dataset import Dataset
+from unmask.data.roles import read_roles
+from unmask.tasks.rows import Rows, column
+from unmask.tasks.tagging import Tagging
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolesRows(Rows):
+    """Sentences with marked predicates and their arguments.
+
+    text       number of the column of the words, where it is not the usual one
+    predicate  number of the column that marks predicates
+    label      number of the column of the first predicate's arguments
+    """
+
+    text: str | None = column()
+    predicate: str | None = column()
+    label: str | None = column()
+
+
+class Roles(Tagging):
+    """Tagging of rows that mark a predicate each. What is learned, and what a folder holds, is a tagger."""
+
+    task_name = "roles"
+    rows_class = RolesRows
+    rows_are = "marked predicates and their arguments"
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
+        names = {"word": rows.text, "predicate": rows.predicate, "arguments": rows.label}
+        return Dataset(path, *read_roles(path, **names, encoding=rows.encoding))
+
+    @classmethod
+    def fits(cls, rows: Dataset) -> bool:
+        return False

@@ -1,0 +1,100 @@
+"""Rows and TaskOptions: the fields that every task has, for files of labelled rows and for what is learned from them.
+
+A task extends both with the fields that mean something to it. Their docstrings are the help of the command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from unmask.config import Config
+from unmask.data.tables import format_by_name
+
+_COLUMN = "column"
+
+
+def column() -> Any:
+    """A field that names a column of a table; None: the usual name is looked for."""
+    return field(default=None, metadata={_COLUMN: True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Config):
+    """Where labelled rows are.
+
+    train          file of the rows to learn from; with a benchmark its folder
+    dev            file of the rows that decide; without any, a tenth of the training rows is held out
+    test           file of the rows that are scored at the end
+    benchmark      name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed,
+                   with its dev rows and, where they have labels, its test rows
+    encoding       of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
+    most           training rows to use, the first ones; None: all
+    length         longest sequence, in tokens; None: what is usual for the task, or what the model can take
+    allow_overlap  go on though many rows of `dev` are also in `train`
+    """
+
+    train: Path | None = None
+    dev: Path | None = None
+    test: Path | None = None
+    benchmark: str | None = None
+    encoding: str | None = None
+    most: int | None = None
+    length: int | None = None
+    allow_overlap: bool = False
+
+    LEARNING: ClassVar[tuple[str, ...]] = ("train", "dev", "test", "most", "allow_overlap")
+    """Fields that mean nothing where the rows of one file are scored."""
+    BEFORE: ClassVar[dict[str, Any]] = {}
+    """Values that fields had, in effect, in runs which are older than the fields."""
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Fields that name columns."""
+        return tuple(f.name for f in fields(cls) if f.metadata.get(_COLUMN))
+
+    def kept(self, data: Path) -> list[str]:
+        """Fields for which the run that made a folder is asked where its rows are scored: those that are not given.
+        Columns are asked for only where none is given, the format only where the name of the file does not tell."""
+        kept = [f.name for f in fields(self) if f.name not in (*self.LEARNING, *self.columns(), "encoding", "format")]
+        if not any(getattr(self, name) for name in self.columns()):
+            kept += self.columns()
+        if format_by_name(data) is None and hasattr(self, "format"):
+            kept.append("format")
+        usual = type(self)()
+        return [name for name in kept if getattr(self, name) == getattr(usual, name)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRows(Rows):
+    """Rows of tables.
+
+    format  tsv, csv, jsonl, json, parquet or conll, where a file's name does not tell
+    skip    leave damaged rows out; each is counted and the first are named
+    """
+
+    format: str | None = None
+    skip: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRows(TableRows):
+    """Texts, or pairs of them, with a label.
+
+    text   column of the text, where it has not the usual name
+    pair   column of the second text of a pair
+    label  column of the label
+    """
+
+    text: str | None = column()
+    pair: str | None = column()
+    label: str | None = column()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(Config):
+    """What is asked of a task besides its rows."""
+
+    def check(self) -> None:
+        """Raises UnmaskError for a field that is set but means nothing beside the others, rather than ignore it."""

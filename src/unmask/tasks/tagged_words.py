@@ -1,0 +1,100 @@
+"""Tagged words: what may be asked of a tagger, and its answer: words with their tags, and what those mark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data.rows import Row
+from unmask.data.words import split_words
+from unmask.errors import UnmaskError
+from unmask.tasks.forms import Form, Object, are_texts
+
+Answer = dict[str, Any]
+
+
+class SentenceForm(Form):
+    """A text, a list of words, or {"text"} or {"words"}; for semantic roles with "predicate", the number of the word,
+    from 0, whose arguments are asked for."""
+
+    wanted = object = lacking = "an object with words, or with text, and for semantic roles with predicate"
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        return {"text": parts[0]} if whole else {"words": list(parts)}
+
+    def line(self, line: str, number: int, *, single: bool = False) -> str:
+        return line
+
+    def row(self, values: Object, place: str) -> Row:
+        if "words" not in values:
+            text = self.text(values, "text", place)
+            split = tuple(word for word, _ in split_words(text))
+            return Row(text, words=split, predicate=_predicate(values, split, place))
+        words = values["words"]
+        if not are_texts(words) or not words:
+            raise UnmaskError(f"{place}: 'words' must be a list of strings that is not empty.")
+        text = values.get("text", " ".join(words))
+        if not isinstance(text, str):
+            raise UnmaskError(f"{place}: 'text' must be a string.")
+        return Row(text, words=tuple(words), predicate=_predicate(values, words, place))
+
+
+def _predicate(values: Object, words: Sequence[str], place: str) -> int | None:
+    """The number of the word whose arguments are asked for, from 0; None where none are."""
+    number = values.get("predicate")
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(words):
+        raise UnmaskError(
+            f"{place}: 'predicate' must be the number of a word, from 0 to {len(words) - 1}, not {number!r}."
+        )
+    return number
+
+
+def tagged(row: Row, labels: Sequence[str], tags: Sequence[str], likely: Sequence[float]) -> Answer:
+    """The words of a row with their tags, each with its probability; and what those mark, if such are the labels."""
+    words = [
+        {"word": word, "tag": tag, "probability": p, "begin": begin, "end": end}
+        for word, tag, p, (begin, end) in zip(row.words, tags, likely, places_of(row), strict=True)
+    ]
+    if not metrics.are_iob(labels):
+        return {"words": words}
+    marked = _marked(row.text or " ".join(row.words), words)
+    if row.predicate is None:
+        return {"words": words, "entities": marked}
+    return {"words": words, "predicate": row.predicate, "roles": marked}
+
+
+def places_of(row: Row) -> list[tuple[int, int]]:
+    """Begin and end of each word of a row in its text, or where it has none, in its words with spaces between."""
+    if row.text in ("", " ".join(row.words)):
+        return locate(row.words)
+    found, end = [], 0
+    for word in row.words:
+        begin = row.text.find(word, end)
+        if begin < 0:
+            raise UnmaskError(f"{row.place}: the word '{word}' does not stand in the text behind the words before it.")
+        end = begin + len(word)
+        found.append((begin, end))
+    return found
+
+
+def locate(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Begin and end of each word in the text that has one space between them."""
+    ends = np.cumsum([len(word) + 1 for word in words]).tolist()
+    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def _marked(text: str, words: Sequence[Answer]) -> list[Answer]:
+    """What the tags of the words mark; it is as likely as all its tags together, were they independent."""
+    found = []
+    for first, end, kind in metrics.spans([word["tag"] for word in words]):
+        inside = words[first:end]
+        begin, stop = inside[0]["begin"], inside[-1]["end"]
+        likely = math.prod(word["probability"] for word in inside)
+        found.append({"kind": kind, "text": text[begin:stop], "begin": begin, "end": stop, "probability": likely})
+    return found
