@@ -117,7 +117,7 @@ def answers(model: Any, batch: Batch) -> list[torch.Tensor]:
         places = torch.tensor([0, 3])
         return [
             hidden,
-            *(model.answer(name, hidden, places) for name in sorted(model.heads) if name not in NOT_BY_PLACE),
+            *(model.answer(name, hidden, places, batch) for name in sorted(model.heads) if name not in NOT_BY_PLACE),
         ]
 
 
@@ -126,7 +126,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_table_has_a_case() -> None:
-    tables = [one for table in huggingface.TABLES.values() for one in (table, *table.variants)]
+    own = [table for table in huggingface.TABLES.values() if table.config.__module__.startswith("unmask.")]
+    tables = [one for table in own for one in (table, *table.variants)]
     written = [table_of(config) for config in CONFIGS.values()]
     assert not [table.model_type for table in tables if not any(table is one for one in written)]
 

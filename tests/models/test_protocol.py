@@ -179,7 +179,7 @@ def test_hidden_states_are_as_wide_as_the_page_says_and_answers_are_of_single_pl
     for head in heads:
         every = model.answer(head, hidden_BTD, everywhere, batch)
         found = model.answer(head, hidden_BTD, places, batch)
-        assert found.shape == (5, heads[head] or V)
+        assert found.shape == (5, heads[head].outputs or V)
         torch.testing.assert_close(found, every[places])
         assert model.answer(head, hidden_BTD, places[:0], batch).shape[0] == 0
     if "classification" in heads:  # one answer for a sequence, wherever in it a model that reads to its end is asked

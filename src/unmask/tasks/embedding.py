@@ -26,7 +26,6 @@ from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.kernels.formats import exactly
-from unmask.models.bert import Bert
 from unmask.models.model import Model, ModelConfig
 from unmask.tasks.lexical import regression
 from unmask.tasks.lexical.references import VECTORS, regression_on_words
@@ -149,7 +148,7 @@ class Embedding(Task):
 
     @classmethod
     def check_model(cls, config: ModelConfig, folder: Path) -> None:
-        if not isinstance(config, Bert):
+        if not config.sentence_encoder:
             raise UnmaskError(
                 f"Sentence encoders open in sentence-transformers; {folder} would not: start from a BERT."
             )
