@@ -117,6 +117,7 @@ PINNED = {
     "ELECTRA's choices drop twice": pinned(
         "ElectraForMultipleChoice", changes={"summary_first_dropout": 0.6}, **RATES, summary_last_dropout=0.33
     ),
+    "RoBERTa without layers": pinned("RobertaForMaskedLM", num_hidden_layers=0),
     "_num_labels": pinned("BertForSequenceClassification", changes={"_num_labels": 5}),
     **{name: pinned("BertForMaskedLM", hidden_act=name) for name in ("swish", "gelu_python", "gelu_pytorch_tanh")},
 }
@@ -133,6 +134,7 @@ def test_what_once_differed_is_equal(case: Case, tmp_path: Path) -> None:
     [
         ("BertForMaskedLM", {"num_attention_heads": None}, "num_attention_heads"),
         ("RobertaForMaskedLM", {"pad_token_id": None}, "pad_token_id"),
+        ("MobileBertForMaskedLM", {"pad_token_id": None}, "pad_token_id"),
         ("MobileBertForMaskedLM", {"true_hidden_size": 8}, "contradicts another field, which says 8"),
         ("ElectraForMultipleChoice", {"summary_proj_to_labels": True}, "summary_proj_to_labels"),
         ("BertForSequenceClassification", {"problem_type": "nonsense"}, "problem_type"),

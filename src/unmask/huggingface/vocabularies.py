@@ -50,7 +50,7 @@ class Vocabulary(ABC, Generic[V]):
         return {}
 
     def check_ids(self, config: Any, folder: Path) -> None:
-        """Raises UnmaskError where no text that a model of this config writes could begin or end."""
+        """Raises UnmaskError where no text that a model of this config writes could begin, end or be filled up."""
         return
 
 
@@ -113,7 +113,7 @@ class Sides(Vocabulary[Subwords]):
         return tokenizer.save(folder, length=model.positions)
 
     def check_ids(self, config: Any, folder: Path) -> None:
-        for name in ("start", "end"):
+        for name in ("start", "end", "padding"):
             if not 0 <= getattr(config, name) < config.vocabulary:
                 raise UnmaskError(
                     f"{folder / 'config.json'}: the id of its {name} is none of the {config.vocabulary} of its pieces."

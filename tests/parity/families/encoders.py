@@ -139,8 +139,10 @@ def encoder_outputs(
     batch, inputs, places = rows(config, case.seed, left, counts_text)
     hidden = ours(batch)
     output = theirs(**{k: v[None] if choice else v for k, v in inputs.items()}, output_hidden_states=True)
-    mine = {"hidden": hidden.flatten(0, 1)[places]}
-    other = {"hidden": output.hidden_states[-1].flatten(0, 1)[places]}
+    mine, other = {}, {}
+    if output.hidden_states:  # a RoBERTa without layers has none there
+        mine["hidden"] = hidden.flatten(0, 1)[places]
+        other["hidden"] = output.hidden_states[-1].flatten(0, 1)[places]
     for head in sorted(wanted):
         mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places)
         other[head] = their_answer(head, output, places)

@@ -21,6 +21,7 @@ MOBILEBERT = Table(
         "num_feedforward_networks": "feedforwards",
         "classifier_activation": "pooled",
     },
+    nullable=frozenset(),  # a vector of the padding that learns is read by the token beside it
     fixed={
         **FIXED,
         "normalization_type": "no_norm",
