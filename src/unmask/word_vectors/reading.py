@@ -62,8 +62,8 @@ def read(
                 if found := (line.lower() if reading.lower else line).split():
                     yield found
         else:
-            found = documents([path], column=reading.column, encoding=reading.encoding, statistics=statistics)
-            yield from cut(found, reading)
+            texts = documents([path], column=reading.column, encoding=reading.encoding, statistics=statistics)
+            yield from cut(texts, reading)
 
 
 def cut(texts: Iterable[TextDocument], reading: Reading | None = None) -> Iterator[list[str]]:
