@@ -466,6 +466,28 @@ def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     assert "texts/old.txt:1 is not UTF-8 text (the byte 0xE9)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["corpus", "check", "other.txt", "--against", "texts"],
+        ["pretrain", "word2vec", "--data", "texts", "--min-count", "1", "--dim", "4", "--out", "out"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_whatever_reads_folders_names_what_it_passed_over(arguments, folder, capsys):
+    """Once, these two left a file of another encoding out without a word."""
+    if "word2vec" in arguments:
+        pytest.importorskip("numba")
+    (folder / "other.txt").write_text("Something else.\n")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "old.txt").write_bytes("le café est fermé\n".encode("latin-1"))
+    (folder / "texts" / "text.txt").write_text("One document.\n\nAnother document.\n")
+    main(arguments)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "texts/old.txt: passed over, line 1 is not UTF-8 text" in out
+    assert "Passed over: 1 file." in out
+
+
 def test_short_documents_are_spoken_of(folder, capsys):
     (folder / "book.txt").write_text("\n\n".join(f"Line {i} of a dialogue." for i in range(60)))
     build = ["corpus", "build", "--data", "book.txt", "--out"]

@@ -86,12 +86,13 @@ def add_verbs(verbs: Any) -> None:
 def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data import inspect, text
 
-    statistics = text.TextStatistics()
+    statistics, other = text.TextStatistics(), text.TextStatistics()
     how = reading(options)
     documents = text.documents(options.data, **how, statistics=statistics)
-    against = text.documents(options.against, **how) if options.against else None
+    against = text.documents(options.against, **how, statistics=other) if options.against else None
     report = inspect.check(documents, statistics, against=against)
     print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if options.json else inspect.render(report))
+    print_losses(other, sys.stderr if options.json else None)
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -150,10 +151,7 @@ def _build(options: argparse.Namespace) -> Corpus:
 
 def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
     """Name the files that were not read as they stand, to standard output where no file is given."""
-    from unmask.data.text import losses
-
-    nul = {name: facts.nul for name, facts in statistics.files.items()}
-    for line in losses(nul, statistics.skipped, SHOWN):
+    for line in statistics.losses(SHOWN):
         print(f"  {line}", file=file)
 
 

@@ -48,6 +48,10 @@ class TextStatistics:
     def documents(self) -> int:
         return sum(facts.documents for facts in self.files.values())
 
+    def losses(self, most: int | None = None) -> list[str]:
+        """The files that were not read as they stand, as `losses` tells of them."""
+        return losses({name: facts.nul for name, facts in self.files.items()}, self.skipped, most)
+
     def advice(self) -> str:
         """A sentence where blank lines seem to end less than a document; else nothing."""
         divided = {name: facts for name, facts in self.files.items() if facts.blank_lines and facts.documents >= MANY}

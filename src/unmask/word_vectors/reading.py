@@ -16,7 +16,7 @@ from unmask.data import embedded
 from unmask.data.lines import FileFacts, lines
 from unmask.data.sentences import sentences
 from unmask.data.tables import format_by_name
-from unmask.data.text import TextDocument, documents
+from unmask.data.text import TextDocument, TextStatistics, documents
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
 
@@ -42,8 +42,12 @@ class Reading(Config):
     encoding: str | None = None
 
 
-def read(paths: Sequence[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
+def read(
+    paths: Sequence[str | Path], reading: Reading | None = None, statistics: TextStatistics | None = None
+) -> Iterator[list[str]]:
     """The sequences of files and folders, in order, in bounded memory.
+
+    statistics  filled while documents are read, as by `data.text.documents`
 
     A JSONL file whose lines are lists, `["a", "b"]` or `[3, 17, 4]`, gives each of them as it stands. All else is text
     as `data.text.documents` reads it, compressed or not. Raises UnmaskError for a path that does not exist, a file that
@@ -58,7 +62,8 @@ def read(paths: Sequence[str | Path], reading: Reading | None = None) -> Iterato
                 if found := (line.lower() if reading.lower else line).split():
                     yield found
         else:
-            yield from cut(documents([path], column=reading.column, encoding=reading.encoding), reading)
+            texts = documents([path], column=reading.column, encoding=reading.encoding, statistics=statistics)
+            yield from cut(texts, reading)
 
 
 def cut(texts: Iterable[TextDocument], reading: Reading | None = None) -> Iterator[list[str]]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.building import partial_of, remove_stale
+from unmask.data.text import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing
 from unmask.train.interrupt import Interrupt
@@ -31,6 +32,7 @@ from unmask.word_vectors.kernel import Job
 from unmask.word_vectors.settings import Word2Vec, Words
 from unmask.word_vectors.vectors import WordVectors
 
+SHOWN = 10  # files that were not read as they stand, and are named
 JOB = 10_000  # words of a job; a longer sentence is read in parts
 
 
@@ -91,7 +93,8 @@ def train(
     if threads < 1:
         raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
     run = compiled(config.network)
-    sentences, names = _text(sentences, files, config, begun, target)
+    statistics = TextStatistics()
+    sentences, names = _text(sentences, files, config, begun, target, statistics)
     asked = Asked(config, threads, names)
     with Interrupt() as interrupt, _workplace(target) as room, _settings(asked, target):
         if target is not None and checkpoint.there(target):
@@ -100,6 +103,8 @@ def train(
             if begun is not None and display is not None:
                 display.note(f"{target} has no checkpoint yet: the run begins from the start, with its settings.")
             corpus, state = _prepared(_watched(sentences, interrupt, target), config.words, room, display), None
+            for note in [] if display is None else statistics.losses(SHOWN):
+                display.note(note)
         save = None if target is None else partial(checkpoint.save, target, room, corpus)
         trained = _learn(corpus, config, run, threads, interrupt, display, state, save)
         if target is not None:
@@ -291,9 +296,10 @@ def _text(
     config: Word2Vec,
     begun: Asked | None,
     target: Path | None,
+    statistics: TextStatistics,
 ) -> tuple[Iterable[Sequence[str | int]], tuple[str, ...] | None]:
-    """What to read, where nothing was read yet, and the names of its files. Raises UnmaskError for a run that goes on,
-    and does not know where its text came from."""
+    """What to read, where nothing was read yet, and the names of its files; `statistics` are filled on the way. Raises
+    UnmaskError for a run that goes on, and does not know where its text came from."""
     if sentences is not None:
         return sentences, None if begun is None else begun.files
     if begun is not None and not files:
@@ -302,7 +308,7 @@ def _text(
         names = begun.files
     else:
         names = tuple(map(str, files))
-    return reading.read(names, config.reading) if names else reading.documentation(config.reading), names
+    return reading.read(names, config.reading, statistics) if names else reading.documentation(config.reading), names
 
 
 @contextmanager
