@@ -68,8 +68,8 @@ def test_a_model_keeps_its_numbers_and_shares_what_is_not_packed() -> None:
     assert lower.embedding.token.weight is model.embedding.token.weight
     assert isinstance(lower.heads["mlm"], LanguageModelHead)
     assert lower.heads["mlm"] is model.heads["mlm"]
-    assert not any(type(part) is nn.Linear for part in lower.stack.modules())
-    assert sum(type(part) is nn.Linear for part in model.stack.modules()) == 3 * 6  # the model itself is untouched
+    assert not any(isinstance(part, nn.Linear) for part in lower.stack.modules())
+    assert sum(isinstance(part, nn.Linear) for part in model.stack.modules()) == 3 * 6  # the model itself is untouched
 
 
 def test_imitated_products_do_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

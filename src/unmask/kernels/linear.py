@@ -37,23 +37,28 @@ class Logits(NamedTuple):
         return linear(*self)
 
 
+class Linear(nn.Linear):
+    """x W^T + b, by the product that learns fastest; `torch.nn.Linear` in all else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., E]."""
+        return linear(x, self.weight, self.bias)
+
+
+def is_plain(layer: nn.Module) -> bool:
+    """Whether a layer computes x W^T + b and nothing else."""
+    return type(layer) in (nn.Linear, Linear)
+
+
 def joint(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     """layer(x) of each layer, [..., D] -> [..., E]. While they learn, plain linear layers are one product, as its
     gradients are then fewer and larger products, too."""
-    plain = [layer for layer in layers if type(layer) is nn.Linear and not hooked(layer)]
+    plain = [layer for layer in layers if isinstance(layer, nn.Linear) and is_plain(layer) and not hooked(layer)]
     if len(plain) < len(layers) or not torch.is_grad_enabled() or len({layer.bias is None for layer in plain}) > 1:
         return [layer(x) for layer in layers]
-    if len(plain) == 1:
-        return [linear(x, plain[0].weight, plain[0].bias)]
     biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]
     y = linear(x, torch.cat([layer.weight for layer in plain]), torch.cat(biases) if biases else None)
     return y.split([layer.out_features for layer in plain], -1)
-
-
-def apply(layer: nn.Module, x: Tensor) -> Tensor:
-    """layer(x), [..., D] -> [..., E], by the product that learns fastest."""
-    (y,) = joint(x, layer)
-    return y
 
 
 def hooked(layer: nn.Module) -> bool:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.kernels import onednn
+from unmask.kernels.linear import is_plain
 from unmask.kernels.processor import Precision, imitates_bf16, settle
 
 Part = TypeVar("Part", bound=nn.Module)
@@ -74,8 +75,8 @@ def prepacked(part: Part, dtype: torch.dtype = torch.bfloat16, *, but: nn.Module
     """
     instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
     instead |= {id(module): module for module in but.modules()} if but is not None else {}
-    linear = [module for module in part.modules() if type(module) is nn.Linear and id(module) not in instead]
-    instead |= {id(module): PrepackedLinear(module, dtype=dtype) for module in linear}
+    plain = [module for module in part.modules() if is_plain(module) and id(module) not in instead]
+    instead |= {id(module): PrepackedLinear(module, dtype=dtype) for module in plain}
     return copy.deepcopy(part, instead)  # which looks up here what stands for what, by identity
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.kernels.attention import fused
+from unmask.kernels.linear import is_plain
 from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lowers, padded, padded_to, prepacked
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model
@@ -107,5 +108,5 @@ def _is_usual(block: Block) -> bool:
     if type(attention) is not Attention or type(feedforward) is not FeedForward:
         return False
     linear = [part for part in block.modules() if isinstance(part, nn.Linear)]
-    plain = all(type(layer) is nn.Linear for layer in linear) and len(linear) == 6
+    plain = all(is_plain(layer) for layer in linear) and len(linear) == 6
     return plain and type(attention.position) is Position and attention.kv_heads == attention.heads

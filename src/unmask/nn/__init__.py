@@ -56,9 +56,10 @@ from unmask.nn.lora import LoRALinear
 from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
-from unmask.nn.recurrent import Recurrent, RecurrentState
+from unmask.nn.recurrent import Recurrent
 from unmask.nn.recurrent_encoder import Bridge, RecurrentEncoder, ReversedEncoder, backwards
 from unmask.nn.recurrent_stack import RecurrentLayer, RecurrentStack
+from unmask.nn.recurrent_state import RecurrentState
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
 from unmask.nn.two_way import TaskReader, TwoWayLayer, TwoWayStack
 

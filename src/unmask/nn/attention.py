@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.kernels.attention import attend
 from unmask.kernels.dropout import dropout as drop
 from unmask.kernels.formats import cast
-from unmask.kernels.linear import apply, joint
+from unmask.kernels.linear import Linear, joint
 from unmask.nn.cache import KeyValues
 from unmask.nn.mask import Bias
 from unmask.nn.position import Position
@@ -82,10 +82,10 @@ class Attention(nn.Module):
         _divide(self.heads, self.kv_heads, "heads", "heads of keys and values")
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
-        self.query = nn.Linear(dim, self.heads * self.head_dim, bias)
-        self.key = nn.Linear(key_dim, self.kv_heads * self.head_dim, bias)
-        self.value = nn.Linear(value_dim, self.kv_heads * self.head_dim, bias)
-        self.output = nn.Linear(self.heads * self.head_dim, dim, bias)
+        self.query = Linear(dim, self.heads * self.head_dim, bias)
+        self.key = Linear(key_dim, self.kv_heads * self.head_dim, bias)
+        self.value = Linear(value_dim, self.kv_heads * self.head_dim, bias)
+        self.output = Linear(self.heads * self.head_dim, dim, bias)
         self.position = (position or Position()).fits("an Attention", "rotate", "bias", "score")
         self.scale = self.head_dim**-0.5 if scale is None else scale
         self.dropout = dropout
@@ -131,7 +131,7 @@ class Attention(nn.Module):
             plain=partial(attention, look=self.recorder),
             in_plain=self.recorder is not None,
         )
-        return apply(self.output, y_BHTK.transpose(1, 2).flatten(2))
+        return self.output(y_BHTK.transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
         """Keys and values of a memory [B, S, D], for any number of forwards."""

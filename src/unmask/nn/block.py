@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.kernels.formats import product_dtype
-from unmask.kernels.linear import apply, joint
+from unmask.kernels.linear import Linear, joint
 from unmask.nn.attention import Attention
 from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
 from unmask.nn.dropout import Dropout
@@ -83,14 +83,14 @@ class FeedForward(nn.Module):
         self, dim: int, hidden: int, activation: Activation = F.gelu, *, bias: bool = True, dropout: float = 0.0
     ):
         super().__init__()
-        self.up = nn.Linear(dim, hidden, bias)
-        self.down = nn.Linear(hidden, dim, bias)
+        self.up = Linear(dim, hidden, bias)
+        self.down = Linear(hidden, dim, bias)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return apply(self.down, self.dropout(self.activation(apply(self.up, x_BTD))))
+        return self.down(self.dropout(self.activation(self.up(x_BTD))))
 
 
 class GatedFeedForward(nn.Module):
@@ -100,16 +100,16 @@ class GatedFeedForward(nn.Module):
         self, dim: int, hidden: int, activation: Activation = F.gelu, *, bias: bool = True, dropout: float = 0.0
     ):
         super().__init__()
-        self.gate = nn.Linear(dim, hidden, bias)
-        self.up = nn.Linear(dim, hidden, bias)
-        self.down = nn.Linear(hidden, dim, bias)
+        self.gate = Linear(dim, hidden, bias)
+        self.up = Linear(dim, hidden, bias)
+        self.down = Linear(hidden, dim, bias)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         gate, up = joint(x_BTD, self.gate, self.up)
-        return apply(self.down, self.dropout(self.activation(gate) * up))
+        return self.down(self.dropout(self.activation(gate) * up))
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
