@@ -52,7 +52,7 @@ class VectorDecoder(EncoderDecoderConfig):
         self, heads: Mapping[str, int] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> VectorDecoderModel:
         """A freshly initialised model; its head is "next". Raises UnmaskError for another one."""
-        self.vocabulary_only(pooler)
+        self.refuse_pooler(pooler)
         for name in (heads or {}).keys() - {"next"}:
             raise unknown("head of a VectorDecoder", name, ["next"])
         model = VectorDecoderModel(self)
