@@ -129,7 +129,7 @@ class ConvS2S(EncoderDecoderConfig):
 
         Raises UnmaskError for widths, kernels or ties that do not go together.
         """
-        self.vocabulary_only(pooler)
+        self.refuse_pooler(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         if self.tied == "all" and self.source_vocabulary not in (None, self.vocabulary):
             raise UnmaskError("Two vocabularies cannot share one table; set tied to 'output' or 'none'.")

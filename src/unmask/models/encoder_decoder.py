@@ -34,7 +34,7 @@ class EncoderDecoderConfig(ModelConfig, ABC):
     def offers(self) -> frozenset[str]:
         return frozenset()
 
-    def vocabulary_only(self, pooler: bool) -> None:
+    def refuse_pooler(self, pooler: bool) -> None:
         """Raise UnmaskError where a model is asked to sum sequences up."""
         if pooler:
             raise UnmaskError(f"{type(self).__name__} answers in words and has no pooler.")
@@ -63,10 +63,6 @@ class EncoderDecoder(Model):
     @property
     def causal(self) -> bool:
         return True
-
-    @property
-    def writes(self) -> bool:
-        return "next" in self.heads
 
     @property
     def stacks(self) -> Mapping[str, nn.Module]:

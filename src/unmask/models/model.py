@@ -142,13 +142,13 @@ class Model(nn.Module, ABC):
 
     @property
     def writes(self) -> bool:
-        """Whether it writes token by token."""
-        return False
+        """Whether it writes token by token: it says what comes next, and a token has not seen what it is to say."""
+        return self.causal and "next" in self.heads
 
     @property
     def continues_prompt(self) -> bool:
         """Whether what it writes goes on from what it has read, as a language model's does."""
-        return False
+        return self.writes and not self.reads_source
 
     def room(self, lengths_B: Tensor) -> Tensor | None:
         """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""

@@ -94,14 +94,6 @@ class RecurrentModel(StackModel):
 
     # -- writing: see `models.writer.Writer`
 
-    @property
-    def writes(self) -> bool:
-        return "next" in self.heads
-
-    @property
-    def continues_prompt(self) -> bool:
-        return True
-
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
         """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.

@@ -122,7 +122,7 @@ class T5(EncoderDecoderConfig):
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """
-        self.vocabulary_only(pooler)
+        self.refuse_pooler(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         token = Token(self.vocabulary, self.dim)
         model = T5Model(

@@ -145,7 +145,7 @@ class Transformer(EncoderDecoderConfig):
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """
-        self.vocabulary_only(pooler)
+        self.refuse_pooler(pooler)
         heads = {"next": Head("next_token")} if heads is None else heads
         written = self.token(self.vocabulary)
         read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)

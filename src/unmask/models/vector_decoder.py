@@ -56,7 +56,7 @@ class VectorDecoder(EncoderDecoderConfig):
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> VectorDecoderModel:
         """As `ModelConfig.build`; the default is the next token."""
-        self.vocabulary_only(pooler)
+        self.refuse_pooler(pooler)
         model = VectorDecoderModel(self, {"next": Head("next_token")} if heads is None else heads)
         if seed is not None:
             self.initialise(model, seed)

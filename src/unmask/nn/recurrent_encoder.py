@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from unmask.nn.recurrent import Recurrent, RecurrentState
+from unmask.nn.recurrent import Recurrent
+from unmask.nn.recurrent_state import RecurrentState
 
 
 class Bridge(nn.Module):

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.nn.recurrent import Recurrent, RecurrentState
+from unmask.nn.recurrent import Recurrent
+from unmask.nn.recurrent_state import RecurrentState
 
 
 class RecurrentLayer(nn.Module):

@@ -56,7 +56,7 @@ class Continuation:
 
 def language_model(loaded: Loaded[Model, Tokenizer]) -> Model:
     """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
-    if not (loaded.model.writes and loaded.model.continues_prompt):
+    if not loaded.model.continues_prompt:
         raise UnmaskError(
             "This model has no head that says the next token: take one of a language model, such as `unmask pretrain "
             "gpt-tiny` or `lstm-lm` makes."
