@@ -18,7 +18,6 @@ from unmask.data import cooccurrence, segments, spelling
 from unmask.data.corpus import Corpus, Split
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream, fixed
-from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
@@ -147,11 +146,8 @@ class Pretrain:
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
-        if isinstance(self.model, EncoderDecoder):
-            huggingface.save(folder, self.model, Subwords.of(self.tokenizer))
-        else:
-            words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
-            huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
+        words = self.learned.words if isinstance(self.learned, TwoWayLM) else ()
+        huggingface.save(folder, self.model, self.tokenizer, words=spelling.spelled(words, self.tokenizer))
         self._write_settings(folder)
 
     def _write_settings(self, folder: Path) -> None:

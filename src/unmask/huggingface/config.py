@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from torch import Tensor
 
@@ -207,10 +207,10 @@ def published(heads: Set[str]) -> frozenset[str]:
 
 def config_json(table: Table[Any], model: Model | EncoderDecoder, labels: Sequence[str]) -> dict[str, Any]:
     """config.json of a model. Raises UnmaskError for another number of labels than its head has outputs."""
-    heads, page = frozenset(model.heads), model.config
+    heads, page = frozenset(model.heads), cast(Any, model.config)
     config = page.to_dict()
     classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
-    if not heads and isinstance(model, Model) and model.config.pools and model.pooler is None:
+    if not heads and page.pools and model.pooler is None:
         classes = []  # their class for a trunk has a pooler, for which this folder has no weights
     values: dict[str, Any] = {
         "architectures": classes,

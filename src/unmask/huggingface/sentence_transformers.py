@@ -60,6 +60,11 @@ def files_of(model: Model | EncoderDecoder, settings: Mapping[str, Any]) -> dict
     return {name: json.dumps(value, indent=2) + "\n" for name, value in files.items()}
 
 
+def without_heads(model: Any) -> Model:
+    """The model that such a folder holds."""
+    return Model(model.config, model.embedding, model.stack, pooler=model.pooler)
+
+
 def read(folder: Path, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """The settings of a sentence encoder: pooling, normalise and length. Empty where the folder is none.
 
