@@ -19,7 +19,6 @@ from unmask.data import cooccurrence
 from unmask.data.corpus import Corpus, Split
 from unmask.data.segments import Segments
 from unmask.data.stream import Stream
-from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
@@ -140,10 +139,7 @@ class Pretrain:
 
     def save(self, folder: Path) -> None:
         """Write the model, the tokenizer and the resolved configuration into `folder`."""
-        if self.model.reads_source:
-            huggingface.save(folder, self.model, Subwords.of(self.tokenizer))
-        else:
-            huggingface.save(folder, self.model, self.tokenizer, words=self.learned.folder_words(self.tokenizer))
+        huggingface.save(folder, self.model, self.tokenizer, words=self.learned.folder_words(self.tokenizer))
         self._write_settings(folder)
 
     def _write_settings(self, folder: Path) -> None:

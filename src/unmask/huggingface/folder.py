@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unmask.config import read_json
+from unmask.data.subwords import Subwords
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.hub import model_folder
@@ -95,7 +97,7 @@ class Loaded(Generic[M, V]):
 def save(
     folder: Path | str,
     model: Model,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | Subwords | None = None,
     *,
     labels: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
@@ -104,7 +106,7 @@ def save(
     """Write a folder that `transformers` opens, where it has such a model (`only_here`): config, weights, tokenizer,
     then a manifest of checksums.
 
-    tokenizer  of the kind that `Loaded` has
+    tokenizer  of the kind that `Loaded` has; an encoder–decoder takes the pieces of a `Tokenizer`, too
     labels     class names of a classification or tagging head, in the order of its outputs
     settings   plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
                of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept; "search",
@@ -116,6 +118,7 @@ def save(
     """
     folder, table = Path(folder), table_of(model.config)
     if tokenizer is not None:
+        tokenizer = table.vocabulary.of(tokenizer)
         table.vocabulary.check(tokenizer, model.config, folder)
     beside = dict(sentence_transformers.files_of(model, settings or {}))
     if beside:

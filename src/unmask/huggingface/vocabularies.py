@@ -37,6 +37,11 @@ class Vocabulary(ABC, Generic[V]):
     def open(self, folder: Path, config: Any) -> V:
         """The tokenizer of a folder that has one. Raises UnmaskError where its files are damaged."""
 
+    def of(self, tokenizer: Any) -> V:
+        """A tokenizer as these models take it."""
+        found: V = tokenizer
+        return found
+
     @abstractmethod
     def check(self, tokenizer: V, config: Any, folder: Path) -> None:
         """Raises UnmaskError for a tokenizer that does not belong to a model of this config."""
@@ -91,6 +96,10 @@ class Sides(Vocabulary[Subwords]):
 
     def open(self, folder: Path, config: Any) -> Subwords:
         return Subwords.load(folder)
+
+    def of(self, tokenizer: Any) -> Subwords:
+        """The pieces of a `Tokenizer`, for a model that was pre-trained with one."""
+        return Subwords.of(tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer
 
     def check(self, tokenizer: Subwords, config: Any, folder: Path) -> None:
         """Raises UnmaskError for one that is larger than its model, or has other ids for padding and the end."""
