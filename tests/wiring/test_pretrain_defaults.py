@@ -178,6 +178,38 @@ def test_an_objective_of_version_0_1_is_read(recipe: str) -> None:
     assert of_version_0_1(before) == asked
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("writen", "written"), ("sentence", "sentences"), ("mean-spans", "mean_span")]
+)
+def test_a_misspelt_option_is_answered_with_the_one_that_is_meant(given: str, meant: str) -> None:
+    with pytest.raises(UnmaskError, match=f"did you mean '{meant}'"):
+        recipes.find("bert-tiny").override({given: "next"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"sentences": "nxt"}, "--sentences must be one of .*; did you mean 'next'?"),
+        ({"masked": "perhaps"}, "--masked must be true or false, not 'perhaps'"),
+        ({"written": "next", "rate": 0.3}, "this run learns next tokens: leave it out"),
+        ({"objective.rate": "many"}, "--rate must be a number, not 'many'"),
+        ({"objectives.learning": 1}, "There is no field of what is learned: 'learning'"),
+        ({"replaced": True, "masked": False}, "Replaced words are learned from hidden words: set --masked true"),
+        ({"masked": False, "replaced": True}, "Replaced words are learned from hidden words: set --masked true"),
+    ],
+)
+def test_options_of_objectives_that_make_no_sense_are_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(UnmaskError, match=said):
+        recipes.find("bert-tiny").override(fields)
+
+
+def test_nothing_to_learn_is_refused(place: Path) -> None:
+    corpus.build([TextDocument(f"A {name} here. It is there. " * 20, name) for name in _names()], place / "mine")
+    config = recipes.find("bert-tiny").override({"masked": False, "sentences": "none", "device": "cpu"})
+    with pytest.raises(UnmaskError, match="There is nothing to learn: set --masked true"):
+        Pretrain(config, ["mine"], "run")
+
+
 def test_help_lists_the_fields_of_every_objective(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "--help"])

@@ -150,6 +150,8 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
             continue
         if name in current.leaves():
             current = current.override({name: value})
+        elif not takes(name):
+            raise unknown("field of what is learned:", name, {*options(), *current.leaves()})
         elif not _asks_for_nothing(name, value):
             raise _refusal(name, current)
     return current
