@@ -10,6 +10,7 @@ import pytest
 
 from unmask import recipes
 from unmask.cli import main
+from unmask.cli.declared import objective_options
 from unmask.data import corpus
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
@@ -214,12 +215,16 @@ def test_help_lists_the_fields_of_every_objective(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["pretrain", "--help"])
     said = capsys.readouterr().out
+    found = objective_options()
+    assert found.keys() == options()
+    for name in options():
+        assert f"--{name.replace('_', '-')} VALUE" in said
+    for kind in CHOOSABLE:
+        for name, value in kind.choices:
+            assert value == "false" or f"{value}: " in found[name]
     for kind in OBJECTIVES:
         for name in kind().leaves():
-            assert f"--{name.replace('_', '-')} VALUE" in said
-            assert options()[name]
-        for name, value in kind.choices:
-            assert value == "false" or f"{value}: " in options()[name]
+            assert kind.learned in found[name].rpartition("(for ")[2]
 
 
 def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
