@@ -8,7 +8,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -80,7 +80,7 @@ class Config:
             key = others.get(name.replace("-", "_"), name).replace("-", "_")
             found = [p for p in places if p == key] or [p for p in places if p.split(".")[-1] == key]
             if not found:
-                known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key}
+                known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
                 raise unknown("field", key, known, ELSEWHERE.get(key, ()))
             if len(found) > 1:
                 raise UnmaskError(f"'{name}' names several fields; say which: {', '.join(found)}.")
@@ -90,6 +90,10 @@ class Config:
                 owner, level = getattr(owner, part), level.setdefault(part, {})
             level[last] = typed(value, typing.get_type_hints(type(owner))[last], f"--{name}")
         return self.replace(**nested)
+
+    def other_names(self) -> Iterable[str]:
+        """What `override` takes besides the names of fields; an unknown name may be meant for one of them."""
+        return ()
 
     def places(self) -> dict[str, Any]:
         """Dotted name -> value of every leaf field."""

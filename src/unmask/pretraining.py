@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_values
 from pathlib import Path
@@ -80,6 +80,9 @@ class Pretraining(Config):
             (given if mine else rest)[key if mine else name] = value
         config = with_values(self, objective=registry.chosen(self.objective, given))
         return super(Pretraining, config).override(rest, **others)
+
+    def other_names(self) -> Iterable[str]:
+        return registry.options()
 
     def starting_from(self, folder: Path | str) -> Self:
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""

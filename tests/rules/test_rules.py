@@ -490,7 +490,7 @@ def call(*arguments: str) -> str:
     return f"import contextlib, unmask.cli\nwith contextlib.suppress(SystemExit): unmask.cli.main({list(arguments)})"
 
 
-@pytest.mark.parametrize("code", ["import unmask", "import unmask.cli", call("--help"), call("finetune", "--help")])
+@pytest.mark.parametrize("code", ["import unmask", "import unmask.cli", call("--help"), call("pretrain", "--help")])
 def test_start_up_imports_nothing_heavy(code):
     heavy = HEAVY | FOREIGN | {"torch", "numpy", "tokenizers", "safetensors"}
     judge = f"\nimport sys\nsys.exit(str({heavy} & set(sys.modules) or ''))"

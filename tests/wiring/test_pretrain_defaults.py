@@ -10,6 +10,7 @@ import pytest
 
 from unmask import recipes
 from unmask.cli import main
+from unmask.cli.declared import objective_options
 from unmask.data import corpus
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
@@ -178,16 +179,52 @@ def test_an_objective_of_version_0_1_is_read(recipe: str) -> None:
     assert of_version_0_1(before) == asked
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("writen", "written"), ("sentence", "sentences"), ("mean-spans", "mean_span")]
+)
+def test_a_misspelt_option_is_answered_with_the_one_that_is_meant(given: str, meant: str) -> None:
+    with pytest.raises(UnmaskError, match=f"did you mean '{meant}'"):
+        recipes.find("bert-tiny").override({given: "next"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"sentences": "nxt"}, "--sentences must be one of .*; did you mean 'next'?"),
+        ({"masked": "perhaps"}, "--masked must be true or false, not 'perhaps'"),
+        ({"written": "next", "rate": 0.3}, "this run learns next tokens: leave it out"),
+        ({"objective.rate": "many"}, "--rate must be a number, not 'many'"),
+        ({"objectives.learning": 1}, "There is no field of what is learned: 'learning'"),
+        ({"replaced": True, "masked": False}, "Replaced words are learned from hidden words: set --masked true"),
+        ({"masked": False, "replaced": True}, "Replaced words are learned from hidden words: set --masked true"),
+    ],
+)
+def test_options_of_objectives_that_make_no_sense_are_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(UnmaskError, match=said):
+        recipes.find("bert-tiny").override(fields)
+
+
+def test_nothing_to_learn_is_refused(place: Path) -> None:
+    corpus.build([TextDocument(f"A {name} here. It is there. " * 20, name) for name in _names()], place / "mine")
+    config = recipes.find("bert-tiny").override({"masked": False, "sentences": "none", "device": "cpu"})
+    with pytest.raises(UnmaskError, match="There is nothing to learn: set --masked true"):
+        Pretrain(config, ["mine"], "run")
+
+
 def test_help_lists_the_fields_of_every_objective(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "--help"])
     said = capsys.readouterr().out
+    found = objective_options()
+    assert found.keys() == options()
+    for name in options():
+        assert f"--{name.replace('_', '-')} VALUE" in said
+    for kind in CHOOSABLE:
+        for name, value in kind.choices:
+            assert value == "false" or f"{value}: " in found[name]
     for kind in OBJECTIVES:
         for name in kind().leaves():
-            assert f"--{name.replace('_', '-')} VALUE" in said
-            assert options()[name]
-        for name, value in kind.choices:
-            assert value == "false" or f"{value}: " in options()[name]
+            assert kind.learned in found[name].rpartition("(for ")[2]
 
 
 def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

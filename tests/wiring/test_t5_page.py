@@ -34,6 +34,6 @@ def test_what_the_page_names_exists() -> None:
     named = set(re.findall(r"`(t5-[a-z0-9-]+)`", text)) | set(re.findall(r"unmask pretrain ([a-z0-9-]+)", text))
     assert named == {name for name in recipes.names() if name.startswith("t5")}
     configs = (Pretraining(), FineTuning(), Translation())
-    fields = {place.rpartition(".")[2] for config in configs for place in config.places()} | registry.options().keys()
+    fields = {place.rpartition(".")[2] for config in configs for place in config.places()} | registry.options()
     flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]*)", text)}
     assert flags - FLAGS <= fields

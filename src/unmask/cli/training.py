@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
+from unmask.cli.declared import objective_options
 from unmask.cli.parser import (
     ENCODING,
     RESUME,
@@ -66,7 +67,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--precision", "NAME", "of products: auto, fp32 or bf16")
     add_field(sub, "--seed", "N", "of weights, order and what is hidden")
-    add_fields_late(sub, "what is learned", _objective_options)
+    add_fields_late(sub, "what is learned", objective_options)
     sub.add_argument("--resume", action="store_true", help=RESUME)
     sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -119,12 +120,6 @@ def add_verbs(verbs: Any) -> None:
     sub.more_help = _baseline_help
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-
-
-def _objective_options() -> dict[str, str]:
-    from unmask.objectives import registry
-
-    return registry.options()
 
 
 def _row_fields(sub: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ Nothing outside this room knows what an objective is called; one that is not lis
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from unmask.config import typed
@@ -114,19 +114,10 @@ def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool)
 # ------------------------------------------------------------------------------------------------ options
 
 
-def options() -> dict[str, str]:
-    """Option of the command line that chooses an objective, or sets a field of one -> what it does."""
-    found: dict[str, str] = {}
-    for option, kinds in _choices().items():
-        values = "; ".join(f"{value}: {_first_line(kind)}" for value, kind in kinds.items() if value != "false")
-        found[option] = values
-    for kind in CHOOSABLE:
-        lines = _documented(kind)
-        for field in fields(kind):
-            if field.name not in found and field.name in lines:
-                takers = _either(taker.learned for taker in _takers(field.name))
-                found[field.name] = f"{lines[field.name]} (of {takers})"
-    return found
+def options() -> set[str]:
+    """The options that choose an objective or set a field of one, as the command line has them."""
+    plain = {name for kind in CHOOSABLE for name in kind().leaves()}
+    return plain | _choices().keys()
 
 
 def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfig:
@@ -150,6 +141,8 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
             continue
         if name in current.leaves():
             current = current.override({name: value})
+        elif not takes(name):
+            raise unknown("field of what is learned:", name, {*options(), *current.leaves()})
         elif not _asks_for_nothing(name, value):
             raise _refusal(name, current)
     return current
@@ -205,25 +198,6 @@ def _refusal(name: str, current: ObjectiveConfig) -> UnmaskError:
 def _either(words: Iterable[str]) -> str:
     *first, last = dict.fromkeys(words) or [""]
     return f"{', '.join(first)} or {last}" if first else last
-
-
-def _first_line(kind: Kind) -> str:
-    line = (kind.__doc__ or "").split("\n\n")[0].replace("\n    ", " ").rstrip(".")
-    return line[0].lower() + line[1:]
-
-
-def _documented(kind: Kind) -> dict[str, str]:
-    """Field -> its line in the docstring."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in (kind.__doc__ or "").split("\n")[1:]:
-        head, _, text = line.strip().partition("  ")
-        if line.startswith("    ") and not line.startswith("     ") and text:
-            name = head
-            found[name] = text.strip()
-        elif name and line.strip():
-            found[name] += f" {line.strip()}"
-    return found
 
 
 # ------------------------------------------------------------------------------------------------ run.json
