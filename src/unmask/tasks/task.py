@@ -283,7 +283,7 @@ class Task(Objective):
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         """An answer as a person reads it on a terminal; `text` is what was asked, with a note where it was cut."""
-        raise NotImplementedError
+        return "  ".join([*(str(value) for name, value in answer.items() if name not in ("id", "cut")), text])
 
     @classmethod
     def asked(cls, row: Row) -> str:
