@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from unmask import huggingface, label_efficiency, lexical, quickstart
+from unmask import huggingface, label_efficiency, quickstart
 from unmask.cli import main
 from unmask.data import embedded
 from unmask.data.dataset import Row
@@ -18,6 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.fit import Fitted
 from unmask.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
 from unmask.models import Bert
+from unmask.tasks import lexical
 
 NAMES = ("axis", "copy", "fit", "order", "dtype", "run")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from unmask.tasks import task_named
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.reading import read_sets
 from unmask.tasks.rows import TaskOptions
-from unmask.tasks.task import Say
+from unmask.tasks.task import Say, Score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,8 @@ def baselines(config: Baselines, say: Say) -> dict[str, Any]:
     train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
     scores: dict[str, dict[str, Any]] = {}
     task.baseline(train.rows[:1], train.rows)  # so that libraries are loaded before the clock runs
-    ways = {"baseline": lambda: partial(task.baseline, train=train.rows), **task.references(train)}
+    ways: dict[str, Callable[[], Score]] = {"baseline": lambda: partial(task.baseline, train=train.rows)}
+    ways |= task.references(train)
     for name, learn in ways.items():
         begin = time.perf_counter()
         score = learn()
@@ -63,7 +64,8 @@ def baselines(config: Baselines, say: Say) -> dict[str, Any]:
 
 def render(found: Mapping[str, Any]) -> str:
     """What `baselines` found, as a table of text for each split."""
-    lines = [f"baseline: {found['reference']}.", f"{', '.join(list(found['scores'])[1:])}: {found['method']}."]
+    lines, others = [f"baseline: {found['reference']}."], list(found["scores"])[1:]
+    lines += [f"{', '.join(others)}: {found['method']}."] if others else []
     for split in (split for split in ("dev", "test") if split in found["scores"]["baseline"]):
         names = list(found["scores"]["baseline"][split])
         lines += ["", f"{split:<10}" + "".join(f"{name:>{_width(name)}}" for name in names) + f"{'seconds':>10}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
 from unmask.tasks import TASKS, task_named
 from unmask.tasks.config import TaskConfig
-from unmask.tasks.prompting import Prompting
 from unmask.tasks.reading import check_scored, read
 
 BETWEEN = "\n\n"  # what stands between the examples of a prompt
@@ -71,7 +70,7 @@ def evaluate_in_context(
     assert kind.prompting is not None
     put = kind.prompting.of(labels, dict(name.partition("=")[::2] for name in how.names))
     task = kind.of_labels(labels)
-    prompts = Prompts(how, put, found.rows, None if shown is None else shown.rows)
+    prompts = Prompts(how, put.named, found.rows, None if shown is None else shown.rows)
     answers, cut = answer_all(scorer, prompts, found.rows, how.normalise)
     notes = [*found.notes, f"Template: {prompts.template!r}, {plural(how.shots, 'example')} before each row."]
     if cut:
@@ -93,16 +92,18 @@ def evaluate_in_context(
 class Prompts:
     """Rows as texts: examples with their answers, then a row without.
 
-    put       how a row is put
+    named     label -> what it is called; nothing where each row brings its answers
     rows      that are answered        examples  that stand before them; None: the other rows
     """
 
     def __init__(
-        self, how: InContext, put: Prompting, rows: Sequence[Row], examples: Sequence[Row] | None = None
+        self, how: InContext, named: Mapping[str, str], rows: Sequence[Row], examples: Sequence[Row] | None = None
     ) -> None:
-        self.how, self.put, self.rows = how, put, rows
+        prompting = task_named(how.task).prompting
+        assert prompting is not None
+        self.how, self.put, self.rows = how, prompting(named), rows
         self.others = examples
-        self.template = how.template or put.template(rows)
+        self.template = how.template or self.put.template(rows)
         known = len(rows) - 1 if examples is None else len(examples)
         if how.shots > known:
             raise UnmaskError(f"{plural(known, 'row')} cannot show {plural(how.shots, 'example')}: lower --shots.")

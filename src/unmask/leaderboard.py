@@ -15,6 +15,7 @@ from unmask.kernels.processor import Precision
 from unmask.serve import Predictor
 from unmask.serve.predictor import length_of_run
 from unmask.submission import Average
+from unmask.tasks import TASKS
 
 OF_MNLI = ("MNLI-m", "MNLI-mm", "AX")
 """What a model of MNLI answers: both test sets, and the diagnostic rows, which have no training rows of their own."""
@@ -122,9 +123,9 @@ def _assigned(models: Sequence[str | Path]) -> dict[str, tuple[Path, bool]]:
 def _answers(predictor: Predictor, folder: Path, benchmark: Benchmark, rows: Sequence[Any]) -> list[str | float]:
     """A label of the benchmark, or a score, for each row."""
     key = "label" if benchmark.labels else "score"
-    wanted = "classification" if benchmark.labels else "regression"
-    if predictor.task is None or predictor.kind != wanted:
-        raise UnmaskError(f"{benchmark.name} needs a model for {wanted}, which {folder} is not.")
+    wanted = next(task for task in TASKS.values() if task.learns(benchmark))
+    if predictor.task is None or predictor.kind != wanted.name:
+        raise UnmaskError(f"{benchmark.name} needs a model for {wanted.task_name}, which {folder} is not.")
     if not benchmark.labels:
         return [answer[key] for answer in predictor.answer(rows)]
     names = _spelling(folder, benchmark, predictor.task.labels)

@@ -23,7 +23,7 @@ from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.serve.likelihood import Scorer, windows
-from unmask.tasks.prompting import ChoicePrompting, Prompting
+from unmask.tasks.prompting import Prompting
 from unmask.types import Batch
 
 TEXTS = ["The film was good, and the plot was bad.", "a plot of bad people", "Good! " * 20, "the"]
@@ -161,7 +161,7 @@ ROWS = [Row(text=f"film {i}", label=str(i % 2), place=f"rows:{i}") for i in rang
 
 def test_a_prompt_is_examples_then_the_row_without_its_answer():
     how = InContext(shots=2, template="{text} {braces} => {answer}")
-    prompts = Prompts(how, Prompting({"0": "bad", "1": "good"}), ROWS)
+    prompts = Prompts(how, {"0": "bad", "1": "good"}, ROWS)
     prompt, candidates = prompts.of(3)
     first, second, last = prompt.split("\n\n")
     assert last == "film 3 {braces} =>"
@@ -170,34 +170,34 @@ def test_a_prompt_is_examples_then_the_row_without_its_answer():
         number = int(shown.split()[1])
         assert number != 3
         assert shown == f"film {number} {{braces}} => {['bad', 'good'][number % 2]}"
-    assert prompts.of(3) == Prompts(how, Prompting({"0": "bad", "1": "good"}), ROWS).of(3)
-    put = Prompting({"0": "bad", "1": "good"})
+    assert prompts.of(3) == Prompts(how, {"0": "bad", "1": "good"}, ROWS).of(3)
+    put = {"0": "bad", "1": "good"}
     several = {Prompts(how.replace(seed=seed), put, ROWS).of(3)[0] for seed in range(9)}
     assert len(several) > 3
-    assert Prompts(InContext(), Prompting({"0": "0", "1": "1"}), ROWS).of(0)[0] == "Text: film 0\nLabel:"
+    assert Prompts(InContext(), {"0": "0", "1": "1"}, ROWS).of(0)[0] == "Text: film 0\nLabel:"
 
 
 def test_templates_fit_their_rows():
     pairs = [Row(text="a", pair="b", label="x")]
     choices = [Choices(text="a", choices=("b {text}", "c"), label="1", place="x:1")]
     assert "{pair}" in Prompting({}).template(pairs)
-    assert Prompts(InContext(), ChoicePrompting({}), choices).of(0) == ("a", [" b {text}", " c"])
+    assert Prompts(InContext(task="multiple-choice"), {}, choices).of(0) == ("a", [" b {text}", " c"])
     for template, sentence in (("{text}", "ends in"), ("{answer} {text}", "ends in"), ("It is {answer}", "nothing")):
         with pytest.raises(UnmaskError, match=sentence):
             InContext(template=template)
     with pytest.raises(UnmaskError, match="shots"):
         InContext(shots=-1)
     with pytest.raises(UnmaskError, match="5 rows cannot show 6 examples"):
-        Prompts(InContext(shots=6), Prompting({"0": "0", "1": "1"}), ROWS)
+        Prompts(InContext(shots=6), {"0": "0", "1": "1"}, ROWS)
     with pytest.raises(UnmaskError, match="label"):
-        Prompts(InContext(shots=1), Prompting({"0": "0"}), [ROWS[0]], [ROWS[1]]).of(0)
+        Prompts(InContext(shots=1), {"0": "0"}, [ROWS[0]], [ROWS[1]]).of(0)
 
 
 @pytest.mark.parametrize("normalise", ["sum", "mean"])
 @pytest.mark.parametrize("shots", [0, 2])
 def test_answers_are_those_of_a_plain_loop(folder, normalise, shots):
     scorer = Scorer(folder)
-    put = Prompting({"0": "bad", "1": "the good film"})
+    put = {"0": "bad", "1": "the good film"}
     prompts = Prompts(InContext(shots=shots, template="{text}: {answer}"), put, ROWS)
     answers, cut = answer_all(scorer, prompts, ROWS, normalise)
     tokenizer = scorer.tokenizer

@@ -146,13 +146,11 @@ class Parser(argparse.ArgumentParser):
         raise unknown(f"value of {(action.option_strings or [action.dest])[0]}:", str(value), action.choices)
 
 
-def add_verb(
-    verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = ""
-) -> argparse.ArgumentParser:
+def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = "") -> Parser:
     """A verb; with `fields`, options that it does not know are passed on as `--name value`, and its help ends with
     where to find `more` of them than it lists (`add_field`)."""
     epilog = (more or "Further fields are set as --NAME VALUE; --fields lists them all.") if fields else None
-    verb = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
+    verb: Parser = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
     verb.set_defaults(run=run)
     verb.takes_fields = fields
     return verb

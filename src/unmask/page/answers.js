@@ -8,13 +8,11 @@ import { ask } from "./service.js";
 const PANELS = {
   "fill-mask": fillMask,
   "next-sentence": nextSentence,
-  classification: classify,
-  multilabel: classify,
-  regression: classify,
-  span: question,
-  tagging: tag,
-  choice: choose,
-  embedding: similarity,
+  classify,
+  question,
+  tag,
+  choose,
+  similarity,
   translation: translate,
   generation: generate,
   "replaced-tokens": replaced,
@@ -26,9 +24,9 @@ const PANELS = {
   "word-vectors": (root, model) => root.replaceChildren(sumForm(model).section),
 };
 
-/** The panel for a model {"name", "kind"}. */
+/** The panel for a model {"name", "kind"}; that of one with a task is its "panel". */
 export function answersTab(root, model) {
-  const panel = PANELS[model.kind];
+  const panel = PANELS[model.panel ?? model.kind];
   if (!panel) return void empty(root, h("p", {}, `There is no panel for ${model.kind}; the other tabs may show this model.`));
   panel(root, model);
 }

@@ -17,13 +17,6 @@ const TABS = { try: ["Try it", answersTab], attention: ["Attention", attentionTa
 const KINDS = {
   "fill-mask": "hidden words",
   "next-sentence": "two sentences",
-  classification: "labels",
-  multilabel: "several labels",
-  regression: "a score",
-  span: "questions",
-  tagging: "tags of words",
-  choice: "choices",
-  embedding: "sentence vectors",
   "replaced-tokens": "replaced words",
   "contextual-words": "words in context",
   "word-vectors": "word vectors",
@@ -42,7 +35,7 @@ async function start() {
     return void empty(main, h("p", { class: "error", role: "alert" }, error.message), h("button", { type: "button", onclick: start }, "Try again"));
   }
   state.model = state.models.find((model) => model.name === state.model?.name) ?? state.models[0];
-  const names = Object.fromEntries(state.models.map((model) => [model.name, `${model.name}: ${KINDS[model.kind] ?? model.kind}`]));
+  const names = Object.fromEntries(state.models.map((model) => [model.name, `${model.name}: ${model.gives ?? KINDS[model.kind] ?? model.kind}`]));
   empty(
     document.getElementById("model"),
     h("label", { class: "row" }, h("span", { class: "note" }, "Model"), select(names, state.model.name, (name) => ((state.model = state.models.find((model) => model.name === name)), open(state.tab)))),

@@ -61,6 +61,7 @@ class Classification(TextTask):
     rows_class = ClassificationRows
     options_class = ClassificationOptions
     one_label = True
+    panel, gives = "classify", "labels"
     rows_are = "texts with a label"
     references_are = f"logistic regression on {PARTS}"
     written = Written

@@ -95,9 +95,9 @@ class Embedding(Task):
     gives_vectors = True
     rows_class = EmbeddingRows
     options_class = EmbeddingOptions
+    panel, gives = "similarity", "sentence vectors"
     rows_are = "pairs or triplets of texts"
     references_are = "cosine of the words of two texts; for classes, logistic regression on them"
-    panel = "similar"
     reference = "words that two texts share (TF-IDF), or for classes the most frequent one"
 
     def __init__(

@@ -68,10 +68,10 @@ class MultiLabel(TextTask):
     metric = "micro_f1"
     rows_class = MultiLabelRows
     options_class = MultiLabelOptions
+    panel, gives = "classify", "several labels"
     rows_are = "several labels for a text"
     references_are = f"logistic regression, one for each label, on {PARTS}"
     written = WrittenLabels
-    panel = "labels"
 
     @classmethod
     def read_rows(cls, path: Path, rows: MultiLabelRows, *, scoring: bool = False) -> Dataset:

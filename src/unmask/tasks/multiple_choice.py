@@ -74,12 +74,12 @@ class MultipleChoice(Task):
     task_name, name = "multiple-choice", "choice"
     answers_by = "choice"
     rows_class = ChoiceRows
+    panel, gives = "choose", "choices"
     rows_are = "contexts with choices"
     references_are = "the choice whose words are nearest to those before it, by cosine"
     form = ChoiceForm()
     written = WrittenChoices
     prompting = ChoicePrompting
-    panel = "choose"
     reference = "the place where the right choice stands most often"
     heads: Mapping[str, Head] = {"choice": Head("choice", 1)}
     metric = "accuracy"

@@ -91,11 +91,11 @@ class QuestionAnswering(Task):
     options_class = QuestionOptions
     scoring_class = QuestionScoring
     usual_length = 384
+    panel, gives = "question", "questions"
     rows_are = "questions on contexts, as SQuAD has"
     references_are = "the sentence whose words are nearest to those of the question, by cosine"
     form = QuestionForm()
     written = WrittenAnswers
-    panel = "question"
     reference = "no answer, or the sentence that shares most words with the question"
     heads: Mapping[str, Head] = {"span": Head("span", 2)}
 

@@ -37,10 +37,10 @@ class Regression(TextTask):
     metric = "pearson"
     rows_class = TextRows
     options_class = TextOptions
+    panel, gives = "classify", "a score"
     rows_are = "texts with a score"
     references_are = f"ridge regression on {PARTS}"
     written = WrittenScores
-    panel = "score"
 
     @classmethod
     def read_rows(cls, path: Path, rows: TextRows, *, scoring: bool = False) -> Dataset:

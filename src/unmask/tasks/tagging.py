@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from unmask.tasks.labels import different, label_id, mean_cross_entropy
 from unmask.tasks.lengths import windows
 from unmask.tasks.lexical.tagging import tagger
 from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
-from unmask.tasks.rows import TableRows, TaskOptions, column
+from unmask.tasks.rows import Rows, TableRows, TaskOptions, column
 from unmask.tasks.tagged_words import SentenceForm, tagged
 from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
 from unmask.tasks.written_tags import WrittenTags
@@ -106,14 +106,14 @@ class Tagging(Task):
 
     task_name = name = "tagging"
     answers_by = "token"
-    rows_class = TaggingRows
+    rows_class: ClassVar[type[Rows]] = TaggingRows
     options_class = TaggingOptions
     scoring_class = TagScoring
+    panel, gives = "tag", "tags of words"
     rows_are = "tagged words"
     references_are = "logistic regression on a word, its shape and its neighbours"
     form = SentenceForm()
     written = WrittenTags
-    panel = "tag"
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:

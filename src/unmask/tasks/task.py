@@ -61,6 +61,7 @@ class Task(Objective):
     written    the same as texts that a T5 writes; None: it does not
     prompting  the same as texts that a language model goes on with; None: it cannot be put so
     panel      of the page, that asks and shows it (page/answers.js)
+    gives      what it answers, in words, for a list of models
 
     The answer to a row is an array [1, C] for a text or a pair, [W, C] for the W words of a sentence, and what
     `merge` makes of the examples of a row elsewhere.
@@ -85,6 +86,7 @@ class Task(Objective):
     written: ClassVar[type[Written] | None] = None
     prompting: ClassVar[type[Prompting] | None] = None
     panel: ClassVar[str] = ""
+    gives: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         if cls.written is not None and "written" in vars(cls):
@@ -281,7 +283,7 @@ class Task(Objective):
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         """An answer as a person reads it on a terminal; `text` is what was asked, with a note where it was cut."""
-        raise NotImplementedError
+        return "  ".join([*(str(value) for name, value in answer.items() if name not in ("id", "cut")), text])
 
     @classmethod
     def asked(cls, row: Row) -> str:

@@ -34,7 +34,6 @@ class TextTask(Task):
     """
 
     single_or_pairs = True
-    panel = "classify"
 
     def __init__(self, long: Long = "truncate") -> None:
         self.long = long

@@ -160,8 +160,10 @@ class Api:
 
     async def models(self, request: Request) -> Response:
         pool, loaded = self.service.pool, self.service.pool.loaded()
+        tasks = {task.name: task for task in reversed(TASKS.values())}
+        shown = {kind: {"panel": task.panel, "gives": task.gives} for kind, task in tasks.items() if task.panel}
         found = [
-            {"name": name, "kind": pool.kinds[name], "loaded": name in loaded}
+            {"name": name, "kind": pool.kinds[name], "loaded": name in loaded, **shown.get(pool.kinds[name], {})}
             | {key: of[name] for key, of in (("task", pool.tasks), ("features", pool.features)) if name in of}
             for name in pool.names()
         ]

@@ -84,6 +84,11 @@ _MODEL: Schema = forms.form(
     name={"type": "string"},
     kind={"type": "string", "description": "what it does: classification, embedding, translation, fill-mask, …"},
     loaded={"type": "boolean", "description": "whether it is in memory; else it is read when it is asked for"},
+    panel={
+        "type": "string",
+        "description": "of a fine-tuned one, the panel of the page that asks it",
+    },
+    gives={"type": "string", "description": "of such a one, what it answers, in words"},
     task={"type": "string", "description": "of one that translates, the task that /predict asks it about, if any"},
     features={"type": "integer", "description": "of one that writes from a vector, how many numbers that has"},
 )
