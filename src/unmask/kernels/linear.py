@@ -7,7 +7,7 @@ Shapes: D inputs, E outputs, N rows, V outputs that are a vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +45,7 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def is_plain(layer: nn.Module) -> bool:
+def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether a layer computes x W^T + b and nothing else."""
     return type(layer) in (nn.Linear, Linear)
 
