@@ -104,7 +104,7 @@ KNOWING = re.compile(r"by_processor|(computes|imitates|library_has)_bf16|has_mat
 
 
 def test_every_test_that_knows_processors_runs_with_capped_instructions() -> None:
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     capped = re.search(r"^CAPPED = (.*?)\n\n", (root / "Makefile").read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert capped is not None
     named = {word.split("::")[0] for word in capped[1].replace("\\", "").split()}

@@ -18,7 +18,7 @@ from unmask.tasks.reading import labels_of
 from unmask.tasks.rows import Rows, TaskOptions
 from unmask.tasks.task import Say
 from unmask.tasks.texts import TextTask
-from unmask.types import Batch, Loss
+from unmask.types import Batch, Head, Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Stars(TextTask):
 
     def __init__(self, labels: Sequence[str], *, power: float = 2.0) -> None:
         super().__init__()
-        self.labels, self.heads, self.power = tuple(labels), {self.name: len(labels)}, power
+        self.labels, self.heads, self.power = tuple(labels), {self.name: Head("sequence", len(labels))}, power
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
@@ -61,7 +61,7 @@ class Stars(TextTask):
 
     def score(self, model: Any, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]
-        said_MC = model.answer(self.name, hidden_BTD, target.places).softmax(-1)
+        said_MC = model.answer(self.name, hidden_BTD, target.places, batch).softmax(-1)
         off_MC = (said_MC - F.one_hot(target.values, len(self.labels))).cumsum(-1)
         return Loss(off_MC.abs().pow(self.power).sum(), len(said_MC))
 

@@ -19,17 +19,21 @@ from unmask.objectives import Objective, ObjectiveConfig, Term
 from unmask.objectives.sequences import runs
 from unmask.pretrain import Pretrain
 from unmask.report import run_facts, write_report
-from unmask.types import Document, Example
+from unmask.types import Document, Example, Head
 
 
 class SentenceLength(Objective):
     """Which of some classes of length has a sentence, by its first token?"""
 
-    name = "classification"
-    terms = (Term("classification", "length of a sentence"),)
+    name = "length"
+    terms = (Term("length", "length of a sentence"),)
 
     def __init__(self, tokenizer: Any, classes: int) -> None:
-        self.tokenizer, self.classes, self.heads = tokenizer, classes, {self.name: classes}
+        self.tokenizer, self.classes, self.heads = (
+            tokenizer,
+            classes,
+            {self.name: Head("sequence", classes, pretraining=True)},
+        )
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         sentences = [run for document in documents for s in document.sentences for run in runs([s], length - 2)]
@@ -41,7 +45,7 @@ class SentenceLength(Objective):
         return Example(tokens, segments, {self.name: (np.zeros(1, np.int64), longer)})
 
     def summary(self, found: Any, baseline: Any, before: Any) -> list[str]:
-        return [f"Lengths: {found['classification/correct']:.0%} right."]
+        return [f"Lengths: {found['length/correct']:.0%} right."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +67,10 @@ def test_a_new_objective_is_trained_evaluated_saved_and_resumed(tmp_path: Path) 
     config = config.override({**small, "steps": 60, "lr": 1e-2, "minutes": None, "objective.classes": 2})
     run = Pretrain(config, [tmp_path / "corpus"], tmp_path / "run")
     found = run.run()
-    assert found.heldout["classification/correct"] > 0.9
+    assert found.heldout["length/correct"] > 0.9
     assert "Lengths: 100% right." in run.summary(found)
     assert "Length of a sentence: loss" in write_report(tmp_path / "run").read_text()
-    assert huggingface.load(tmp_path / "run").model.heads["classification"].output.out_features == 2
+    assert huggingface.load(tmp_path / "run").model.heads["length"].output.out_features == 2
     facts = run_facts(tmp_path / "run")
     assert json.loads(json.dumps(facts["config"]["objective"])) == {"kind": "length", "classes": 2}
     longer = config.resumed(facts).override({"steps": 64})

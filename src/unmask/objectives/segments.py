@@ -41,7 +41,7 @@ class SegmentLM(CausalLM):
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Raises UnmaskError for a model without a memory."""
-        if "segments" not in model.config.learns:
+        if "memory" not in model.config.offers:
             raise UnmaskError("Only a model with a memory learns from rows that go on: take transformer-xl-tiny.")
         if batch.streams is None:
             return super().loss(model, batch)

@@ -24,7 +24,8 @@ MOST = 0.3  # share of rows read, beyond which moving all of them is faster
 
 def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
     """The large tables that are trained, and looked up and nothing else: no head borrows them to write with."""
-    borrowed = {id(getattr(part, "token", None)) for part in model.modules() if "token" not in part._modules}
+    named = ((part, getattr(part, "token", None)) for part in model.modules())
+    borrowed = {id(token) for part, token in named if all(token is not own for own in part.modules())}
     for table in (part for part in model.modules() if isinstance(part, nn.Embedding)):
         w = table.weight
         if w.numel() >= LARGE and w.requires_grad and is_full(w) and id(table) not in borrowed:
