@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,15 +135,15 @@ def opened(folder: Path | str, heads: Mapping[str, int] | None = None, seed: int
     """
     if not huggingface.holds_encoder_decoder(folder):
         return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
-    model = huggingface.load(folder).model
-    if not isinstance(model, T5Model):
+    loaded = huggingface.load(folder)
+    if not isinstance(loaded.model, T5Model):
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
     if (Path(folder) / T5_MODEL).is_file():
         raise UnmaskError(
             f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
             "unmask train --from or unmask finetune."
         )
-    return huggingface.Loaded(cast(Model, model), Tokenizer.load(folder), (), (), ())  # both kinds are trained alike
+    return replace(loaded, tokenizer=Tokenizer.load(folder))  # both kinds are trained alike
 
 
 def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:
