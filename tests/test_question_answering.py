@@ -590,6 +590,11 @@ def test_settings_come_back_from_a_folder(tmp_path):
     assert plain.settings() == QuestionAnswering().settings()
 
 
+def opened(folder):
+    loaded = huggingface.load(folder)
+    return task_of(loaded.model, loaded.labels, loaded.settings)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -611,8 +616,7 @@ def test_damaged_settings_are_one_sentence(tmp_path, settings, message):
     (tmp_path / "config.json").write_text(json.dumps({**config, "unmask_task": settings}))
     (tmp_path / "manifest.json").unlink()
     with pytest.raises(UnmaskError, match=message) as error:
-        loaded = huggingface.load(tmp_path)
-        task_of(loaded.model, loaded.labels, loaded.settings)
+        opened(tmp_path)
     assert str(error.value).endswith(".")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +125,15 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
     """
     if not huggingface.holds_encoder_decoder(folder):
         return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
-    model = huggingface.load(folder).model
-    if not model.config.offers:
+    loaded = huggingface.load(folder)
+    if not loaded.model.config.offers:
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
     if (Path(folder) / T5_MODEL).is_file():
         raise UnmaskError(
             f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
             "unmask train --from or unmask finetune."
         )
-    return huggingface.Loaded(model, Tokenizer.load(folder), (), (), ())
+    return replace(loaded, tokenizer=Tokenizer.load(folder))  # both kinds are trained alike
 
 
 def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from unmask.data.corpus import Corpus
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
-from unmask.models.t5 import T5
 from unmask.objectives import ObjectiveConfig, Teaching, registry
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
@@ -96,8 +95,7 @@ class Pretraining(Config):
     def resumed(self, run: Mapping[str, Any]) -> Self:
         """The config in the run.json of a run, whose model may be of another class than the recipe's where it went on
         from a folder: `run` names it."""
-        classes: dict[str, type[ModelConfig]] = {"T5": T5}
-        classes |= {page.config.__name__: page.config for page in huggingface.TABLES.values()}
+        classes = {page.config.__name__: page.config for page in huggingface.TABLES.values()}
         wanted = classes.get(str(run.get("model")), type(self.model))
         config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
         config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # of runs that do not say which

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from unmask.adapt import STARTED, TRAINED, opened
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface import ENCODER_DECODER
 from unmask.models.model import Model
 from unmask.objectives import Objective, Taught, Teaching
 from unmask.pretraining import Pretraining, tokens_of
@@ -33,7 +34,7 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
     if asked.attention > 0 and config.training.recompute:
         raise UnmaskError("--attention looks into layers that --recompute does not keep: leave one of them out.")
     teacher = opened(asked.teacher)
-    if teacher.model.reads_source != ("encoder-decoder" in config.model.offers):
+    if (teacher.kind is ENCODER_DECODER) != ("encoder-decoder" in config.model.offers):
         raise UnmaskError("A T5 learns from a T5, and other models from others: take another --teacher.")
     if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
         raise UnmaskError(
