@@ -321,7 +321,7 @@ def test_attention_by_boundaries_on_a_gpu_equals_its_plain_form(causal: bool) ->
     one = varlen(causal)
     there = one._replace(boundaries=one.boundaries.cuda())
     assert there.fits(*given[:2])
-    found = there.attend(*given, scale=0.3, dropout=0.0).double().cpu()
+    found = there.attend(*given, scale=0.3, rate=0.0).double().cpu()
     torch.testing.assert_close(found, one.plain(*(x.cpu().double() for x in given), scale=0.3), atol=3e-2, rtol=0)
 
 

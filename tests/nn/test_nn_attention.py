@@ -209,7 +209,7 @@ def test_both_ways_learn_the_same_in_bfloat16(mask, monkeypatch):
 
     wanted = gradients(torch.float32)
     plain = gradients(torch.bfloat16)
-    monkeypatch.setattr("unmask.kernels.attention.plain_is_faster", lambda q, dropout: False)
+    monkeypatch.setattr("unmask.kernels.attention.plain_is_faster", lambda q, rate: False)
     fused = gradients(torch.bfloat16)
     for found in (plain, fused):
         assert not torch.equal(found, wanted)

@@ -40,7 +40,7 @@ Given = TypeVar("Given", bound=Hidden, contravariant=True)
 class Plain(Protocol[Given]):
     """The plain form."""
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Given, /, *, scale: float, dropout: float) -> Tensor: ...
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Given, /, *, scale: float, rate: float) -> Tensor: ...
 
 
 def attend(
@@ -50,24 +50,24 @@ def attend(
     bias: Given,
     *,
     scale: float,
-    dropout: float,
+    rate: float,
     plain: Plain[Given],
     in_plain: bool = False,
 ) -> Tensor:
     """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]; H is a multiple of N.
 
-    dropout   rate on the weights
+    rate      of dropout on the weights
     plain     the equation written out
     in_plain  whether to use it whatever is faster: it alone shows the weights
     """
     if not in_plain:
         if bias.varlen is not None and bias.varlen.fits(q_BHTK, k_BNSK):
-            return bias.varlen.attend(q_BHTK, k_BNSK, v_BNSK, scale=scale, dropout=dropout)
-        if not plain_is_faster(q_BHTK, dropout):
+            return bias.varlen.attend(q_BHTK, k_BNSK, v_BNSK, scale=scale, rate=rate)
+        if not plain_is_faster(q_BHTK, rate):
             mask = bias.mask(q_BHTK.dtype)
-            return fused(q_BHTK, k_BNSK, v_BNSK, mask, scale=scale, dropout=dropout, causal=bias.causal)
+            return fused(q_BHTK, k_BNSK, v_BNSK, mask, scale=scale, rate=rate, causal=bias.causal)
     with exactly(q_BHTK):  # under autocast the weights would go to float32 and back
-        return plain(q_BHTK, k_BNSK, v_BNSK, bias, scale=scale, dropout=dropout)
+        return plain(q_BHTK, k_BNSK, v_BNSK, bias, scale=scale, rate=rate)
 
 
 def fused(
@@ -77,13 +77,13 @@ def fused(
     mask: Tensor | None,
     *,
     scale: float,
-    dropout: float = 0.0,
+    rate: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
     """The same by PyTorch's kernel, which keeps no weights.
 
     mask     bool, true where visible, or in the format of the queries, added to the scores; None: all is visible
-    dropout  rate on the weights
+    rate     of dropout on the weights
     causal   whether a token sees none after it; only without a mask
     """
     return F.scaled_dot_product_attention(
@@ -91,17 +91,17 @@ def fused(
         k_BNSK,
         v_BNSK,
         attn_mask=mask,
-        dropout_p=dropout,
+        dropout_p=rate,
         is_causal=causal,
         scale=scale,
         enable_gqa=q_BHTK.shape[1] != k_BNSK.shape[1],
     )
 
 
-def plain_is_faster(q_BHTK: Tensor, dropout: float) -> bool:
+def plain_is_faster(q_BHTK: Tensor, rate: float) -> bool:
     """Whether plain products are faster: on a CPU the kernel of `fused` draws dropout slowly, and bfloat16 in float32
     (see `kernels.dropout`); without dropout, it learns in bfloat16 up to three times as slowly, until rows are so long
     that the weights no longer fit the caches."""
     if q_BHTK.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    return dropout > 0 or (q_BHTK.requires_grad and q_BHTK.dtype is torch.bfloat16 and q_BHTK.shape[-2] <= FEW)
+    return rate > 0 or (q_BHTK.requires_grad and q_BHTK.dtype is torch.bfloat16 and q_BHTK.shape[-2] <= FEW)
