@@ -39,8 +39,8 @@ class Varlen(NamedTuple):
         return known and has_kernel(q_BHTK.device)
 
     def attend(self, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *, scale: float, rate: float) -> Tensor:
-        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K], with this rate of
-        dropout on the weights."""
+        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K], with this rate
+        of dropout on the weights."""
         q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [B * T, H, K], as they lie
         ends, longest = self.boundaries, self.longest
         # That of `torch.nn.attention.varlen`, which draws no dropout; nested tensors call it just so.
