@@ -74,7 +74,7 @@ BIASES = {
 
 
 def fused(bias: Bias, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return kernels_attention.fused(q, k, v, bias.mask(q.dtype), scale=0.3, causal=bias.causal)
+    return kernels_attention.fused(q, k, v, bias.added(q.dtype), scale=0.3, causal=bias.causal)
 
 
 def plainly(bias: Bias, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ Shapes: B rows, T queries, S keys, H heads, N heads of the keys and values, K wi
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, TypeVar
 
 import torch
@@ -22,8 +23,8 @@ FEW = 256
 
 
 class Hidden(Protocol):
-    """What a kernel needs to know of the bias: what is added to the scores, as a tensor that broadcasts to
-    [B, H, T, S] (bool, true where visible, or float), or as one of the two forms that kernels know by name."""
+    """What a kernel needs to know of the bias: what is added to the scores, a tensor that broadcasts to [B, H, T, S],
+    or one of the two forms that kernels know by name."""
 
     @property
     def causal(self) -> bool: ...
@@ -31,7 +32,7 @@ class Hidden(Protocol):
     @property
     def varlen(self) -> Varlen | None: ...
 
-    def mask(self, dtype: torch.dtype) -> Tensor | None: ...
+    def added(self, dtype: torch.dtype) -> Tensor | None: ...
 
 
 Given = TypeVar("Given", bound=Hidden, contravariant=True)
@@ -64,7 +65,7 @@ def attend(
         if bias.varlen is not None and bias.varlen.fits(q_BHTK, k_BNSK):
             return bias.varlen.attend(q_BHTK, k_BNSK, v_BNSK, scale=scale, rate=rate)
         if not plain_is_faster(q_BHTK, rate):
-            mask = bias.mask(q_BHTK.dtype)
+            mask = bias.added(q_BHTK.dtype)
             return fused(q_BHTK, k_BNSK, v_BNSK, mask, scale=scale, rate=rate, causal=bias.causal)
     with exactly(q_BHTK):  # under autocast the weights would go to float32 and back
         return plain(q_BHTK, k_BNSK, v_BNSK, bias, scale=scale, rate=rate)
@@ -82,7 +83,7 @@ def fused(
 ) -> Tensor:
     """The same by PyTorch's kernel, which keeps no weights.
 
-    mask     bool, true where visible, or in the format of the queries, added to the scores; None: all is visible
+    mask     added to the scores, in the format of the queries; None: nothing
     rate     of dropout on the weights
     causal   whether a token sees none after it; only without a mask
     """
@@ -96,6 +97,13 @@ def fused(
         scale=scale,
         enable_gqa=q_BHTK.shape[1] != k_BNSK.shape[1],
     )
+
+
+def additive(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to scores of this number format: 0 or -inf of what is bool (true where visible), else the bias."""
+    if bias.dtype is not torch.bool:
+        return bias.to(dtype)
+    return torch.zeros(bias.shape, dtype=dtype, device=bias.device).masked_fill_(~bias, -math.inf)
 
 
 def plain_is_faster(q_BHTK: Tensor, rate: float) -> bool:
