@@ -52,7 +52,7 @@ def main() -> None:
     common.introduce(common.machine(options.threads))
 
     def kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Bias, *, scale: float) -> torch.Tensor:
-        return by_kernel(q, k, v, bias.mask(q.dtype), scale=scale)
+        return by_kernel(q, k, v, bias.added(q.dtype), scale=scale)
 
     print(
         "| dtype | mask | tokens of a row | fused, ms | plain, ms | fused / plain (range) |\n|---|---|---|---|---|---|"

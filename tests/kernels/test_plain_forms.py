@@ -74,7 +74,7 @@ BIASES = {
 
 
 def fused(bias: Bias, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return kernels_attention.fused(q, k, v, bias.mask(q.dtype), scale=0.3, causal=bias.causal)
+    return kernels_attention.fused(q, k, v, bias.added(q.dtype), scale=0.3, causal=bias.causal)
 
 
 def plainly(bias: Bias, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -321,7 +321,7 @@ def test_attention_by_boundaries_on_a_gpu_equals_its_plain_form(causal: bool) ->
     one = varlen(causal)
     there = one._replace(boundaries=one.boundaries.cuda())
     assert there.fits(*given[:2])
-    found = there.attend(*given, scale=0.3, dropout=0.0).double().cpu()
+    found = there.attend(*given, scale=0.3, rate=0.0).double().cpu()
     torch.testing.assert_close(found, one.plain(*(x.cpu().double() for x in given), scale=0.3), atol=3e-2, rtol=0)
 
 

@@ -193,7 +193,7 @@ def test_a_compiled_model_is_one_graph_for_any_number_of_sequences(calls):
 def test_shapes_and_strides_are_those_that_pytorch_expects_of_the_kernel():
     q, k, v = (torch.empty(2, 4, 7, 16, device="meta", requires_grad=True) for _ in range(3))
     varlen = Varlen(torch.empty(9, dtype=torch.int32, device="meta"), 7, False)
-    said = varlen.attend(q, k, v, scale=0.25, dropout=0.1)
+    said = varlen.attend(q, k, v, scale=0.25, rate=0.1)
     assert said.shape == (2, 4, 7, 16)
     said.sum().backward()
     assert q.grad.shape == k.grad.shape == v.grad.shape == q.shape

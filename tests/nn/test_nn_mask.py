@@ -152,8 +152,9 @@ def test_bias_adds_up():
     assert torch.equal(causal.tensor, added.masked_fill(hidden, -math.inf))
     assert torch.equal(Bias(~hidden).plus(added).tensor, causal.tensor)
     assert Bias(~hidden).plus(None).tensor.dtype is torch.bool
-    assert Bias(~hidden).to(torch.bfloat16).tensor.dtype is torch.bool
-    assert Bias(added).to(torch.bfloat16).tensor.dtype is torch.bfloat16
+    assert torch.equal(Bias(~hidden).added(torch.bfloat16), torch.zeros(3, 3).masked_fill(hidden, -math.inf).bfloat16())
+    assert torch.equal(Bias(added).added(torch.bfloat16), added.bfloat16())
+    assert Bias(causal=True).added(torch.float32) is None
 
 
 def test_causal_beside_a_tensor_is_refused():

@@ -239,7 +239,7 @@ def test_dropout_stands_where_theirs_does(version: str, monkeypatch: pytest.Monk
         return dropout
 
     monkeypatch.setattr("unmask.nn.dropout.dropout", scaled("ours"))
-    monkeypatch.setattr("unmask.nn.attention.drop", scaled("ours"))
+    monkeypatch.setattr("unmask.nn.attention.dropout", scaled("ours"))
     monkeypatch.setattr(F, "dropout", scaled("theirs"))
     other.config._attn_implementation = "eager"
     other.train()

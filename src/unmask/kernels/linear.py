@@ -53,7 +53,7 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
 def joint(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
     """layer(x) of each layer, [..., D] -> [..., E]. While they learn, plain linear layers are one product, as its
     gradients are then fewer and larger products, too."""
-    plain = [layer for layer in layers if isinstance(layer, nn.Linear) and is_plain(layer) and not hooked(layer)]
+    plain = [layer for layer in layers if is_plain(layer) and not hooked(layer)]
     if len(plain) < len(layers) or not torch.is_grad_enabled() or len({layer.bias is None for layer in plain}) > 1:
         return [layer(x) for layer in layers]
     biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]

@@ -38,13 +38,14 @@ class Varlen(NamedTuple):
         known = q_BHTK.dtype in DTYPES and q_BHTK.shape == k_BHTK.shape and width <= WIDEST and width % 8 == 0
         return known and has_kernel(q_BHTK.device)
 
-    def attend(self, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *, scale: float, dropout: float) -> Tensor:
-        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K]."""
+    def attend(self, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *, scale: float, rate: float) -> Tensor:
+        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K], with this rate
+        of dropout on the weights."""
         q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [B * T, H, K], as they lie
         ends, longest = self.boundaries, self.longest
         # That of `torch.nn.attention.varlen`, which draws no dropout; nested tensors call it just so.
         y, *_ = torch.ops.aten._flash_attention_forward(
-            q, k, v, ends, ends, longest, longest, dropout, self.causal, False, scale=scale
+            q, k, v, ends, ends, longest, longest, rate, self.causal, False, scale=scale
         )
         attended: Tensor = y.unflatten(0, (len(q_BHTK), -1)).transpose(1, 2)
         return attended

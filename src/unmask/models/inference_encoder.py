@@ -16,8 +16,7 @@ from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lo
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.models.stack_model import StackModel
-from unmask.nn import Attention, Block, FeedForward, Mask, Position, Stack
-from unmask.nn.cache import additive
+from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Position, Stack
 
 
 class InferenceBlock:
@@ -67,7 +66,7 @@ class InferenceStack(Stack):
         B, T, D = x_BTD.shape
         if not B * T:
             return x_BTD.detach()
-        seen = additive((mask or Mask()).tensor(T, T, x_BTD.device), self.dtype)  # once, for all blocks
+        seen = Bias((mask or Mask()).tensor(T, T, x_BTD.device)).added(self.dtype)  # once, for all blocks
         x_ND = padded(x_BTD.detach().reshape(B * T, D), self.dtype)
         for i in self.order:
             x_ND = self.laid_out[i](x_ND, B, T, seen)

@@ -14,8 +14,8 @@ from unmask.kernels.prepacked import PrepackedLinear, inference_dtype, lowers, p
 from unmask.kernels.processor import Precision, Settled, settle
 from unmask.models.transformer_model import TransformerModel, TransformerState
 from unmask.models.writer import State, Writer
-from unmask.nn import Attention, Block, FeedForward, Position, TiedHead
-from unmask.nn.cache import BlockCache, additive
+from unmask.nn import Attention, Bias, Block, FeedForward, Position, TiedHead
+from unmask.nn.cache import BlockCache
 from unmask.nn.lora import adapters
 from unmask.types import Batch
 
@@ -98,8 +98,8 @@ class InferenceTransformer(Writer):
         if cache.length >= len(places_TD):
             self.places_TD = places_TD = self._places(2 * cache.length)
         x_ND: Tensor = self.model.target.token(tokens_N) + places_TD[cache.length]
-        seen = additive(cache.advance(len(tokens_N) // W, W, x_ND.device), self.dtype)
-        source = additive(cache.memory_mask, self.dtype)
+        seen = Bias(cache.advance(len(tokens_N) // W, W, x_ND.device)).added(self.dtype)
+        source = Bias(cache.memory_mask).added(self.dtype)
         for block, kept in zip(self.blocks, cache.blocks, strict=True):
             x_ND = block(x_ND, W, kept, seen, source)
         logits_NV: Tensor = self.output(self.model.decoder.norm(x_ND))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
 from unmask.kernels.attention import attend
-from unmask.kernels.dropout import dropout as drop
+from unmask.kernels.dropout import dropout
 from unmask.kernels.formats import cast
 from unmask.kernels.linear import Linear, joint
 from unmask.nn.cache import KeyValues
@@ -29,14 +29,14 @@ def attention(
     bias: Bias,
     *,
     scale: float,
-    dropout: float = 0.0,
+    rate: float = 0.0,
     look: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
     """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]; a hidden key has a bias of -inf.
     `kernels.attention.attend` computes the same by the kernel that is fastest.
 
-    dropout  rate on the weights
-    look     is handed the weights, [B, H, T, S], before dropout
+    rate  of dropout on the weights
+    look  is handed the weights, [B, H, T, S], before dropout
     """
     group = q_BHTK.shape[1] // k_BNSK.shape[1]  # heads of queries that read the same keys
     k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
@@ -44,7 +44,7 @@ def attention(
     weights_BHTS = bias.softmax(scores_BHTS)
     if look is not None:
         look(weights_BHTS)
-    return drop(weights_BHTS, dropout, True) @ v_BHSK
+    return dropout(weights_BHTS, rate, True) @ v_BHSK
 
 
 class Attention(nn.Module):
@@ -127,7 +127,7 @@ class Attention(nn.Module):
             v_BNSK,
             bias,
             scale=self.scale,
-            dropout=self.dropout if self.training else 0.0,
+            rate=self.dropout if self.training else 0.0,
             plain=partial(attention, look=self.recorder),
             in_plain=self.recorder is not None,
         )

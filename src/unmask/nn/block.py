@@ -14,10 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.kernels.formats import product_dtype
 from unmask.kernels.linear import Linear, joint
 from unmask.nn.attention import Attention
-from unmask.nn.cache import BlockCache, Cache, KeyValues, additive
+from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.dropout import Dropout
 from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.position import Position
@@ -220,7 +219,7 @@ class Stack(nn.Module):
                 )
             return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
-        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device)).to(product_dtype(x_BTD))
+        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
             x_BTD = self.blocks[i](
@@ -249,10 +248,8 @@ class Stack(nn.Module):
         """The same for tokens that come after those of a cache."""
         B, T, _ = x_BTD.shape
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
-        dtype = product_dtype(x_BTD)
-        bias = Bias(additive(cache.advance(B, T, x_BTD.device), dtype))
-        bias = bias.plus(self._by_place(T, cache, x_BTD.device)).to(dtype)
-        memory_bias = Bias(additive(cache.memory_mask, dtype))
+        bias = Bias(cache.advance(B, T, x_BTD.device)).plus(self._by_place(T, cache, x_BTD.device))
+        memory_bias = Bias(cache.memory_mask)
         for i, block_cache in zip(self.order, cache.blocks, strict=True):
             x_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_bias=memory_bias, positions_BT=positions_BT, cache=block_cache

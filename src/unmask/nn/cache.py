@@ -6,7 +6,6 @@ values, K width of a head.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -177,13 +176,6 @@ class Cache:
         first = self.blocks[0]
         kept = first.memory or first.own
         return len(kept.keys) if kept.length else None
-
-
-def additive(visible: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What is seen, as what is added to scores: 0 or -inf. The kernels would make that of it in every layer."""
-    if visible is None:
-        return None
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
 
 
 def _moved(kept_BNSK: Tensor, places_M: Tensor, rows_B: Tensor, length: int) -> Tensor:

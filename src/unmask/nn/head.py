@@ -35,7 +35,7 @@ def logits_of(head: nn.Module, x_MD: Tensor) -> Tensor | Logits:
     if not hooked(head):
         if isinstance(head, VocabularyHead):
             return head.logits(x_MD)
-        if isinstance(head, nn.Linear) and is_plain(head):
+        if is_plain(head):
             return Logits(x_MD, head.weight, head.bias)
         if type(head) is nn.Sequential:
             return logits_of(head[-1], head[:-1](x_MD))

@@ -8,30 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from unmask.errors import UnmaskError
+from unmask.kernels.attention import additive
 from unmask.kernels.varlen import Varlen
 from unmask.nn.position import distances
 
 Device = torch.device | str | None
-
-
-class Added(NamedTuple):
-    """What is added to attention scores: [B, H, T, S] or what is broadcast to it, None for nothing; and which queries
-    see no key at all, [..., T, 1] bool, None where there are none."""
-
-    scores: Tensor | None
-    blind: Tensor | None
-
-    @classmethod
-    def of(cls, scores: Tensor) -> Added:
-        blind = scores.isneginf().all(-1, keepdim=True)
-        # A look at the values would break a graph that is compiled: there the mask stays, though it may hide nothing.
-        return cls(scores, blind if torch.compiler.is_compiling() or bool(blind.any()) else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,43 +33,36 @@ class Bias:
     tensor: Tensor | None = None
     causal: bool = False
     varlen: Varlen | None = None
-    _made: dict[torch.dtype, Added] = field(default_factory=dict, init=False, repr=False)
+    _added: dict[torch.dtype, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _blind: dict[torch.dtype, Tensor | None] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.causal and self.tensor is not None:
             raise UnmaskError("A plain causal bias has no tensor; use Mask(causal=True) & … to combine the two.")
 
-    def to(self, dtype: torch.dtype) -> Bias:
-        """The same with a float tensor in `dtype`; the kernels want that of the queries."""
-        if self.tensor is None or self.tensor.dtype is torch.bool:
-            return self
-        return Bias(self.tensor.to(dtype))
-
-    def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """The tensor as PyTorch's kernel takes it: bool, or float in the format of the queries."""
-        return self.to(dtype).tensor
-
     def softmax(self, scores_BHTS: Tensor) -> Tensor:
         """softmax(scores + bias) over the keys; zero for a query that sees none, where softmax alone would give NaN."""
-        added = self.added(scores_BHTS)
-        if added.scores is not None:
-            scores_BHTS = scores_BHTS + added.scores
-        if added.blind is None:
-            return scores_BHTS.softmax(-1)
-        return scores_BHTS.masked_fill(added.blind, 0.0).softmax(-1).masked_fill(added.blind, 0.0)
-
-    def added(self, scores_BHTS: Tensor) -> Added:
-        """What is added to these scores, as they are of dtype and device: -inf where a key is hidden."""
         dtype, (T, S) = scores_BHTS.dtype, scores_BHTS.shape[-2:]
-        visible = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
-        if visible is None:
-            return Added(None, None)
-        if visible.dtype is not torch.bool:
-            return Added.of(visible.to(dtype))
-        if dtype not in self._made:  # all layers ask for the same
-            hidden = torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf)
-            self._made[dtype] = Added.of(hidden)
-        return self._made[dtype]
+        tensor = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
+        if tensor is None:
+            return scores_BHTS.softmax(-1)
+        added = self._once(tensor, dtype)
+        if dtype not in self._blind:
+            self._blind[dtype] = _blind(added)
+        scores_BHTS, blind = scores_BHTS + added, self._blind[dtype]
+        if blind is None:
+            return scores_BHTS.softmax(-1)
+        return scores_BHTS.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+
+    def added(self, dtype: torch.dtype) -> Tensor | None:
+        """The tensor as it is added to scores of this number format, -inf where a key is hidden."""
+        return None if self.tensor is None else self._once(self.tensor, dtype)
+
+    def _once(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        """Made for the first layer that asks, as all ask for the same."""
+        if dtype not in self._added:
+            self._added[dtype] = additive(tensor, dtype)
+        return self._added[dtype]
 
     def plus(self, added: Tensor | None) -> Bias:
         """This bias and a float one, [H, T, S] or [B, H, T, S]."""
@@ -185,3 +164,10 @@ def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor]
     if a is None or b is None:
         return b if a is None else a
     return combine(a, b)
+
+
+def _blind(added: Tensor) -> Tensor | None:
+    """[..., T, 1] bool: which queries see no key at all; None where there are none."""
+    blind = added.isneginf().all(-1, keepdim=True)
+    # A look at the values would break a graph that is compiled: there the mask stays, though it may hide nothing.
+    return blind if torch.compiler.is_compiling() or bool(blind.any()) else None
