@@ -125,7 +125,7 @@ def save(
         tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
     names = ["config.json", "model.safetensors", *(n for n in TOKENIZER_FILES if (folder / n).exists())]
     write_manifest(folder, names + list(beside))
-    for name, other in model.beside.items():
+    for name, other in model.auxiliary.items():
         save(folder / name, other, tokenizer)
 
 
@@ -177,7 +177,7 @@ def load(folder: Path | str, *, heads: Mapping[str, int] | None = None, seed: in
     for module in fresh:
         if isinstance(module, Classifier):
             module.on_a_trunk()
-    for name, other in model.beside.items():
+    for name, other in model.auxiliary.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [n for head, n in wanted.items() if head in LABELLED and stored.get(head) == n]
     if "regression" in wanted and classes and classes[0] != len(labels):
