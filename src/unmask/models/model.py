@@ -114,7 +114,7 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def token(self) -> Token | None:
+    def token_table(self) -> Token | None:
         """The table of vectors of the tokens that it reads; None where there is none, as where words are spelled."""
         return None
 
