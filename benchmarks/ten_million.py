@@ -93,7 +93,7 @@ def pretrain(settings: Settings) -> Result:
 
 def _beside(model: Any) -> int:
     """Parameters that are trained and not used afterwards, such as those that the generator of an ELECTRA has alone."""
-    apart = getattr(model, "beside", {})
+    apart = model.auxiliary
     kept = {id(x) for name, part in model.named_children() if name not in apart for x in part.parameters()}
     return sum(x.numel() for x in model.parameters() if id(x) not in kept)
 

@@ -238,7 +238,7 @@ def extend(
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     tokenizer = loaded.require_tokenizer(folder)
     extension.check_wordpiece(tokenizer)
-    if loaded.model.token is None:
+    if loaded.model.token_table is None:
         raise UnmaskError(f"{folder} holds a model that reads words character by character: it needs no new pieces.")
     parts, generator = {out: loaded}, folder / "generator"
     if "rtd" in loaded.model.heads and generator.is_dir():
@@ -272,7 +272,7 @@ def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
     begin    id of the first new token; rows from there on that the model has already, unused, are written over
     made_of  for each new token, ids of the old ones whose mean it begins as
     """
-    token = model.token
+    token = model.token_table
     assert token is not None
 
     def larger(old: Tensor) -> nn.Parameter:

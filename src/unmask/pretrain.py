@@ -272,7 +272,7 @@ class Pretrain:
 def warm_start(model: Model, splits: Sequence[Split]) -> None:
     """Let the vectors of the tokens that occur in `splits` start from what stands beside them there, scaled to the
     deviation of the table that they replace. Raises UnmaskError for a model that has no such table."""
-    token = None if model.reads_source else model.token
+    token = None if model.reads_source else model.token_table
     if token is None:
         raise UnmaskError(f"A {type(model.config).__name__} has no one table of token vectors: leave out --warm-start.")
     vectors, occurs = cooccurrence.token_vectors(splits, *token.weight.shape)

@@ -51,17 +51,6 @@ def next_logits(model, tokens):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_token_sees_those_after_it(page):
-    model = made(page)
-    tokens = torch.randint(4, V, (1, 12))
-    changed = tokens.clone()
-    changed[0, 7] = 4 if tokens[0, 7] != 4 else 5
-    a, b = model(Batch(tokens)), model(Batch(changed))
-    assert torch.equal(a[0, :7], b[0, :7])
-    assert not torch.allclose(a[0, 7:], b[0, 7:])
-
-
-@pytest.mark.parametrize("page", PAGES)
 def test_a_beginning_that_leaves_no_place_is_named(page):
     whole = Batch(torch.full((2, 25), 5), documents=(torch.arange(25) < torch.tensor([[3], [25]])).long())
     with pytest.raises(UnmaskError, match=r"Beginning 1 of the batch has 25 tokens, .*shorten it"):

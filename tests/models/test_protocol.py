@@ -217,17 +217,35 @@ def test_packed_padded_and_single_sequences_give_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
-def test_a_padded_source_is_written_from_as_alone(name: str) -> None:
+def test_pairs_are_the_same_padded_and_alone(name: str) -> None:
+    """Whatever stands at padding of the source, and behind the end of a target."""
     model, alone = built(name), sources(name, 3)
     tokens = torch.randint(3, V, (3, 6), generator=torch.Generator().manual_seed(4))
+    padded = together(alone)
+    assert padded.documents is not None
+    changed = replace(padded, tokens=padded.tokens.where(padded.documents > 0, 7))
     with torch.no_grad():
-        hidden_BTD = model(Batch(tokens, source=together(alone)))
+        hidden_BTD = model(Batch(tokens, source=padded))
+        torch.testing.assert_close(model(Batch(tokens, source=changed)), hidden_BTD)
         for i, source in enumerate(alone):
-            torch.testing.assert_close(hidden_BTD[i], model(Batch(tokens[i : i + 1], source=source))[0])
+            row = Batch(tokens[i : i + 1, : 6 - i], source=source)
+            torch.testing.assert_close(model(row)[0], hidden_BTD[i, : 6 - i])
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+def test_every_token_of_a_source_counts(name: str) -> None:
+    model, (source, *_) = built(name), sources(name, 1)
+    tokens = torch.from_numpy(np.stack(texts(6)))
+    with torch.no_grad():
+        before = model(Batch(tokens, source=source))
+        for place in range(source.tokens.shape[1]):
+            changed = source.tokens.clone()
+            changed[:, place] = (changed[:, place] - 2) % (V - 3) + 3
+            assert (model(Batch(tokens, source=Batch(changed))) - before).abs().max() > 1e-6
 
 
 @pages
-def test_only_models_that_read_on_let_no_token_see_those_after_it(name: str) -> None:
+def test_only_where_a_model_is_causal_no_token_sees_those_after_it(name: str) -> None:
     model = built(name, HEADS if name in READERS else None)
     tokens = torch.from_numpy(np.stack(texts(8)))
     tokens[0, 5] = 4
@@ -238,6 +256,10 @@ def test_only_models_that_read_on_let_no_token_see_those_after_it(name: str) -> 
         one, two = (model(Batch(x, source=source)) for x in (tokens, changed))
     assert not torch.allclose(one[0, 5:], two[0, 5:])
     assert torch.equal(one[0, :4], two[0, :4]) == model.causal
+    if name in READERS:  # a summary sees all
+        first = torch.tensor([0])
+        summaries = [model.summary(x, first, Batch(y)) for x, y in ((one, tokens), (two, changed))]
+        assert not torch.allclose(*summaries)
 
 
 @pytest.mark.parametrize("width", [1, 3])

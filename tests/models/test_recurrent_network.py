@@ -51,19 +51,6 @@ def test_beginnings_are_filled_up_on_either_side(side):
         model.prefill(Batch(tokens[:2], documents=torch.tensor([[1] * 5, [0] * 5])))
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_the_future_does_not_change_the_past(cell):
-    model = built(as_heads({"next": 0, "classification": 3}), cell=cell)
-    tokens = torch.from_numpy(np.stack([e.tokens for e in examples([9, 9])]))
-    changed = tokens.clone()
-    changed[:, 5:] = 7
-    places = torch.tensor([0, 1, 2, 3, 4, 9, 10, 11, 12, 13])
-    before, after = (model.answer("next", model(Batch(x)), places) for x in (tokens, changed))
-    assert torch.equal(before, after)
-    first, second = (model.answer("classification", model(Batch(x)), places[:1], Batch(x)) for x in (tokens, changed))
-    assert not torch.allclose(first, second)
-
-
 @pytest.mark.parametrize("tbptt", [None, 3])
 def test_padding_that_is_read_or_left_out_gives_the_same_answers_and_gradients(monkeypatch, tbptt):
     batch = written([12, 2, 5, 9])

@@ -72,34 +72,6 @@ def test_what_depends_on_the_source_alone_is_kept_once(wiring):
         assert len(state.keys.values) == 1
 
 
-@wirings
-def test_padding_is_neutral(wiring):
-    model = built(wiring)
-    source, written = sources([3, 6, 1]), tokens(3, T)
-    batch = Batch(written, source=source)
-    changed = torch.where(source.documents > 0, source.tokens, 5)
-    hidden = model(batch)
-    torch.testing.assert_close(model(Batch(written, source=Batch(changed, documents=source.documents))), hidden)
-    for row, size in enumerate(source.lengths.tolist()):
-        alone = Batch(written[row : row + 1, : T - row], source=Batch(source.tokens[row : row + 1, :size]))
-        torch.testing.assert_close(model(alone)[0], hidden[row, : T - row])
-
-
-@wirings
-def test_a_token_sees_the_source_and_no_later_token(wiring):
-    model, source, written = built(wiring), sources([S, S]), tokens(2, T)
-    before = model(Batch(written, source=source))
-    other = written.clone()
-    other[:, 3] = (other[:, 3] - 2) % (V - 3) + 3
-    after = model(Batch(other, source=source))
-    torch.testing.assert_close(after[:, :3], before[:, :3])
-    assert not torch.allclose(after[:, 3:], before[:, 3:])
-    for place in range(S):
-        changed = source.tokens.clone()
-        changed[:, place] = (changed[:, place] - 2) % (V - 3) + 3
-        assert (model(Batch(written, source=Batch(changed))) - before).abs().max() > 1e-6
-
-
 @pytest.mark.parametrize("wiring", ["dot", "general", "feeding", "additive"])
 def test_alignments_are_shares_of_the_real_tokens(wiring):
     model, source = built(wiring), sources([3, 6])

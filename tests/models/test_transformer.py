@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -228,32 +226,6 @@ def test_equals_marian(shared: bool, activation: str) -> None:
 
 
 # Writing
-
-
-@settings(max_examples=15)
-@given(st.integers(1, 6), st.integers(0, 1_000))
-def test_the_future_does_not_change_the_past(place: int, seed: int) -> None:
-    model = SMALL.build().eval()
-    batch = pairs(7)
-    changed = batch.tokens.clone()
-    changed[:, place:] = torch.randint(3, V, changed[:, place:].shape, generator=torch.Generator().manual_seed(seed))
-    other = Batch(changed, source=batch.source)
-    with torch.no_grad():
-        same(model(other)[:, :place], model(batch)[:, :place], 1e-5)
-        assert not torch.allclose(model(other)[:, -1], model(batch)[:, -1]) or torch.equal(changed, batch.tokens)
-
-
-def test_padding_is_neutral() -> None:
-    model = SMALL.build().double().eval()
-    batch = pairs()
-    source = batch.source
-    assert source is not None
-    together = logits(model, batch)
-    for row, length in enumerate(LENGTHS):
-        alone = Batch(batch.tokens[row : row + 1], source=Batch(source.tokens[row : row + 1, :length]))
-        same(logits(model, alone)[0], together[row], 1e-10)
-        state = model.prefill(Batch(source.tokens[row : row + 1, :length]), 2)
-        same(model.decode_step(state.first, state)[1], together[row, 0], 1e-10)
 
 
 def test_a_loss_goes_down_and_reaches_every_parameter() -> None:

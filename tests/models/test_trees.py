@@ -31,7 +31,7 @@ def test_the_tree_of_parameters_is_the_golden_one(name: str) -> None:
         "ours": {key: list(p.shape) for key, p in model.named_parameters()},
         "theirs": {key: list(tensor.shape) for key, tensor in huggingface.export(model).items()},
     }
-    for beside, other in model.beside.items():
+    for beside, other in model.auxiliary.items():
         found[beside] = {key: list(tensor.shape) for key, tensor in huggingface.export(other).items()}
     path = GOLDEN / f"tree-{name}.json"
     if not path.exists():

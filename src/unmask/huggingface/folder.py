@@ -153,7 +153,7 @@ def save(
             (folder / name).unlink(missing_ok=True)
     there = [name for name in table.vocabulary.files if (folder / name).is_file()]
     write_manifest(folder, ["config.json", "model.safetensors", *there, *beside])
-    for name, other in model.beside.items():
+    for name, other in model.auxiliary.items():
         save(folder / name, other, tokenizer)
 
 
@@ -257,7 +257,7 @@ def load(
     for module in fresh:
         if isinstance(module, Classifier):
             module.on_a_trunk()
-    for name, other in model.beside.items():
+    for name, other in model.auxiliary.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [head.outputs for n, head in wanted.items() if n in LABELLED and stored.get(n) == head.outputs]
     if "regression" in wanted and classes and classes[0] != len(labels):

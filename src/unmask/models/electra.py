@@ -137,7 +137,7 @@ class Discriminator(StackModel):
         self.generator = generator
 
     @property
-    def beside(self) -> Mapping[str, StackModel]:
+    def auxiliary(self) -> Mapping[str, StackModel]:
         return {"generator": self.generator}
 
 

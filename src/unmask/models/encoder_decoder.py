@@ -73,7 +73,7 @@ class EncoderDecoder(Model):
         return self.source
 
     @property
-    def token(self) -> Token | None:
+    def token_table(self) -> Token | None:
         return self.source.token if self.source is not None and isinstance(self.source.token, Token) else None
 
     def alignment(self, batch: Batch) -> Tensor:

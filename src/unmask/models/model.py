@@ -117,7 +117,7 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def token(self) -> Token | None:
+    def token_table(self) -> Token | None:
         """The table of vectors of the tokens that it reads; None where there is none, as where words are spelled."""
         return None
 
@@ -166,8 +166,8 @@ class Model(nn.Module, ABC):
     # -- parameters
 
     @property
-    def beside(self) -> Mapping[str, StackModel]:
-        """Models that are parts of this one while it is trained, and have a folder of that name within its own."""
+    def auxiliary(self) -> Mapping[str, StackModel]:
+        """Models that are parts of this one in training; each has a folder of its name within that of this one."""
         return {}
 
     def without_heads(self) -> Self:
@@ -178,8 +178,8 @@ class Model(nn.Module, ABC):
         return other
 
     def own_parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters by name, tied ones under their first name only, without those of the models beside."""
-        return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.beside}
+        """Parameters by name, tied ones under their first name only, without those of auxiliary models."""
+        return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.auxiliary}
 
     @property
     def positions(self) -> int | None:

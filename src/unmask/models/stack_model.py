@@ -70,7 +70,7 @@ class StackModel(Model):
         return self.embedding
 
     @property
-    def token(self) -> Token | None:
+    def token_table(self) -> Token | None:
         table = getattr(self.embedding, "token", None)
         return table if isinstance(table, Token) else None
 

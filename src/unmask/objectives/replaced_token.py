@@ -75,7 +75,7 @@ class ReplacedToken(Objective):
     def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
         """What the discriminator makes of the text that the generator has filled, and the generator's term. Raises
         UnmaskError for a model without a generator."""
-        generator = model.beside.get("generator")
+        generator = model.auxiliary.get("generator")
         if generator is None:
             raise UnmaskError("Replaced tokens are learned by an ELECTRA with its generator; this model has none.")
         hidden, name = batch.targets[self.masked.name], self.masked.name

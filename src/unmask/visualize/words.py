@@ -85,7 +85,7 @@ def of_model(model: Model, tokenizer: Tokenizer | Subwords) -> Vectors:
 
     Raises UnmaskError for a model that has none.
     """
-    table = model.token
+    table = model.token_table
     if table is None:
         raise UnmaskError("This model has no table of word vectors: it spells its words, or reads vectors.")
     begin = [i for i in np.flatnonzero(~tokenizer.continuation).tolist() if i not in tokenizer.specials]
