@@ -140,7 +140,7 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
         if name in table:
             continue
         if name in current.leaves():
-            current = current.override({name: value})
+            current = current.override({name.replace("_", "-"): value})
         elif not takes(name):
             raise unknown("field of what is learned:", name, {*options(), *current.leaves()})
         elif not _asks_for_nothing(name, value):
