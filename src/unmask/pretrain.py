@@ -24,7 +24,7 @@ from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.objectives.objective import Probe, StreamOptions
 from unmask.pretraining import Pretraining, Rows, settled, tokens_of
-from unmask.teaching import begin, taught
+from unmask.teacher import prepare, with_teacher
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display
 from unmask.train.interrupt import cuttable
@@ -76,7 +76,7 @@ class Pretrain:
         if resume:
             check_corpora(self.out, self.corpora)
         self.learned = config.objective.build(self.tokenizer, self._splits("train"), words)
-        self.objective = taught(config, self.learned, self.tokenizer)
+        self.objective = with_teacher(config, self.learned, self.tokenizer)
         self.config, self.tokens = config, tokens_of(config)
         self.model, notice = self._build()
         self.micro_batch = _micro_batch(self.config.rows)
@@ -105,9 +105,9 @@ class Pretrain:
             model = config.build(heads, seed=seed)
             if self.config.warm_start != "none":
                 warm_start(model, self._splits("train"))
-            return model, begin(model, self.objective, self.config.teaching)
+            return model, prepare(model, self.objective, self.config.distillation)
         model, notice = self.origin.build(config, heads, seed, lambda: self.log_frequencies)
-        begin(model, self.objective, self.config.teaching)  # inherits nothing, and so has nothing to say
+        prepare(model, self.objective, self.config.distillation)  # inherits nothing, and so has nothing to say
         return model, notice
 
     def plan(self) -> dict[str, Any]:

@@ -15,9 +15,12 @@ from unmask.data.corpus import Corpus
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
-from unmask.objectives import ObjectiveConfig, Teaching, registry
+from unmask.objectives import ObjectiveConfig, TeacherConfig, registry
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
+
+OLD_NAMES = {"teaching": "distillation"}
+"""Part of the config in version 0.1 -> its name."""
 
 PREFIXES = ("objectives.", "objective.")
 """What the name of a field of the objective may begin with: the first is that of version 0.1."""
@@ -52,16 +55,17 @@ class Rows(Config):
 class Pretraining(Config):
     """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
 
-    objective   what is learned: the config of one objective, and of those that it goes with
-    start       a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to
-                that); None for fresh weights
-    warm_start  what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
-                corpus (`data/cooccurrence.py`), or "none", random vectors
+    objective     what is learned: the config of one objective, and of those that it goes with
+    distillation  a larger model that helps to learn it
+    start         a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to
+                  that); None for fresh weights
+    warm_start    what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
+                  corpus (`data/cooccurrence.py`), or "none", random vectors
     """
 
     model: ModelConfig = field(default_factory=Bert)
     objective: ObjectiveConfig = field(default_factory=registry.default)
-    teaching: Teaching = field(default_factory=Teaching)
+    distillation: TeacherConfig = field(default_factory=TeacherConfig)
     rows: Rows = field(default_factory=Rows)
     training: Training = field(default_factory=Training)
     start: str | None = None
@@ -72,7 +76,10 @@ class Pretraining(Config):
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for name, value in changes.items():
-            key = name.replace("-", "_")
+            part, dot, last = name.replace("-", "_").partition(".")
+            if dot and part in OLD_NAMES:
+                name = f"{OLD_NAMES[part]}.{last}"
+            key = part + dot + last
             prefixed = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
             key = key.removeprefix(prefixed).rpartition(".")[2] if prefixed else key
             mine = prefixed or key in self.objective.leaves() or registry.takes(key)
@@ -99,7 +106,7 @@ class Pretraining(Config):
         wanted = classes.get(str(run.get("model")), type(self.model))
         config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
         config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # of runs that do not say which
-        values = dict(run["config"])
+        values = {OLD_NAMES.get(name, name): value for name, value in run["config"].items()}
         if "objectives" in values:
             config = with_values(config, objective=registry.of_version_0_1(values.pop("objectives")))
         if "objective" in values:
@@ -114,7 +121,7 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     if origin is not None:
         origin.check(corpora, config.objective)
         config = with_values(config, model=origin.settle(config.model))
-    if config.warm_start != "none" and (config.start is not None or config.teaching.inherit):
+    if config.warm_start != "none" and (config.start is not None or config.distillation.inherit):
         raise UnmaskError(
             "A model that goes on from a folder, or inherits from a teacher, has its token vectors already: leave out "
             "--warm-start."

@@ -233,6 +233,7 @@ def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.Ca
     newest = checkpoint.folder_of(place / "run" / "checkpoints", 1)
     facts = json.loads((newest / "run.json").read_text())
     del facts["config"]["objective"]
+    facts["config"]["teaching"] = facts["config"].pop("distillation")
     facts["config"]["objectives"] = {"written": "next", "span": 3, "sentences": "order", "words": 100}
     (newest / "run.json").write_text(json.dumps(facts))
     checkpoint.seal(newest)

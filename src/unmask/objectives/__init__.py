@@ -4,6 +4,7 @@ from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
 from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig
 from unmask.objectives.causal import CausalLM, CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
 from unmask.objectives.next_sentence import NextSentence, NextSentenceConfig
 from unmask.objectives.next_token import NextToken, ScheduledSampling
@@ -13,7 +14,6 @@ from unmask.objectives.segments import SegmentLM, SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrder, SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruption, SpanCorruptionConfig
-from unmask.objectives.taught import Taught, Teaching
 
 __all__ = [
     "AutoencoderConfig",
@@ -43,7 +43,7 @@ __all__ = [
     "SingleRuns",
     "SpanCorruption",
     "SpanCorruptionConfig",
-    "Taught",
-    "Teaching",
+    "TeacherConfig",
     "Term",
+    "WithTeacher",
 ]

@@ -16,6 +16,7 @@ from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -24,7 +25,6 @@ from unmask.objectives.segments import SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruptionConfig
-from unmask.objectives.taught import Taught
 
 Kind = type[ObjectiveConfig]
 
@@ -140,7 +140,7 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
         if name in table:
             continue
         if name in current.leaves():
-            current = current.override({name: value})
+            current = current.override({name.replace("_", "-"): value})
         elif not takes(name):
             raise unknown("field of what is learned:", name, {*options(), *current.leaves()})
         elif not _asks_for_nothing(name, value):
@@ -239,7 +239,7 @@ def of_version_0_1(values: Mapping[str, Any]) -> ObjectiveConfig:
 
 def terms() -> dict[str, Term]:
     """Loss term -> how a report describes it, of everything that is listed here."""
-    every = (*Taught.added, *(term for kind in OBJECTIVES for term in kind.objective.terms))
+    every = (*WithTeacher.added, *(term for kind in OBJECTIVES for term in kind.objective.terms))
     return {term.name: term for term in every}
 
 

@@ -20,8 +20,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.nn import Classifier
+from unmask.objectives.distillation import HIDDEN, SOFT, check
 from unmask.objectives.objective import Objective
-from unmask.objectives.taught import HIDDEN, SOFT, check
 from unmask.tasks.task import Encoded, Task, evaluating
 from unmask.types import Batch, Example, Loss
 

@@ -29,7 +29,7 @@ SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teaching(Config):
+class TeacherConfig(Config):
     """A teacher for pre-training.
 
     teacher      folder of a larger model with the same tokenizer, which guesses words as this one does; None: none
@@ -49,7 +49,7 @@ class Teaching(Config):
     inherit: bool = False
 
 
-class Taught(Objective):
+class WithTeacher(Objective):
     """What is learned from a text, and what a teacher makes of the same tokens (Hinton et al. 2015; DistilBERT, Sanh et
     al. 2019; MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
 
@@ -141,22 +141,22 @@ class Taught(Objective):
         if self.teacher.device != batch.tokens.device:
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
-            taught_BTD, taught = self._read(self.teacher.eval(), batch)
-            taught = {term: _of_layers(said, _depth(model)) for term, said in taught.items() if said}
+            teacher_BTD, theirs = self._read(self.teacher.eval(), batch)
+            theirs = {term: _of_layers(found, _depth(model)) for term, found in theirs.items() if found}
         hidden_BTD, own = self._read(model, batch)
         losses = {part.name: part.score(model, hidden_BTD, batch) for part in self.parts if part is not self.guess}
         target = batch.targets[self.guess.name]
-        said_MV = model.answer(self.head, hidden_BTD, target.places)
-        losses[self.guess.name] = self.guess.of_answers(said_MV, target.values)
+        student_MV = model.answer(self.head, hidden_BTD, target.places)
+        losses[self.guess.name] = self.guess.of_answers(student_MV, target.values)
         if SOFT in self.weights:
             with torch.no_grad():
-                taught_MV = self.teacher.answer(self.head, taught_BTD, target.places)
-            losses[SOFT] = Loss(softened(said_MV, taught_MV, self.temperature), len(target.places))
+                teacher_MV = self.teacher.answer(self.head, teacher_BTD, target.places)
+            losses[SOFT] = Loss(softened(student_MV, teacher_MV, self.temperature), len(target.places))
         for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
             if term in self.weights:
                 places_M = batch.targets[term].places
-                pairs = zip(own[term], taught[term], strict=True)
-                errors = [difference(mine, theirs).flatten()[places_M].sum() for mine, theirs in pairs]
+                pairs = zip(own[term], theirs[term], strict=True)
+                errors = [difference(mine, other).flatten()[places_M].sum() for mine, other in pairs]
                 losses[term] = Loss(torch.stack(errors).mean(), len(places_M))
         return losses
 
@@ -186,9 +186,9 @@ def _depth(model: Model) -> int:
     return len(model.blocks) if model.transformer is None else len(model.transformer.order)
 
 
-def _of_layers(taught: Sequence[Tensor], depth: int) -> list[Tensor]:
+def _of_layers(layers: Sequence[Tensor], depth: int) -> list[Tensor]:
     """Of N layers of a teacher, that of each of M of a student: m N / M for layer m."""
-    return [taught[max(1, m * len(taught) // depth) - 1] for m in range(1, depth + 1)]
+    return [layers[max(1, m * len(layers) // depth) - 1] for m in range(1, depth + 1)]
 
 
 def check(temperature: float, weight: float, states: float, attention: float = 0.0) -> None:
@@ -202,14 +202,14 @@ def check(temperature: float, weight: float, states: float, attention: float = 0
             raise UnmaskError(f"The weight of the teacher's {what} must be 0 or more, not {size}.")
 
 
-def softened(said_MC: Tensor, taught_MC: Tensor, temperature: float) -> Tensor:
+def softened(student_MC: Tensor, teacher_MC: Tensor, temperature: float) -> Tensor:
     """T^2 KL(teacher || student), summed over the places; the gradient of what is softened shrinks with T^2.
 
     Where one vocabulary was filled up with entries that stand for nothing, those that both have count.
     """
-    C = min(said_MC.shape[-1], taught_MC.shape[-1])
-    said, taught = ((x[:, :C].float() / temperature).log_softmax(-1) for x in (said_MC, taught_MC))
-    return temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
+    C = min(student_MC.shape[-1], teacher_MC.shape[-1])
+    student, teacher = ((x[:, :C].float() / temperature).log_softmax(-1) for x in (student_MC, teacher_MC))
+    return temperature**2 * F.kl_div(student, teacher, reduction="sum", log_target=True)
 
 
 @contextmanager

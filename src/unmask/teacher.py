@@ -10,22 +10,22 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import ENCODER_DECODER
 from unmask.models.model import Model
-from unmask.objectives import Objective, Taught, Teaching
+from unmask.objectives import Objective, TeacherConfig, WithTeacher
 from unmask.pretraining import Pretraining, tokens_of
 
 DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 """Fields of a model in which a student that inherits may differ, beside those of training and of fresh weights."""
 
 
-def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Objective:
+def with_teacher(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Objective:
     """What is learned, with the teacher of the config, where it has one.
 
     Raises UnmaskError for a folder that is no teacher of this run: of another kind, with another tokenizer, without the
     head, or too short for the rows.
     """
-    asked = config.teaching
+    asked = config.distillation
     if asked.teacher is None:
-        given = [name for name, value in asked.places().items() if value != Teaching().places()[name]]
+        given = [name for name, value in asked.places().items() if value != TeacherConfig().places()[name]]
         if given:
             raise UnmaskError(f"--{given[0]} is of a teacher: say which, with --teacher FOLDER, or leave it out.")
         return learned
@@ -48,15 +48,15 @@ def taught(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Obj
             f"{positions} or less."
         )
     weights = {"weight": asked.weight, "states": asked.states, "attention": asked.attention}
-    return Taught(learned, teacher.model, temperature=asked.temperature, **weights)
+    return WithTeacher(learned, teacher.model, temperature=asked.temperature, **weights)
 
 
-def begin(model: Model, learned: Objective, asked: Teaching) -> str:
+def prepare(model: Model, learned: Objective, asked: TeacherConfig) -> str:
     """Make a student ready for its teacher, where `learned` has one, and say what of it is new though it inherits.
 
     Raises UnmaskError where the two do not fit.
     """
-    if not isinstance(learned, Taught):
+    if not isinstance(learned, WithTeacher):
         return ""
     if asked.states > 0:
         _check_layers(model, learned.teacher, "--states")

@@ -23,11 +23,11 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import Albert, Bert
 from unmask.models.gpt import Gpt2
-from unmask.objectives import MaskedLM, Taught
+from unmask.objectives import MaskedLM, WithTeacher
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
 from unmask.report import write_pretraining
-from unmask.teaching import inherit
+from unmask.teacher import inherit
 from unmask.train.metrics import read as read_metrics
 
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}
@@ -111,7 +111,7 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
 
 def test_the_gradient_of_a_student_is_the_teachers_opinion_alone(text: Path, teacher: Path, tmp_path: Path) -> None:
     run = Pretrain(config(teacher=teacher), [text], tmp_path / "run")
-    assert isinstance(run.objective, Taught)
+    assert isinstance(run.objective, WithTeacher)
     (batch,), _ = next(run.batches(None))
     before = [p.clone() for p in run.objective.teacher.parameters()]
     sum(loss.sum for loss in run.objective.loss(run.model, batch).values()).backward()
@@ -329,7 +329,7 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     alone = Pretrain(config("t5-tiny", **small), [text], tmp_path / "alone")
     assert run.baseline["loss/spans"] == pytest.approx(alone.baseline["loss/spans"], abs=0.05)
     assert run.probes
-    assert isinstance(run.objective, Taught)
+    assert isinstance(run.objective, WithTeacher)
     teacher = run.objective.teacher
     for side in ("encoder", "decoder"):
         for own, other in ((0, 0), (1, 2)):
@@ -373,7 +373,7 @@ def test_only_guesses_are_softened() -> None:
     learned = MaskedLM(mask=4, specials=[0, 1, 2, 3, 4], vocabulary=40)
     model = Gpt2(vocabulary=40, dim=16, layers=1, heads=2, hidden=32, length=8).build(as_heads({"next": 0}))
     with pytest.raises(UnmaskError, match="no head for mlm"):
-        Taught(learned, model)
+        WithTeacher(learned, model)
 
 
 def test_the_page_says_whose_guesses_a_curve_is_of(text: Path, teacher: Path, tmp_path: Path) -> None:
