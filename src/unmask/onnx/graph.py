@@ -56,8 +56,10 @@ class Answers:
     outcomes: str = "one"
 
 
-PRETRAINED = (Answers("rtd", "token", "several"), Answers("mlm", "token"))
-PRETRAINED += (Answers("nsp", "sequence"), Answers("sop", "sequence"))
+PRETRAINED = (
+    *(Answers("rtd", "token", "several"), Answers("mlm", "token")),
+    *(Answers("nsp", "sequence"), Answers("sop", "sequence")),
+)
 """Of heads of pre-training, in the order in which one is chosen: a graph answers by one."""
 
 

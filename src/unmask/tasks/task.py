@@ -50,9 +50,9 @@ class Task(Objective):
     options_class  fields of what it is learned with; `learned` takes them
     scoring_class  those of the options that also mean something where no model is trained
     labels     class names in the order of the outputs; none where there are no classes
-    metric     the one that decides which model is best, where nobody says otherwise; higher is better
+    metric     decides which model is best, by default; higher is better
     length     longest sequence that it is meant for, in tokens, where a folder remembers one
-    usual_length  longest sequence, in tokens, where nothing is said
+    usual_length  longest sequence, in tokens, by default
     reference  what `baseline` measures, in words
     references_are  what `references` learn, in words
     rows_are   what a file of its rows has, in words
@@ -133,7 +133,7 @@ class Task(Objective):
         raise NotImplementedError
 
     @classmethod
-    def referred(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+    def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         """The same where plain references alone are scored (`references`)."""
         return cls.learned(sets, options, say, held_out=held_out)
 
@@ -289,7 +289,7 @@ class Task(Objective):
         return "  ".join([*(str(value) for name, value in answer.items() if name not in ("id", "cut")), text])
 
     @classmethod
-    def asked(cls, row: Row) -> str:
+    def query(cls, row: Row) -> str:
         """What a person sees of a row that was read from a file."""
         return row.pair or row.text
 
