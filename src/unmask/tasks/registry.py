@@ -85,7 +85,9 @@ def task_found(heads: Collection[str], settings: Any) -> type[Task] | None:
     says of itself comes before what its heads tell."""
     said = settings.get(REMEMBERED) if isinstance(settings, Mapping) else None
     if said is not None:
-        return task_named(str(said))
+        if said not in list(TASKS):
+            raise unknown("task, which config.json (unmask_task) names,", str(said), TASKS)
+        return TASKS[said]
     fitting = [task for task in TASKS.values() if task.is_of(heads, settings)]
     return min(fitting, key=lambda task: task.name in heads, default=None)
 
