@@ -45,7 +45,7 @@ def baselines(config: Baselines, say: Say) -> dict[str, Any]:
     kind = task_named(config.task)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
-    task = kind.referred(sets, kind.options_class(**vars(config.options)), say, held_out=held_out)
+    task = kind.for_references(sets, kind.options_class(**vars(config.options)), say, held_out=held_out)
     train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
     scores: dict[str, dict[str, Any]] = {}
     task.baseline(train.rows[:1], train.rows)  # so that libraries are loaded before the clock runs

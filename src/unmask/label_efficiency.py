@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface, metrics
+from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.fit import Examples, Fit, fit
 from unmask.models.model import ModelConfig
-from unmask.tasks import Encoded, Tagging, lexical
+from unmask.tasks import Encoded, Task, lexical, task_fitting
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
 
@@ -66,7 +67,7 @@ def settings(rows: int, lr: float = 1e-3) -> Fit:
 
 def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
     """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
-    task = Tagging(LABELS)
+    task = _task(pool)
     model = config.build(task.heads, seed=0)
     data = Examples(task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples, BATCH, pad=tokenizer.pad, seed=0)
     with tempfile.TemporaryDirectory(prefix="unmask-") as folder:
@@ -100,17 +101,16 @@ def compare(
     """
     found: list[dict[str, Any]] = []
     tokenizer = huggingface.load(folder, huggingface.SINGLE_STACK).require_tokenizer(folder)
-    questions = Tagging(LABELS).encode(test, tokenizer, LENGTH)
+    questions = _task(test).encode(test, tokenizer, LENGTH)
     for count in (c for c in counts if c <= len(pool)):
         for seed in range(seeds):
             chosen = [pool[i] for i in np.random.default_rng([seed, count]).permutation(len(pool))[:count]]
-            ways: dict[str, list[list[str]]] = {
+            ways: dict[str, Mapping[str, float]] = {
                 PRETRAINED: _finetuned(folder, chosen, questions, fresh=False, seed=seed, lr=lr),
                 RANDOM: _finetuned(folder, chosen, questions, fresh=True, seed=seed, lr=lr),
-                LEXICAL: lexical.tag(chosen, test, seed),
+                LEXICAL: metrics.of_tags(lexical.tag(chosen, test, seed), [row.tags for row in test], LABELS),
             }
-            for way, tags in ways.items():
-                scores = metrics.of_tags(tags, [row.tags for row in test], LABELS)
+            for way, scores in ways.items():
                 kept = {name: scores[name] for name in ("f1", "precision", "recall")}
                 found.append({"labels": count, "seed": seed, "way": way, **kept})
         means = summary(found)[count]
@@ -129,11 +129,16 @@ def summary(found: Sequence[Mapping[str, Any]], metric: str = "f1") -> dict[int,
     return table
 
 
+def _task(rows: Sequence[Row]) -> Task:
+    """The task of sentences of tagged words."""
+    return task_fitting(Dataset(Path(), tuple(rows), {"words": "words", "tags": "tags"})).of_labels(LABELS)
+
+
 def _finetuned(
     folder: Path, train: Sequence[Row], test: Encoded, *, fresh: bool, seed: int, lr: float
-) -> list[list[str]]:
-    """Tags of the words of `test`, by a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
-    task = Tagging(LABELS)
+) -> dict[str, float]:
+    """The metrics on `test` of a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
+    task = _task(train)
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads=task.heads, seed=seed)
     model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
     if fresh:
@@ -145,4 +150,4 @@ def _finetuned(
     fitted = fit(model, task, encoded, asked, settings(len(train), lr), pad=tokenizer.pad, seed=seed)
     if fitted.stopped:
         raise UnmaskError(f"Stopped by {fitted.stopped}; the pre-trained model is in {folder}.")
-    return task.decode(task.answer_all(model, test, tokenizer.pad))
+    return task.evaluate(model, test, tokenizer.pad)

@@ -62,7 +62,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},
-    "onnx": ANSWERING,
+    "onnx": ANSWERING | {"tasks"},
     "serve": ANSWERING | {"generate", "tasks", "data", "metrics", "visualize"},
     **dict.fromkeys(WIRING, EVERYTHING | WIRING),
     "cli": EVERYTHING | WIRING,

@@ -101,3 +101,13 @@ def test_what_does_not_fit_is_one_sentence(files, tmp_path):
 
 def test_it_has_at_most_eighty_lines():
     assert len(Path(__file__).with_name("stars.py").read_text().splitlines()) <= 80
+
+
+def test_a_folder_of_a_task_that_is_not_registered_is_refused_by_name(files, tmp_path, monkeypatch):
+    loaded = huggingface.load(files / "trunk", heads={"classification": 2})
+    settings = {"task": "stars", "power": 2.0}
+    huggingface.save(tmp_path, loaded.model, loaded.tokenizer, labels=("1", "2"), settings=settings)
+    assert Predictor(tmp_path).task.power == 2
+    monkeypatch.delitem(TASKS, "stars")
+    with pytest.raises(UnmaskError, match=r"no task, which config\.json \(unmask_task\) names, 'stars'"):
+        Predictor(tmp_path)

@@ -128,7 +128,7 @@ def test_a_probe_learns_the_same_with_it(monkeypatch):
     fields = {"lr": 1e-2, "epochs": 6, "least_steps": 1, "batch_size": 8, "precision": "fp32", "device": "cpu"}
     train, dev = encoded(40), encoded(16, 1)
     results, calls = [], []
-    monkeypatch.setattr("unmask.tasks.task.FEWEST_TOKENS", 512)  # one batch for an evaluation
+    monkeypatch.setattr("unmask.tasks.batching.FEWEST_TOKENS", 512)  # one batch for an evaluation
     for instead in (None, lambda model, transfer: nullcontext()):
         if instead is not None:
             monkeypatch.setattr(fitting, "remembering", instead)

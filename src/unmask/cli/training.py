@@ -143,13 +143,13 @@ def _baseline_help(sub: Parser, given: Mapping[str, str]) -> None:
 def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) -> None:
     """List the fields of the task that is given, and the tasks there are."""
     from unmask.tasks import TASKS, task_named
-    from unmask.tasks.config import TaskConfig
+    from unmask.tasks.registry import usual_task
     from unmask.tasks.rows import Rows
 
-    name = given.get("task", TaskConfig.task)
+    name = given.get("task", usual_task())
     task, common = task_named(name), set(Rows().places())
     configs = [getattr(task, one)() for one in classes]
-    known = f"what the rows are labelled for: {', '.join(TASKS)} (default: {TaskConfig.task})"
+    known = f"what the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
     sub._option_string_actions["--task"].help = known
     add_fields(sub, f"fields of --task {name}", configs, leave_out=common)
 

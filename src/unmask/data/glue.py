@@ -11,7 +11,6 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from unmask.data import dataset
 from unmask.data.dataset import Dataset
@@ -49,10 +48,6 @@ class Benchmark:
     numbers: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     test_rows: int = 0
-
-    @property
-    def kind(self) -> Literal["classification", "regression"]:
-        return "classification" if self.labels else "regression"
 
     @property
     def submission(self) -> str:

@@ -58,7 +58,7 @@ def rows(graph: EncoderGraph, tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
     ids = tokenizer.ids(list(texts))
     longest = min(graph.model.positions or 512, 128)
     pairs: list[tuple[np.ndarray, np.ndarray | None]]
-    if graph.head == "choice":
+    if graph.kind == "choice":
         n = len(ids)
         pairs = [(own, ids[(i + step) % n]) for i, own in enumerate(ids) for step in range(1, CHOICES + 1)]
     else:
@@ -73,7 +73,7 @@ def rows(graph: EncoderGraph, tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
         asked &= ~np.isin(tokens, list(tokenizer.specials)) & (np.arange(width) % HIDDEN == 1)
         tokens[asked] = tokenizer.mask
     inputs: dict[str, np.ndarray] = {"input_ids": tokens, "attention_mask": seen, "token_type_ids": segments}
-    if graph.head == "choice":
+    if graph.kind == "choice":
         inputs = {name: values.reshape(-1, CHOICES, width) for name, values in inputs.items()}
     return Rows({name: inputs[name] for name in graph.inputs}, asked)
 
@@ -100,18 +100,18 @@ def of_answers(
 ) -> dict[str, float]:
     """What rounding changes. Of vectors the mean and the least cosine to those of the model; of scores the mean and
     the largest change; else the share of answers that stay, and the mean and the largest change of a probability."""
-    if graph.head in ("embedding", "encoder"):
+    if graph.kind in ("vectors", "hidden"):
         pairs = [
             (a, b) if a.ndim == 2 else (a[texts.asked], b[texts.asked]) for a, b in zip(wanted, found, strict=True)
         ]
         near = _cosines(*pairs[-1])
         return {"cosine, mean": float(near.mean()), "cosine, least": float(near.min())}
-    if graph.head == "regression":
+    if graph.outcomes == "score":
         change = np.abs(wanted[0] - found[0])
         return {"change of the score, mean": float(change.mean()), "change of the score, largest": float(change.max())}
-    before, after = (_probabilities(graph.head, texts, said) for said in (wanted, found))
+    before, after = (_probabilities(graph, texts, said) for said in (wanted, found))
     change = np.abs(before - after)
-    same = (before > 0.5) == (after > 0.5) if graph.head in ("multilabel", "rtd") else _best(before) == _best(after)
+    same = (before > 0.5) == (after > 0.5) if graph.outcomes == "several" else _best(before) == _best(after)
     return {
         "answers that stay": float(same.mean()),
         "change of a probability, mean": float(change.mean()),
@@ -119,16 +119,15 @@ def of_answers(
     }
 
 
-def _probabilities(head: str, texts: Rows, said: Sequence[np.ndarray]) -> np.ndarray:
+def _probabilities(graph: EncoderGraph, texts: Rows, said: Sequence[np.ndarray]) -> np.ndarray:
     """[*, C]: of texts, of the tokens that are asked about, of begins and ends over the tokens of a row."""
-    if head == "span":
+    if graph.kind == "span":
         logits = np.stack(said).astype(np.float64)  # [2, B, T]
         return _softmax(np.where(texts.inputs["attention_mask"] > 0, logits, -np.inf))
     logits = said[0].astype(np.float64)
-    if head in ("multilabel", "rtd"):
-        shares = 1 / (1 + np.exp(-logits))
-        return shares[texts.asked] if head == "rtd" else shares
-    return _softmax(logits[texts.asked] if head in ("tagging", "mlm") else logits)
+    if graph.kind == "token":
+        logits = logits[texts.asked]
+    return 1 / (1 + np.exp(-logits)) if graph.outcomes == "several" else _softmax(logits)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from unmask.nn.attention import Attention
 from unmask.nn.lora import adapters
 from unmask.nn.mask import Bias, Device, Mask
 from unmask.nn.position import Position
+from unmask.tasks import task_found
 
 OPSET = 18  # the newest whose attention and norms ONNX Runtime fuses
 LARGEST = 2**31  # bytes of a file; larger ones lie in pieces, which is not done here
@@ -35,18 +36,31 @@ PER_TOKEN: Axes = ("batch", "sequence")
 PER_CHOICE: Axes = ("batch", "choices")
 
 OUTPUTS: dict[str, dict[str, Axes]] = {
-    **{head: {"logits": PER_TEXT} for head in ("classification", "multilabel", "regression", "nsp", "sop")},
-    **{head: {"logits": PER_TOKEN} for head in ("mlm", "tagging", "rtd")},
+    "sequence": {"logits": PER_TEXT},
+    "token": {"logits": PER_TOKEN},
     "span": {"start_logits": PER_TOKEN, "end_logits": PER_TOKEN},
     "choice": {"logits": PER_CHOICE},
-    "embedding": {"last_hidden_state": PER_TOKEN, "sentence_embedding": PER_TEXT},
-    "encoder": {"last_hidden_state": PER_TOKEN},
+    "vectors": {"last_hidden_state": PER_TOKEN, "sentence_embedding": PER_TEXT},
+    "hidden": {"last_hidden_state": PER_TOKEN},
 }
-"""Head -> its outputs, each with the axes that differ from call to call. "embedding" is that of a sentence encoder,
-"encoder" that of a folder without a head."""
+"""What a head answers for -> the outputs, each with the axes that differ from call to call. "vectors" are those of a
+sentence encoder, "hidden" those of a folder without a head."""
 
-MAIN = ("classification", "multilabel", "regression", "tagging", "span", "choice", "rtd", "mlm", "nsp", "sop")
-"""Heads in the order in which one is chosen: a graph answers by one."""
+
+@dataclass(frozen=True)
+class Answers:
+    """What a graph answers: by which head, for what (one of OUTPUTS), and what its numbers are (`Task.outcomes`)."""
+
+    head: str
+    kind: str
+    outcomes: str = "one"
+
+
+PRETRAINED = (
+    *(Answers("rtd", "token", "several"), Answers("mlm", "token")),
+    *(Answers("nsp", "sequence"), Answers("sop", "sequence")),
+)
+"""Of heads of pre-training, in the order in which one is chosen: a graph answers by one."""
 
 
 class PlainAttention(nn.Module):
@@ -90,20 +104,21 @@ class Seen(Mask):
 class EncoderGraph(nn.Module):
     """What a model answers by one of its heads.
 
-    head      one of `OUTPUTS`
+    answers   by which head, and what for
     settings  of a sentence encoder: pooling, normalise
 
     Inputs are int64: input_ids and attention_mask [B, T], 1 for a token and 0 for padding, and token_type_ids [B, T]
     where the model has segments; for choices [B, N, T]. Texts stand at the left of their rows.
     """
 
-    def __init__(self, model: Model, head: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, answers: Answers, settings: Mapping[str, Any]) -> None:
         super().__init__()
-        self.model, self.head, self.settings = _plain(model), head, dict(settings)
-        self.outputs = OUTPUTS[head]
+        self.model, self.settings = _plain(model), dict(settings)
+        self.head, self.kind, self.outcomes = answers.head, answers.kind, answers.outcomes
+        self.outputs = OUTPUTS[self.kind]
         segments = model.config.segments > 1
         self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if segments else ()))
-        self.input_axes: Axes = ("batch", "choices", "sequence") if head == "choice" else PER_TOKEN
+        self.input_axes: Axes = ("batch", "choices", "sequence") if self.kind == "choice" else PER_TOKEN
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -120,18 +135,18 @@ class EncoderGraph(nn.Module):
             positions = torch.arange(input_ids.shape[1], device=input_ids.device) * attention_mask
         x_BTD = embedding(input_ids, token_type_ids, positions)
         hidden_BTD = stack(x_BTD, mask=Seen(attention_mask=attention_mask))
-        if self.head == "encoder":
+        if self.kind == "hidden":
             return (hidden_BTD,)
-        if self.head == "embedding":
+        if self.kind == "vectors":
             return hidden_BTD, self._pooled(hidden_BTD, attention_mask)
         if self.head in self.model.of_sequences:
             first_B = torch.arange(hidden_BTD.shape[0], device=hidden_BTD.device)
             logits_BC = self.model.answer(self.head, hidden_BTD[:, :1], first_B)
-            return (logits_BC.view(rows) if self.head == "choice" else logits_BC,)
+            return (logits_BC.view(rows) if self.kind == "choice" else logits_BC,)
         logits_BTC = self.model.heads[self.head](hidden_BTD)
-        if self.head == "span":
+        if self.kind == "span":
             return logits_BTC[..., 0], logits_BTC[..., 1]
-        return (logits_BTC.squeeze(-1) if self.head == "rtd" else logits_BTC,)
+        return (logits_BTC.squeeze(-1) if self.outcomes == "several" else logits_BTC,)
 
     def _pooled(self, hidden_BTD: Tensor, attention_mask: Tensor) -> Tensor:
         """The vector of a text [B, D]."""
@@ -160,10 +175,13 @@ def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[E
         raise UnmaskError(
             "This tagger has a CRF, whose search for the best sequence has no form in ONNX: train one without --crf."
         )
-    if "pooling" in (settings or {}):
-        return EncoderGraph(model, "embedding", settings or {}).eval(), tuple(model.heads)
-    head = next((name for name in MAIN if name in model.heads), "encoder")
-    return EncoderGraph(model, head, {}).eval(), tuple(name for name in model.heads if name != head)
+    task = task_found(list(model.heads), settings)
+    if task is not None:
+        answers = Answers(task.name, task.answers_by, task.outcomes)
+    else:
+        answers = next((one for one in PRETRAINED if one.head in model.heads), Answers("encoder", "hidden"))
+    left_out = tuple(name for name in model.heads if name != answers.head)
+    return EncoderGraph(model, answers, settings or {}).eval(), left_out
 
 
 def write(graph: EncoderGraph, path: Path) -> None:

@@ -73,12 +73,12 @@ class OnnxModel(Model):
         segments = torch.zeros_like(batch.tokens) if batch.segments is None else batch.segments
         tensors = {"input_ids": batch.tokens, "attention_mask": seen, "token_type_ids": segments}
         given = {name: tensors[name].cpu() for name in graph.inputs}
-        if graph.head == "choice":
+        if graph.kind == "choice":
             given = {name: tensor[:, None] for name, tensor in given.items()}
         first, *others = (torch.from_numpy(found) for found in self.run({k: v.numpy() for k, v in given.items()}))
-        if graph.head == "span":
+        if graph.kind == "span":
             return torch.stack([first, *others], -1)
-        if first.dim() == 2 and graph.head != "rtd":
+        if graph.kind in ("sequence", "choice"):
             return first[:, None].expand(B, T, first.shape[1])
         return first.view(B, T, -1)
 

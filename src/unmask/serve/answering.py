@@ -77,10 +77,10 @@ class Answering(ABC):
 
     def answers_to(self, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
         """(question or text, answer) for each row of a file, some hundred at once."""
-        asked = Task.asked if self.of_task is None else self.of_task.asked
+        query = Task.query if self.of_task is None else self.of_task.query
         for begin in range(0, len(rows), ROWS_AT_ONCE):
             part = list(rows[begin : begin + ROWS_AT_ONCE])
-            yield from zip(map(asked, part), self.answer(part), strict=True)
+            yield from zip(map(query, part), self.answer(part), strict=True)
 
     def render(self, text: str, answer: Answer) -> str:
         """An answer as a person reads it on a terminal; `text` is what was asked."""

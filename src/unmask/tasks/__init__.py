@@ -12,7 +12,7 @@ from unmask.tasks.embedding import Embedding, metric_for
 from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.question_answering import QuestionAnswering
-from unmask.tasks.registry import TASKS, settings_of, task_found, task_named, task_of
+from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, task_named, task_of
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
@@ -40,6 +40,7 @@ __all__ = [
     "needs_segments",
     "scheme_of",
     "settings_of",
+    "task_fitting",
     "task_found",
     "task_named",
     "task_of",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from unmask.config import Config
-from unmask.tasks.registry import in_form, is_usual, meaningless, own_values, taking, task_named
+from unmask.tasks.registry import in_form, is_usual, meaningless, own_values, taking, task_named, usual_task
 from unmask.tasks.rows import Rows
 from unmask.tasks.task import Task
 
@@ -18,12 +18,12 @@ class TaskConfig(Config):
     """A config that names a task. Its `rows`, and its `options` where it has some, are of the classes that the task has
     for them, and follow it where it is replaced.
 
-    task  what the rows are labelled for
+    task  what the rows are labelled for; where nothing is said, the first of the registry
 
     Raises UnmaskError for a task that does not exist, and for a field that is set but means nothing to the task.
     """
 
-    task: str = "classification"
+    task: str = field(default_factory=usual_task)
     rows: Rows = field(default_factory=Rows)
 
     CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class"}
@@ -39,7 +39,7 @@ class TaskConfig(Config):
         """The config of a run as its folder has it, which may be older than some fields."""
         rows = values.get("rows")
         if isinstance(rows, Mapping):
-            before = task_named(str(values.get("task", cls.task))).rows_class.BEFORE
+            before = task_named(str(values.get("task", usual_task()))).rows_class.BEFORE
             values = {**values, "rows": {**before, **rows}}
         return cls.from_dict(values)
 

@@ -138,7 +138,7 @@ class Embedding(Task):
         return cls(loss, pooling=options.pooling, normalise=options.normalise, metric=metric)
 
     @classmethod
-    def referred(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+    def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         """The loss is not said, as nothing is trained by it. Raises UnmaskError for a label that is none."""
         task = cls.learned(sets, options, lambda _: None)
         assert task.trained_by is not None

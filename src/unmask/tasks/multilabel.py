@@ -66,6 +66,7 @@ class MultiLabel(TextTask):
 
     task_name = name = "multilabel"
     metric = "micro_f1"
+    outcomes = "several"
     rows_class = MultiLabelRows
     options_class = MultiLabelOptions
     panel, gives = "classify", "several labels"

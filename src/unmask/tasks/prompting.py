@@ -10,7 +10,7 @@ from unmask.errors import UnmaskError, unknown
 
 
 class Prompting:
-    """A text, or a pair of texts, and one of the labels.
+    """How rows of a task become prompts: here a text, or a pair of texts, and one of the labels.
 
     named  label -> what it is called
     """
@@ -29,7 +29,7 @@ class Prompting:
         return cls({label: names.get(label) or label for label in labels})
 
     def template(self, rows: Sequence[Row]) -> str:
-        """How rows are put where nobody says."""
+        """The default template for these rows."""
         return self.paired if any(row.pair for row in rows) else self.alone
 
     def candidates(self, row: Row) -> list[str]:

@@ -370,7 +370,7 @@ class QuestionAnswering(Task):
         return f"{text}\n  {render_spans(answer)}"
 
     @classmethod
-    def asked(cls, row: Row) -> str:
+    def query(cls, row: Row) -> str:
         return row.text
 
     @classmethod

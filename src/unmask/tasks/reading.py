@@ -13,7 +13,7 @@ from unmask.data import dataset, glue
 from unmask.data.dataset import Dataset
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
-from unmask.tasks.registry import TASKS, task_named
+from unmask.tasks.registry import TASKS, task_fitting, task_named
 from unmask.tasks.rows import Rows
 from unmask.tasks.task import Say
 
@@ -50,7 +50,7 @@ def read_table(path: Path, task: str, rows: Rows, *, format: str | None = None) 
     they fit another task."""
     found = table(path, rows, format=format)
     if not TASKS[task].fits(found):
-        raise _of_another(path, next(name for name, kind in TASKS.items() if kind.fits(found)), task)
+        raise _of_another(path, task_fitting(found).task_name, task)
     return found
 
 

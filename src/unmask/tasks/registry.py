@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
 from unmask.config import Config, typed
+from unmask.data.dataset import Dataset
 from unmask.errors import UnmaskError, kind_of, unknown
 from unmask.models.model import Model
 from unmask.tasks.task import Task
@@ -18,6 +19,11 @@ TASKS: dict[str, type[Task]] = {}
 
 REMEMBERED = "task"
 """Name among the settings of a folder of the task that its head does not tell."""
+
+
+def usual_task() -> str:
+    """The task where none is named: the first."""
+    return next(iter(TASKS))
 
 
 def task_named(name: str) -> type[Task]:
@@ -40,6 +46,11 @@ def meaningless(field: str, task: str, classes: Iterable[str] = BOTH) -> UnmaskE
     """A field that means nothing to a task, but something to others."""
     flag = "--" + field.replace("_", "-")
     return UnmaskError(f"{flag} is for --task {' or '.join(taking(field, classes))}; {task} has no use for it.")
+
+
+def task_fitting(rows: Dataset) -> type[Task]:
+    """The task of the rows of a table, by what they have."""
+    return next(task for task in TASKS.values() if task.fits(rows))
 
 
 # ------------------------------------------------------------------------------------------------ folders
@@ -74,7 +85,9 @@ def task_found(heads: Collection[str], settings: Any) -> type[Task] | None:
     says of itself comes before what its heads tell."""
     said = settings.get(REMEMBERED) if isinstance(settings, Mapping) else None
     if said is not None:
-        return task_named(str(said))
+        if said not in list(TASKS):
+            raise unknown("task, which config.json (unmask_task) names,", str(said), TASKS)
+        return TASKS[said]
     fitting = [task for task in TASKS.values() if task.is_of(heads, settings)]
     return min(fitting, key=lambda task: task.name in heads, default=None)
 

@@ -35,6 +35,7 @@ class Regression(TextTask):
     task_name = name = "regression"
     heads: Mapping[str, Head] = {"regression": Head("sequence", 1)}
     metric = "pearson"
+    outcomes = "score"
     rows_class = TextRows
     options_class = TextOptions
     panel, gives = "classify", "a score"

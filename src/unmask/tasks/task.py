@@ -36,6 +36,7 @@ Score = Callable[[Sequence[Row]], Mapping[str, float]]
 """Rows -> metrics."""
 Outputs = Literal["sequence", "token", "span", "choice", "vectors"]
 """What a head answers for: a whole sequence, each token, the begin and end of a span, the sequences of a row, none."""
+Outcomes = Literal["one", "several", "score"]
 
 
 class Task(Objective):
@@ -44,13 +45,14 @@ class Task(Objective):
     task_name  on the command line, in run.json and results.json
     name       of the head, the loss term and the target
     answers_by what its head answers for
+    outcomes   what the numbers of an answer are: probabilities of which one is right, of each for itself, or scores
     rows_class     fields of its rows (a config); `read_rows` takes them
     options_class  fields of what it is learned with; `learned` takes them
     scoring_class  those of the options that also mean something where no model is trained
     labels     class names in the order of the outputs; none where there are no classes
-    metric     the one that decides which model is best, where nobody says otherwise; higher is better
+    metric     decides which model is best, by default; higher is better
     length     longest sequence that it is meant for, in tokens, where a folder remembers one
-    usual_length  longest sequence, in tokens, where nothing is said
+    usual_length  longest sequence, in tokens, by default
     reference  what `baseline` measures, in words
     references_are  what `references` learn, in words
     rows_are   what a file of its rows has, in words
@@ -69,6 +71,7 @@ class Task(Objective):
 
     task_name: ClassVar[str]
     answers_by: ClassVar[Outputs] = "sequence"
+    outcomes: ClassVar[Outcomes] = "one"
     rows_class: ClassVar[type[Rows]] = Rows
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     scoring_class: ClassVar[type[TaskOptions]] = TaskOptions
@@ -130,7 +133,7 @@ class Task(Objective):
         raise NotImplementedError
 
     @classmethod
-    def referred(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+    def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         """The same where plain references alone are scored (`references`)."""
         return cls.learned(sets, options, say, held_out=held_out)
 
@@ -286,7 +289,7 @@ class Task(Objective):
         return "  ".join([*(str(value) for name, value in answer.items() if name not in ("id", "cut")), text])
 
     @classmethod
-    def asked(cls, row: Row) -> str:
+    def query(cls, row: Row) -> str:
         """What a person sees of a row that was read from a file."""
         return row.pair or row.text
 
