@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,23 @@ def test_the_options_and_kinds_of_all_are_told_apart() -> None:
     assert len({kind.kind for kind in CHOOSABLE}) == len(CHOOSABLE)
     chosen = [choice for kind in CHOOSABLE for choice in kind.choices]
     assert len(set(chosen)) == len(chosen)
+
+
+@pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny", "t5-tiny", "bilstm"])
+def test_what_is_asked_for_is_learned_or_refused(recipe: str) -> None:
+    """Of all combinations of the options that choose an objective, none is dropped in silence."""
+    config, values = recipes.find(recipe), {}
+    for option, value in sorted(choice for kind in CHOOSABLE for choice in kind.choices):
+        values.setdefault(option, [None]).append(value)
+    for combination in product(*values.values()):
+        given = {name: value for name, value in zip(values, combination, strict=True) if value is not None}
+        try:
+            found = registry.selected(config.override(given).objective)
+        except UnmaskError:
+            continue
+        for name, value in given.items():
+            nothing = value in ("none", "false", "auto")
+            assert found.get(name, value if nothing else None) == value, given
 
 
 @pytest.fixture(scope="module")

@@ -236,7 +236,9 @@ class MaskedLMConfig(ObjectiveConfig):
             return own.sentences
         if isinstance(current, Sentences):
             return current if option == "written" else cls(sentences=current)
-        return current if own is not None else cls().like(current)
+        if own is not None:
+            return current
+        return cls().like(current) if option == "written" else None
 
     def hidden(self, tokenizer: Tokenizer, becomes: tuple[float, float] = (0.8, 0.1)) -> MaskedLM:
         """The objective without the question about sentences; `becomes` as `MaskedLM` takes it."""

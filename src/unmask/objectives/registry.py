@@ -103,8 +103,8 @@ def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool)
     if asked.fits(model):
         return
     option = asked.choices[0][0] if asked.choices else "objective"
-    usual = f"leave --{option} as the recipe has it" + (f", or take {asked.example}" if asked.example else "")
-    way = f"leave out the recipe and --{option}" if folder else usual
+    other = f", or take {asked.example}" if asked.example else ""
+    way = f"leave out the recipe and --{option}" if folder else f"leave --{option} as the recipe has it{other}"
     able = _either(kind.learned for kind in supported(model))
     raise UnmaskError(
         f"This {type(model).__name__} learns {able or 'nothing that is known here'}, not {asked.learned}: {way}."
@@ -129,9 +129,14 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
     """
     table = _choices()
     asked = {name: _value(name, value, tuple(table[name])) for name, value in given.items() if name in table}
-    places = {kind: number for number, kind in enumerate(CHOOSABLE)}
-    order = {(n, v): (v == "false", places[table[n][v]] * (-1 if v == "false" else 1)) for n, v in asked.items()}
-    for name, value in sorted(order, key=order.__getitem__):
+
+    def order(choice: tuple[str, str]) -> tuple[bool, int]:
+        """What replaces the whole comes first, then its parts from the outside in; what is left out goes last."""
+        name, value = choice
+        place = CHOOSABLE.index(table[name][value])
+        return (True, -place) if value == "false" else (False, place)
+
+    for name, value in sorted(asked.items(), key=order):
         found = table[name][value].chosen(current, name, value)
         if found is None:
             raise _refusal(name, current)
