@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -10,6 +11,7 @@ from typing import get_args
 import pytest
 
 from unmask.baselines import Baselines
+from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate
 from unmask.finetune import FineTuning
@@ -138,3 +140,29 @@ def test_rows_that_are_scored_have_the_fields_of_their_task():
         scored_rows(TASKS["tagging"], {"crf": "yes"})
     with pytest.raises(UnmaskError, match="There is no"):
         evaluate("nowhere", "nothing")
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("verb", ["finetune", "baseline"])
+def test_the_help_of_a_task_lists_its_fields_and_no_others(verb, name, capsys):
+    with pytest.raises(SystemExit):
+        main([verb, "--task", name, "--help"])
+    shown = capsys.readouterr().out
+    task, common = TASKS[name], set(Rows().places())
+    options = task.options_class if verb == "finetune" else task.scoring_class
+    wanted = {*task.rows_class().places(), *options().places()} - common
+    listed = shown.partition(f"fields of --task {name}:")[2]
+    assert set(re.findall(r"(?m)^  --([\w-]+)", listed)) == {field.replace("_", "-") for field in wanted}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_may_be_asked_is_said_where_it_is_something_else(name):
+    form = TASKS[name].form
+    with pytest.raises(UnmaskError, match=r"Text 3 must be a string, a pair of strings, or an object with|a question"):
+        form.as_row(7, 3)
+    with pytest.raises(UnmaskError, match="Text 2 is a JSON object without a known key; it must be "):
+        form.from_line('{"strange": 1}', 2)
+    with pytest.raises(UnmaskError, match="Text 1"):
+        form.as_row({}, 1)
+    with pytest.raises(UnmaskError, match="Text 1 is empty"):
+        form.as_row(" ", 1)

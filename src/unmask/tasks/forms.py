@@ -24,7 +24,7 @@ class Form:
     """A text, a pair of texts, or {"text", "pair"}, also by the usual names of public data sets.
 
     wanted  what an input may be, for messages
-    known   names of an object that count; of others none may be missing altogether
+    known   names of an object that count; a line of JSON must have one of them
     shown   names of an object that a person sees in its place, the first one that it has
     object  what an object must be, for messages about inputs of another type
     lacking  what an input must be, for messages about an object that lacks a name
@@ -34,7 +34,7 @@ class Form:
         f"an object with text, maybe pair, or in their place one of {', '.join(n for n in TEXTS if n != 'text')}, "
         f"or two of {', '.join(' and '.join(names) for names in PAIRS)}"
     )
-    known = frozenset({"question", "context", "text", "words", "choices", *TEXTS, *(n for pair in PAIRS for n in pair)})
+    known = frozenset({"text", *TEXTS, *(name for pair in PAIRS for name in pair)})
     shown = ("question", "text", "context")
     object = "an object with text"
     lacking = "a string, a pair of strings, or an object with text"

@@ -25,6 +25,7 @@ SPANS = 3  # answers to a question that are shown
 class QuestionForm(Form):
     """(question, context), or {"question", "context"}."""
 
+    known = frozenset({"question", "context"})
     wanted = object = lacking = "a question and a context: a pair, or an object with both"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:

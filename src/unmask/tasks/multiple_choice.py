@@ -42,6 +42,7 @@ class ChoiceRows(TableRows):
 class ChoiceForm(Form):
     """{"context" or "text", "question", "choices": […]}; one of context and question may be absent."""
 
+    known = frozenset({"context", "text", "question", "choices"})
     wanted = object = lacking = "an object with context (or text), maybe question, and choices"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:

@@ -21,6 +21,7 @@ class SentenceForm(Form):
     """A text, a list of words, or {"text"} or {"words"}; for semantic roles with "predicate", the number of the word,
     from 0, whose arguments are asked for."""
 
+    known = frozenset({"text", "words"})
     wanted = object = lacking = "an object with words, or with text, and for semantic roles with predicate"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
