@@ -129,7 +129,7 @@ def _row_fields(sub: argparse.ArgumentParser) -> None:
     add_field(sub, "--dev", "FILE", "rows that decide; without any, a tenth of the training rows")
     add_field(sub, "--test", "FILE", "rows that are scored at the end")
     add_field(sub, "--encoding", "NAME", ENCODING)
-    sub.epilog = f"{sub.epilog} The help of another task: unmask {sub.prog.split()[-1]} --task NAME --help."
+    sub.epilog = f"{sub.epilog} The options of a task: unmask {sub.prog.split()[-1]} --task NAME --help."
 
 
 def _finetuning_help(sub: Parser, given: Mapping[str, str]) -> None:
@@ -141,12 +141,14 @@ def _baseline_help(sub: Parser, given: Mapping[str, str]) -> None:
 
 
 def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) -> None:
-    """List the fields of the task that is given, and the tasks there are."""
+    """List the fields of the task that is given. Where none is, help does not wait for PyTorch, which tasks import."""
+    name = given.get("task")
+    if name is None:
+        return
     from unmask.tasks import TASKS, task_named
     from unmask.tasks.registry import usual_task
     from unmask.tasks.rows import Rows
 
-    name = given.get("task", usual_task())
     task, common = task_named(name), set(Rows().places())
     configs = [getattr(task, one)() for one in classes]
     known = f"what the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
