@@ -15,7 +15,7 @@ test: .venv/tested  ## the test suite; ARGS="tests/nn -k rotary"
 test-capped: .venv/tested  ## what depends on the processor, as on one with AVX2 and no more, and with one thread
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(CAPPED) $(ARGS)
 
-CAPPED = tests/kernels/test_processor.py tests/kernels/test_prepacked.py tests/kernels/test_linear.py tests/nn/test_numbers.py \
+CAPPED = tests/kernels tests/nn/test_numbers.py \
 	tests/models/test_inference_transformer.py tests/models/test_inference_encoder.py tests/train/test_step_numbers.py \
 	tests/serve/test_vectors.py tests/models/test_t5.py::test_it_writes_in_bfloat16_what_it_writes_in_float32 \
 	tests/objectives/test_cross_entropy.py tests/serve/test_service.py::test_the_precision_is_that_of_the_predictor \

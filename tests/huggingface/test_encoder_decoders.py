@@ -145,7 +145,7 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
         ({"layers": 2}, "the weights lack 'encoder.network."),
         ({"layers": 0}, "config.json"),
         ({"attention": "none"}, "has no place in this model"),
-        ({"padding": 23}, "describes no model that can be built"),
+        ({"padding": 23}, "the id of its padding is none of"),
         ({"unmask_task": [1]}, "unmask_task must hold settings"),
     ],
     ids=str,

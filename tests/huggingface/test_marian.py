@@ -373,7 +373,7 @@ def test_half_precision_opens_in_full(tmp_path):
         ({"d_model": None}, "config.json: d_model must be a whole number, not None"),
         ({"dropout": None}, "config.json: dropout must be a number, not None"),
         ({"pad_token_id": None}, "config.json: pad_token_id must be a whole number, not None"),
-        ({"pad_token_id": V}, "describes no model that can be built"),
+        ({"pad_token_id": V}, "the id of its padding is none of"),
         ({"eos_token_id": [0, 1]}, "config.json: eos_token_id must be a whole number"),
         ({"encoder_attention_heads": 3}, "do not divide 16"),
         ({"encoder_layers": 3}, "the weights lack 'model.encoder.layers.2.self_attn.q_proj.weight'"),

@@ -111,7 +111,7 @@ def test_every_test_that_knows_processors_runs_with_capped_instructions() -> Non
     knowing = {
         str(path.relative_to(root))
         for path in (root / "tests").rglob("test_*.py")
-        if KNOWING.search(path.read_text("utf-8"))
+        if path.parent.name != "rules" and KNOWING.search(path.read_text("utf-8"))  # rules name them to forbid them
     }
     assert knowing
-    assert knowing <= named
+    assert not [path for path in knowing if not any(path == one or path.startswith(f"{one}/") for one in named)]

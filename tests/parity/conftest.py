@@ -24,7 +24,7 @@ def fading(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(F, "dropout", fade)
     monkeypatch.setattr(dropout, "dropout", fade)
-    monkeypatch.setattr(attention, "drop", fade)
+    monkeypatch.setattr(attention, "dropout", fade)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

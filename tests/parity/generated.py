@@ -379,5 +379,5 @@ def patched() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(F, "dropout", drop)
         patch.setattr(dropout, "dropout", drop)
-        patch.setattr(attention, "drop", drop)
+        patch.setattr(attention, "dropout", drop)
         yield

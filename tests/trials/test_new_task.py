@@ -15,6 +15,7 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.serve import Predictor
 from unmask.tasks import TASKS, task_of
+from unmask.types import Head
 
 WORDS = {1: ["poor", "dull"], 2: ["fair", "fine"], 3: ["great", "lovely"]}
 FILLER = ["the", "film", "was", "a", "plot", "of", "people"]
@@ -104,7 +105,7 @@ def test_it_has_at_most_eighty_lines():
 
 
 def test_a_folder_of_a_task_that_is_not_registered_is_refused_by_name(files, tmp_path, monkeypatch):
-    loaded = huggingface.load(files / "trunk", heads={"classification": 2})
+    loaded = huggingface.load(files / "trunk", heads={"classification": Head("sequence", 2)})
     settings = {"task": "stars", "power": 2.0}
     huggingface.save(tmp_path, loaded.model, loaded.tokenizer, labels=("1", "2"), settings=settings)
     assert Predictor(tmp_path).task.power == 2
