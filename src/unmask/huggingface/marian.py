@@ -291,7 +291,7 @@ def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
     if stored is None:
         return
     sinusoids, empty = SinusoidalHalves(stored.shape[-1]), torch.zeros(1, *stored.shape)
-    kind = stored.dtype if stored.dtype.itemsize < 4 else torch.float32
+    kind = stored.dtype if stored.is_floating_point() and stored.dtype.itemsize == 2 else torch.float32
     for table in (sinusoids.embed(empty)[0], Sinusoidal.embed(sinusoids, empty)[0]):
         if torch.allclose(stored.double(), table.double(), rtol=0.0, atol=torch.finfo(kind).eps):
             return
