@@ -18,7 +18,7 @@ test-capped: .venv/tested  ## what depends on the processor, as on one with AVX2
 CAPPED = tests/kernels tests/nn/test_numbers.py \
 	tests/models/test_inference_transformer.py tests/models/test_inference_encoder.py tests/train/test_step_numbers.py \
 	tests/serve/test_vectors.py tests/models/test_t5.py::test_it_writes_in_bfloat16_what_it_writes_in_float32 \
-	tests/objectives/test_cross_entropy.py tests/serve/test_service.py::test_the_precision_is_that_of_the_predictor \
+	tests/serve/test_service.py::test_the_precision_is_that_of_the_predictor \
 	tests/benchmarks/test_bench.py::test_the_smallest_comparison_of_decoding_runs_in_fresh_processes \
 	tests/train/test_trainer.py::test_bf16_keeps_weights_in_fp32 tests/train/test_trainer.py::test_what_is_computed_is_said \
 	tests/train/test_muon.py tests/benchmarks/test_bench_profile.py

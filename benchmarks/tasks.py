@@ -29,6 +29,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import tasks_data
 import tasks_transformers
@@ -61,7 +62,11 @@ def run_unmask(settings: Settings) -> Result:
 
     named = settings["kind"] in ("classification", "regression")
     kind = FineTuning(task=settings["kind"]).kind
-    columns = {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"} if named else {}
+    columns: dict[str, Any] = {}
+    if named:
+        columns = {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"}
+        {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"} if named else {}
+    )
     windows = {name: settings[name] for name in ("stride", "longest_answer") if hasattr(kind.options_class(), name)}
     config = FineTuning(
         model=Path(settings["model"]),

@@ -12,6 +12,7 @@ from reading import write_model
 from subjects import Subject
 
 from unmask.huggingface.table import as_heads
+from unmask.types import Head
 
 TEXTS = ["the river is long and the film was good", "a green field, and more of it: nothing else"] * 5
 SIZES: dict[str, Any] = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}
@@ -47,7 +48,7 @@ def _written(folder: Path) -> Any:
     return WrittenPredictor(folder)(["the river is long"])
 
 
-def _write_page(page: str, outputs: dict[str, int], /, **fields: Any) -> Callable[[Path], None]:
+def _write_page(page: str, outputs: dict[str, Head], /, **fields: Any) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         from unmask import huggingface
 

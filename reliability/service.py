@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.huggingface.table import as_heads
+from unmask.types import Head
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -198,7 +199,7 @@ def write_models(place: Path) -> list[Path]:
     tokenizer = Tokenizer.train([TEXT] * 3, 150)
     words = Subwords.train([TEXT] * 3, 40, kind="word")
 
-    def bert(name: str, heads: dict[str, int], dim: int = 64, **more: Any) -> None:
+    def bert(name: str, heads: dict[str, Head], dim: int = 64, **more: Any) -> None:
         config = Bert(vocabulary=tokenizer.size, length=128, layers=2, dim=dim, heads=2, hidden=2 * dim)
         huggingface.save(place / name, config.build(heads=heads, seed=1), tokenizer, **more)
 
