@@ -65,8 +65,6 @@ def run_unmask(settings: Settings) -> Result:
     columns: dict[str, Any] = {}
     if named:
         columns = {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"}
-        {"text": "text", "pair": "pair" if settings["paired"] else None, "label": "label"} if named else {}
-    )
     windows = {name: settings[name] for name in ("stride", "longest_answer") if hasattr(kind.options_class(), name)}
     config = FineTuning(
         model=Path(settings["model"]),
