@@ -29,7 +29,7 @@ def generate(
     generator  of the draws, on the device of the model; None starts at the seed of the `Sampling`
     trace      an empty `Trace`, which is filled with every step
 
-    Sources that are done leave the batch at once. The tensor that `model.next` returns is written into. Answers do not
+    Sources that are done leave the batch at once. The tensor that `decode_step` returns is written into. Answers do not
     depend on the other sources of the batch, except for draws, and for rounding where the model has any.
 
     Raises UnmaskError for a model in training mode, an empty batch, ids that the model does not have, a `trace` that is
