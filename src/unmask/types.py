@@ -57,6 +57,11 @@ class Head:
     pretraining: bool = False
 
     @property
+    def has_labels(self) -> bool:
+        """Whether its outputs have names, which a folder keeps: classes and scores of texts and words."""
+        return self.kind in ("sequence", "token") and not self.pretraining
+
+    @property
     def of_sequence(self) -> bool:
         """Whether it reads the summary of a sequence, not the state of a place."""
         return self.kind in ("sequence", "choice")

@@ -33,9 +33,6 @@ from unmask.models.heads import asked_of
 from unmask.models.model import Model
 from unmask.types import Head
 
-LABELLED = ("classification", "multilabel", "regression", "tagging")
-"""Heads whose outputs have names."""
-
 PROBLEMS = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
@@ -210,7 +207,6 @@ def published(heads: Set[str]) -> frozenset[str]:
 def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[str, Any]:
     """config.json of a model. Raises UnmaskError for another number of labels than its head has outputs."""
     heads, page = frozenset(model.heads) & table.heads.keys(), model.config
-    own = {name: asdict(head) for name, layer in model.heads.items() if name not in heads and (head := asked_of(layer))}
     config = page.to_dict()
     classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
     if not model.heads and page.pools and model.pooler is None:
@@ -222,8 +218,8 @@ def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[
     }
     values |= {theirs: config[ours] for theirs, ours in table.fields.items()}
     values |= {theirs: values[theirs] + by for theirs, by in table.shift.items()}
-    for name in heads & set(LABELLED):
-        outputs = _outputs(model, name)
+    asked = {name: head for name, layer in model.heads.items() if (head := asked_of(layer))}
+    for name, outputs in ((name, head.outputs) for name, head in asked.items() if head.has_labels):
         names = list(labels) or _usual_names(name, outputs)
         if len(names) != outputs:
             raise UnmaskError(f"The {name} head has {outputs} outputs but {len(names)} label names were given.")
@@ -233,11 +229,11 @@ def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[
         }
     if "sop" in heads and _outputs(model, "sop") != 2:  # which transformers sizes by the labels, two unless they differ
         values["id2label"] = {str(i): name for i, name in enumerate(_usual_names("sop", _outputs(model, "sop")))}
-    for name in heads & set(PROBLEMS):
+    for name in asked.keys() & PROBLEMS.keys():
         values["problem_type"] = PROBLEMS[name]
     if not table.kind.heads:
         values["unmask_heads"] = sorted(heads)
-    if own:
+    if own := {name: asdict(head) for name, head in asked.items() if name not in heads}:
         values["unmask_own_heads"] = own
     for part in table.parts:
         values = dict(part.write(page, values))

@@ -22,7 +22,6 @@ from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, writ
 from unmask.hub import model_folder
 from unmask.huggingface import sentence_transformers, sizes, vocabularies
 from unmask.huggingface.config import (
-    LABELLED,
     TABLES,
     completed,
     config_json,
@@ -259,7 +258,7 @@ def load(
             module.on_a_trunk()
     for name, other in model.auxiliary.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)
-    classes = [head.outputs for n, head in wanted.items() if n in LABELLED and stored.get(n) == head.outputs]
+    classes = [head.outputs for n, head in wanted.items() if head.has_labels and stored.get(n) == head.outputs]
     if "regression" in wanted and classes and classes[0] != len(labels):
         labels = ()  # of several scores, version 0.1 named one
     if classes and labels and classes[0] != len(labels):
