@@ -358,6 +358,7 @@ def loss(answers: Mapping[str, Tensor]) -> Tensor:
 def same_gradients(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], what: str) -> None:
     """Each tensor's gradient, as a share of its own largest number; those that are zero but for rounding, of all."""
     assert ours.keys() >= theirs.keys(), what
+    theirs = {name: gradient for name, gradient in theirs.items() if gradient.numel()}
     largest = max((float(one.abs().max()) for one in theirs.values()), default=0.0)
     for name, gradient in theirs.items():
         size = max(float(gradient.abs().max()), 1e-5 * largest, 1e-12)
