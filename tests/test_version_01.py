@@ -25,7 +25,7 @@ from unmask.types import Batch
 
 FIXTURES = Path(__file__).parent / "fixtures" / "v0.1"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text("utf-8"))
-RUNS = ("pretrained", "classified", "tagged", "translated", "translated-recurrent")
+RUNS = ("pretrained", "classified", "tagged", "translated", "translated-recurrent", "others/both", "tasks/embedding")
 END, PAD = 2, 0
 
 
@@ -46,9 +46,10 @@ def near(expected: Any, tolerance: float) -> Any:
     return pytest.approx(expected, abs=tolerance, rel=tolerance) if isinstance(expected, float) else expected
 
 
-def test_the_corpus_holds_the_text(copied: Path) -> None:
-    corpus = Corpus(copied / "corpus", verify=True)
-    assert corpus.checksum == json.loads((copied / "pretrained" / "run.json").read_text())["checksums"][0]
+@pytest.mark.parametrize(("name", "run"), [("corpus", "pretrained"), ("spelled", "others/both")])
+def test_a_corpus_holds_the_text(name: str, run: str, copied: Path) -> None:
+    corpus = Corpus(copied / name, verify=True)
+    assert corpus.checksum == json.loads((copied / run / "run.json").read_text("utf-8"))["checksums"][0]
     documents = chain(corpus.split("train"), corpus.split("heldout"))
     read = [corpus.tokenizer.decode(np.concatenate(document.sentences).tolist()) for document in documents]
     texts = (copied / "text.txt").read_text("utf-8").lower().split("\n\n")
