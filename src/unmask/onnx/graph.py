@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.models.heads import asked_of
 from unmask.models.model import Model
 from unmask.nn.attention import Attention
 from unmask.nn.lora import adapters
@@ -38,29 +39,27 @@ PER_CHOICE: Axes = ("batch", "choices")
 OUTPUTS: dict[str, dict[str, Axes]] = {
     "sequence": {"logits": PER_TEXT},
     "token": {"logits": PER_TOKEN},
+    "masked_token": {"logits": PER_TOKEN},
     "span": {"start_logits": PER_TOKEN, "end_logits": PER_TOKEN},
     "choice": {"logits": PER_CHOICE},
     "vectors": {"last_hidden_state": PER_TOKEN, "sentence_embedding": PER_TEXT},
     "hidden": {"last_hidden_state": PER_TOKEN},
 }
-"""What a head answers for -> the outputs, each with the axes that differ from call to call. "vectors" are those of a
+"""Kind of the head -> the outputs, each with the axes that differ from call to call. "vectors" are those of a
 sentence encoder, "hidden" those of a folder without a head."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a graph answers: by which head, for what (one of OUTPUTS), and what its numbers are (`Task.outcomes`)."""
+    """What a graph answers: by which head, of which kind (one of OUTPUTS), and what its numbers are (`Task.outcomes`)."""
 
     head: str
     kind: str
     outcomes: str = "one"
 
 
-PRETRAINED = (
-    *(Answers("rtd", "token", "several"), Answers("mlm", "token")),
-    *(Answers("nsp", "sequence"), Answers("sop", "sequence")),
-)
-"""Of heads of pre-training, in the order in which one is chosen: a graph answers by one."""
+PRETRAINED = ("token", "masked_token", "sequence")
+"""Kinds of heads of pre-training, in the order in which one is chosen: a graph answers by one."""
 
 
 class PlainAttention(nn.Module):
@@ -175,13 +174,22 @@ def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[E
         raise UnmaskError(
             "This tagger has a CRF, whose search for the best sequence has no form in ONNX: train one without --crf."
         )
-    task = task_found(list(model.heads), settings)
-    if task is not None:
-        answers = Answers(task.name, task.answers_by, task.outcomes)
-    else:
-        answers = next((one for one in PRETRAINED if one.head in model.heads), Answers("encoder", "hidden"))
+    answers = _answers(model, settings)
     left_out = tuple(name for name in model.heads if name != answers.head)
     return EncoderGraph(model, answers, settings or {}).eval(), left_out
+
+
+def _answers(model: Model, settings: Mapping[str, Any] | None) -> Answers:
+    """By its task, else by a head of pre-training; hidden states where there is none."""
+    heads = {name: head for name, layer in model.heads.items() if (head := asked_of(layer))}
+    task = task_found(list(model.heads), settings)
+    if task is not None:
+        return Answers(task.name, "vectors" if task.gives_vectors else heads[task.name].kind, task.outcomes)
+    for kind in PRETRAINED:
+        name = next((name for name, head in heads.items() if head.kind == kind), None)
+        if name is not None:
+            return Answers(name, kind, "several" if kind == "token" else "one")
+    return Answers("encoder", "hidden")
 
 
 def write(graph: EncoderGraph, path: Path) -> None:

@@ -91,7 +91,6 @@ class Embedding(Task):
     """
 
     task_name = name = "embedding"
-    answers_by = "vectors"
     gives_vectors = True
     rows_class = EmbeddingRows
     options_class = EmbeddingOptions

@@ -73,7 +73,6 @@ class MultipleChoice(Task):
     """
 
     task_name, name = "multiple-choice", "choice"
-    answers_by = "choice"
     rows_class = ChoiceRows
     panel, gives = "choose", "choices"
     rows_are = "contexts with choices"

@@ -87,7 +87,6 @@ class QuestionAnswering(Task):
     """
 
     task_name, name = "question-answering", "span"
-    answers_by = "span"
     options_class = QuestionOptions
     scoring_class = QuestionScoring
     usual_length = 384

@@ -105,7 +105,6 @@ class Tagging(Task):
     """
 
     task_name = name = "tagging"
-    answers_by = "token"
     rows_class: ClassVar[type[Rows]] = TaggingRows
     options_class = TaggingOptions
     scoring_class = TagScoring

@@ -34,8 +34,6 @@ from unmask.types import Batch
 Say = Callable[[str], None]
 Score = Callable[[Sequence[Row]], Mapping[str, float]]
 """Rows -> metrics."""
-Outputs = Literal["sequence", "token", "span", "choice", "vectors"]
-"""What a head answers for: a whole sequence, each token, the begin and end of a span, the sequences of a row, none."""
 Outcomes = Literal["one", "several", "score"]
 
 
@@ -44,7 +42,6 @@ class Task(Objective):
 
     task_name  on the command line, in run.json and results.json
     name       of the head, the loss term and the target
-    answers_by what its head answers for
     outcomes   what the numbers of an answer are: probabilities of which one is right, of each for itself, or scores
     rows_class     fields of its rows (a config); `read_rows` takes them
     options_class  fields of what it is learned with; `learned` takes them
@@ -70,7 +67,6 @@ class Task(Objective):
     """
 
     task_name: ClassVar[str]
-    answers_by: ClassVar[Outputs] = "sequence"
     outcomes: ClassVar[Outcomes] = "one"
     rows_class: ClassVar[type[Rows]] = Rows
     options_class: ClassVar[type[TaskOptions]] = TaskOptions

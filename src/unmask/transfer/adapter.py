@@ -22,6 +22,7 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface.config import table_of
 from unmask.huggingface.weights import check_finite
+from unmask.models.heads import asked_of
 from unmask.models.model import Model
 from unmask.nn.lora import LoRALinear, adapters
 from unmask.tasks import task_found
@@ -34,7 +35,7 @@ PARTS = {"A": "lora_A.weight", "B": "lora_B.weight"}
 """Our name of a parameter of an adapted map -> theirs."""
 
 PEFT_TASKS = {"sequence": "SEQ_CLS", "token": "TOKEN_CLS", "span": "QUESTION_ANS"}
-"""What a task's head answers for -> what `peft` calls the task; a model without heads extracts features, and for others
+"""Kind of a task's head -> what `peft` calls the task; a model without heads extracts features, and for others
 it has no word."""
 
 # Fields that do not change what a trained adapter computes, beside what is read and checked below.
@@ -149,9 +150,11 @@ def _module(model: Model, theirs: str) -> str:
 
 def _config(model: Model, example: LoRALinear, adapted: list[str], whole: list[str], base: str) -> dict[str, Any]:
     task = task_found(list(model.heads), {})
+    head = asked_of(model.heads[task.name]) if task is not None and task.name in model.heads else None
+    kind = None if head is None else head.kind
     return {
         "peft_type": "LORA",
-        "task_type": PEFT_TASKS.get(task.answers_by) if task else None if model.heads else "FEATURE_EXTRACTION",
+        "task_type": PEFT_TASKS.get(kind or "") if model.heads else "FEATURE_EXTRACTION",
         "base_model_name_or_path": base or None,
         "r": example.rank,
         "lora_alpha": example.alpha,
