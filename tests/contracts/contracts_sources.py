@@ -12,7 +12,7 @@ from unmask.data.collate import pack
 from unmask.data.corpus import Split
 from unmask.data.examples import Groups, labelled
 from unmask.data.loader import Collated, EqualRows, Loader, MicroBatches
-from unmask.data.order import ByLength, SeededBlocks, Shuffled, mixture
+from unmask.data.order import ByLength, SeededBlocks, Shuffled, nested_mixture
 from unmask.data.pairing import PairRows, PairSource, pairs
 from unmask.data.segments import segments
 from unmask.data.stream import packed
@@ -129,7 +129,9 @@ def ways(large: Split, tiny: Split) -> dict[str, Way]:
 
     def blocks_of_digits(rows: int, rank: int, ranks: int, workers: int) -> Loader:
         few = Digits(30, 1)
-        order = SeededBlocks([digits, few], mixture([digits.cost.sum(), few.cost.sum()], 1.0), seed=1, block=300)
+        order = SeededBlocks(
+            [digits, few], nested_mixture([[digits.cost.sum(), few.cost.sum()]], 1.0, 1.0), seed=1, block=300
+        )
         return Loader(Collated(order, PackedDigits(48)), cut=cut(rows, rank, ranks), workers=workers)
 
     def shuffled_digits(rows: int, rank: int, ranks: int, workers: int) -> Loader:

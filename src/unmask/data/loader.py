@@ -34,7 +34,7 @@ class Step(NamedTuple):
 class Blocks(Protocol):
     """How units become rows: the batches of a block, a pure function of (epoch, block)."""
 
-    def blocks(self, epoch: int) -> int:
+    def count(self, epoch: int) -> int:
         """Number of blocks of an epoch."""
 
     def __call__(self, place: Place) -> list[Batch]:
@@ -70,7 +70,7 @@ class Collated:
     ) -> None:
         self.order, self.collate, self.divide = order, collate, divide
 
-    def blocks(self, epoch: int) -> int:
+    def count(self, epoch: int) -> int:
         return self.order.blocks
 
     def __call__(self, place: Place) -> list[Batch]:
@@ -103,7 +103,7 @@ class MicroBatches:
         return np.array_split(shares[self.rank], min(len(shares[-1]), most))
 
 
-def a_block_a_step(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
+def whole_blocks(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
     """Steps that are blocks: `MicroBatches`, or rows that go on."""
     if row:
         raise _foreign({"epoch": place[0], "block": place[1], "row": row})
@@ -159,12 +159,12 @@ class Loader:
     """Training data, without end, from any position on.
 
     blocks   how units become rows: `Collated`, `segments.Continued`
-    cut      how blocks become steps: `a_block_a_step`, `EqualRows`
+    cut      how blocks become steps: `whole_blocks`, `EqualRows`
     workers  0: the next block is built in a background thread; N: in N processes, to which `blocks` must be picklable.
              The steps are the same
     """
 
-    def __init__(self, blocks: Blocks, *, cut: Cut = a_block_a_step, workers: int = 0) -> None:
+    def __init__(self, blocks: Blocks, *, cut: Cut = whole_blocks, workers: int = 0) -> None:
         """Raises UnmaskError for a number of workers below 0."""
         if workers < 0:
             raise UnmaskError(f"There cannot be {workers} workers.")
@@ -172,7 +172,7 @@ class Loader:
 
     def steps(self, epoch: int = 0) -> int:
         """Blocks of an epoch: its steps, where a block is one."""
-        return self.blocks.blocks(epoch)
+        return self.blocks.count(epoch)
 
     def batches(self, position: Mapping[str, Any] | None = None) -> Iterator[Step]:
         """Steps from a position (None: the beginning) on.
@@ -194,7 +194,7 @@ class Loader:
             if any(len(one.tokens) for one in arrays):
                 empty = 0
                 yield place, [one.map(torch.from_numpy) for one in arrays]
-            elif (empty := empty + 1) >= self.blocks.blocks(place[0]):
+            elif (empty := empty + 1) >= self.blocks.count(place[0]):
                 raise UnmaskError(f"A whole epoch of {empty:,} blocks gives not one row; the data are too few.")
 
     def _places(self, place: Place) -> Iterator[Place]:
@@ -203,7 +203,7 @@ class Loader:
             place = self._after(*place)
 
     def _after(self, epoch: int, block: int) -> Place:
-        return (epoch, block + 1) if block + 1 < self.blocks.blocks(epoch) else (epoch + 1, 0)
+        return (epoch, block + 1) if block + 1 < self.blocks.count(epoch) else (epoch + 1, 0)
 
     def _parse(self, position: Mapping[str, Any] | None) -> tuple[int, int, int]:
         if position is None:
@@ -211,9 +211,9 @@ class Loader:
         found = [position.get(key) for key in ("epoch", "block", "row")]
         step = position.get("step")
         if found == [None] * 3 and type(step) is int and step >= 0:
-            found = [*divmod(step, self.blocks.blocks(0)), 0]
+            found = [*divmod(step, self.blocks.count(0)), 0]
         numbers = [value for value in found if type(value) is int and value >= 0]
-        if len(numbers) != 3 or numbers[1] >= self.blocks.blocks(numbers[0]):
+        if len(numbers) != 3 or numbers[1] >= self.blocks.count(numbers[0]):
             raise _foreign(position)
         return numbers[0], numbers[1], numbers[2]
 

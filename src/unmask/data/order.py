@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.source import Joined, Source
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 WINDOW = 1 << 16  # units that are sorted together: enough for batches of one length, few enough to mix an epoch
 
@@ -146,10 +146,10 @@ class ByLength(Order):
         costs = source.cost
         total, least = int(costs.sum()), int(costs.max()) * ranks
         if cost < least or total < least:
-            where = f"Steps of {cost:,}" if cost < least else f"All rows together, {total:,}"
+            few = f"Steps of {cost:,} tokens" if cost < least else f"All rows together have {total:,} tokens and"
             raise UnmaskError(
-                f"{where} tokens, cannot give each of {ranks} processes a row, as rows have up to {least // ranks:,} "
-                "tokens; make the steps larger, or leave the longest rows out."
+                f"{few} cannot give each of {plural(ranks, 'process', 'processes')} a row: rows have up to "
+                f"{least // ranks:,} tokens. Make the steps larger, or leave the longest rows out."
             )
         super().__init__(source, seed=seed, blocks=max(1, min(round(total / cost), total // least)))
         first, *second = (costs,) if lengths is None else lengths

@@ -63,7 +63,7 @@ class Continued:
         self.order, self.start, self.end, self.length, self.rows = order, start, end, length, rows
         self.line = lru_cache(maxsize=2)(self._line)
         self.framed = lru_cache(maxsize=2 * rows.rows)(self._framed)
-        if not self.blocks(0):
+        if not self.count(0):
             raise UnmaskError(
                 f"An epoch of {self.line(0).tokens:,} tokens is too short for {rows.rows * rows.ranks} rows that each "
                 f"go on by {length} of them: take fewer or shorter rows, or more text."
@@ -72,14 +72,14 @@ class Continued:
     def __reduce__(self) -> tuple[Any, ...]:
         return _continued, (self.order, self.start, self.end, self.length, self.rows)  # caches stay behind
 
-    def blocks(self, epoch: int) -> int:
+    def count(self, epoch: int) -> int:
         """Segments of a stretch, which all rows of an epoch have in common."""
         return self.line(epoch).tokens // (self.rows.rows * self.rows.ranks * self.length)
 
     def __call__(self, place: Place) -> list[Batch]:
         """The rows of this rank in a step of an epoch: [B, T] tokens, positions, streams and the targets "next"."""
         epoch, step = place
-        line, stretch, rows = self.line(epoch), self.blocks(epoch) * self.length, self.rows.rows
+        line, stretch, rows = self.line(epoch), self.count(epoch) * self.length, self.rows.rows
         tokens, values, positions = (np.empty((rows, self.length), np.int64) for _ in range(3))
         for row in range(rows):
             first = (self.rows.rank * rows + row) * stretch
@@ -149,5 +149,5 @@ def fixed(
         return []
     own = max(1, min(rows, min(limit_rows, tokens // length) // HELDOUT_STEPS))
     build = segments(splits, start=start, end=end, length=length, cut=EqualRows(own), seed=seed, alpha=1.0).blocks
-    steps = min(build.blocks(0), max(1, limit_rows // own))
+    steps = min(build.count(0), max(1, limit_rows // own))
     return [batch for step in range(steps) for batch in build((0, step))]
