@@ -60,6 +60,9 @@ class Collated:
     order    which units a block has
     collate  units as they were read, generator -> a batch
     divide   the units [N] of a block -> those of each batch of this rank; None: one batch of all
+
+    The units of a step do not depend on the number of ranks. The numbers that `collate` draws do where `divide` shares
+    the units: every rank has the generator of the block, and draws for its own units alone.
     """
 
     def __init__(
