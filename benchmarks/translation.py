@@ -79,9 +79,9 @@ def train(settings: Settings) -> Result:
     return {
         "parameters": run.model.parameters_total,
         "vocabulary": {"size": run.tokenizer.size, "sha256": _digest(Path(settings["folder"]) / "source.spm")},
-        "pairs": len(run.pairs.sizes),
+        "pairs": len(run.pairs.blocks.order.source.cost),
         "steps": result.step,
-        "epochs": result.step / run.pairs.steps_per_epoch,
+        "epochs": result.step / run.pairs.steps(),
         "seconds": result.seconds,
         "tokens_per_second": statistics.median(rates),
         "device": str(run.trainer.device),

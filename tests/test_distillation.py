@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask import huggingface
-from unmask.data import collate
+from unmask.data import collate, examples
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import Examples, Fit, fit
+from unmask.fit import Fit, fit
 from unmask.models.bert import Bert
 from unmask.tasks import (
     Classification,
@@ -331,7 +331,7 @@ def test_the_engine_takes_every_term(name):
     frozen = {k: p.clone() for k, p in teacher.state_dict().items()}
     distilled = Distilled(task, teacher.train(), hidden=1.0)
     encoded = encode(name, distilled)
-    data = Examples(encoded.examples, 4, pad=TOKENIZER.pad, seed=0, groups=encoded.of_rows)
+    data = examples.labelled(examples.Groups(encoded.examples, encoded.of_rows), 4, pad=TOKENIZER.pad)
     with distilled.projecting(student):
         engine = Engine(student, distilled, Optimizer(lr=1e-3), device=torch.device("cpu"), precision="fp32")
         batches, _ = next(data.batches(None))

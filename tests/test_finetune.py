@@ -19,7 +19,7 @@ from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.finetune import FineTuning, finetune
 from unmask.finetune_report import render_result
-from unmask.fit import Examples, Fit, fit
+from unmask.fit import Fit, fit
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.serve import predictor_of
@@ -426,41 +426,13 @@ def settings(**fields):
     return Fit().override({**base, **fields})
 
 
-def test_every_epoch_is_a_permutation_of_its_seed_and_number():
-    data = Examples(examples(11), 4, pad=0, seed=3)
-    assert data.steps_per_epoch == 3
-
-    def walk(position, steps):
-        stream = data.batches(position)
-        return [next(stream) for _ in range(steps)]
-
-    whole = walk(None, 6)
-    for epoch in (whole[:3], whole[3:]):
-        seen = sorted(tuple(x.tokens[x.tokens != 0].tolist()) for micro, _ in epoch for x in micro)
-        assert sum(x.counts["classification"] for micro, _ in epoch for x in micro) == 11
-        assert sum(x.real_tokens for micro, _ in epoch for x in micro) == data.tokens.sum()
-        assert seen
-    later = walk(whole[3][1], 2)
-    for (a, p), (b, q) in zip(whole[4:], later, strict=True):
-        assert p == q
-        assert all(torch.equal(x.tokens, y.tokens) for x, y in zip(a, b, strict=True))
-    first = torch.cat([x.tokens.flatten() for micro, _ in whole[:3] for x in micro])
-    second = torch.cat([x.tokens.flatten() for micro, _ in whole[3:] for x in micro])
-    assert first.shape != second.shape or not torch.equal(first, second)
-
-
-def test_a_large_batch_is_cut_into_micro_batches(monkeypatch):
-    monkeypatch.setattr("unmask.fit.TOKENS_AT_ONCE", 30)
-    micro, _ = next(Examples(examples(16), 16, pad=0, seed=0).batches(None))
-    assert len(micro) > 2
-    assert sum(x.counts["classification"] for x in micro) == 16
-
-
-def test_a_batch_has_a_row_for_every_process(monkeypatch):
+def test_too_few_rows_for_the_processes_are_refused(monkeypatch):
     monkeypatch.setattr("unmask.train.distributed.ranks", lambda: 4)
+    task = Classification(["a", "b"])
     with pytest.raises(UnmaskError, match="A batch of 2 rows has none for some of 4 processes: set --batch-size 4"):
-        Examples(examples(16), 2, pad=0, seed=0)
-    assert Examples(examples(16), 4, pad=0, seed=0).steps_per_epoch == 4
+        fit(tiny(task), task, encoded(16), encoded(4), settings(batch_size=2), pad=0)
+    with pytest.raises(UnmaskError, match="3 training rows are too few for 4 processes"):
+        fit(tiny(task), task, encoded(3), encoded(4), settings(), pad=0)
 
 
 def test_fit_keeps_the_best_weights_and_leaves_nothing_on_disk(tmp_path, monkeypatch):

@@ -50,8 +50,8 @@ class Tuned(Config):
 def run_unmask(settings: Settings) -> Result:
     """An epoch of the training behind `unmask finetune`, on rows packed without padding."""
     from unmask import huggingface
+    from unmask.data.examples import Groups, labelled
     from unmask.data.rows import Row
-    from unmask.fit import Examples
     from unmask.tasks import Classification
     from unmask.train.optim import Optimizer, Schedule
     from unmask.train.trainer import Trainer, Training
@@ -66,9 +66,11 @@ def run_unmask(settings: Settings) -> Result:
     def train(steps: int) -> Stopwatch:
         watch = Stopwatch()
 
-        class Timed(Examples):
+        data = labelled(Groups(encoded.examples), settings["batch"], pad=tokenizer.pad, seed=settings["seed"])
+
+        class Timed:
             def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-                found = super().batches(position)
+                found = data.batches(position)
                 while True:
                     watch.next_step()  # the trainer requests a batch when the step before has ended
                     batches, after = next(found)
@@ -86,9 +88,8 @@ def run_unmask(settings: Settings) -> Result:
             evaluate_every=None,
             save_every=None,
         )
-        data = Timed(encoded.examples, settings["batch"], pad=tokenizer.pad, seed=settings["seed"])
         with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
-            Trainer(loaded.model, task, data, training, out).train()
+            Trainer(loaded.model, task, Timed(), training, out).train()
         return watch
 
     return counted(settings, train)

@@ -22,7 +22,6 @@ from unmask.files import sweep, write_text
 from unmask.finetune_report import render_result, shown, summary, write_report
 from unmask.fit import (
     RESULTS,
-    Examples,
     Fit,
     Fitted,
     begun_with,
@@ -46,7 +45,7 @@ from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Display, Silent
 from unmask.transfer import Transfer, merged, strategy
 
-__all__ = ["Examples", "FineTuning", "Fit", "Fitted", "Result", "Rows"]
+__all__ = ["FineTuning", "Fit", "Fitted", "Result", "Rows"]
 __all__ += ["begun", "evaluate", "finetune", "fit", "render_evaluation", "sign_of"]
 
 UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read

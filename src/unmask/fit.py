@@ -7,7 +7,7 @@ import math
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask.config import Config, read_json
-from unmask.data import collate
+from unmask.data.examples import Groups, labelled
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import sweep, write_text
@@ -34,11 +34,9 @@ from unmask.train.interrupt import cuttable
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
 from unmask.transfer import Transfer, prepare, remembering
-from unmask.types import Batch, Example
 
 RESULTS = "results.json"  # of a folder of fine-tuning: what came out
 EPOCHS, LEAST_STEPS = 3.0, 200  # where nothing is said
-TOKENS_AT_ONCE = 16_384  # of a micro-batch; a larger batch is accumulated
 LOWER_IS_BETTER = frozenset({"loss", "rmse"})
 
 
@@ -119,69 +117,6 @@ class Fitted:
         return [found[self.metric] for step, found in self.history if step]
 
 
-class Examples:
-    """Encoded examples as training data: the order of an epoch depends on (seed, epoch) alone.
-
-    A step has `batch_size` groups of examples, the last one of an epoch what is left; each rank takes its share of
-    them, packs it into rows without padding between, and cuts it into micro-batches of about 16,000 tokens.
-
-    groups  what must meet in one micro-batch, such as the choices of a question; None: every example for itself
-    shares  [groups] how often each is drawn, with repetition; None: every one once in an epoch
-    """
-
-    def __init__(
-        self,
-        examples: Sequence[Example],
-        batch_size: int,
-        *,
-        pad: int,
-        seed: int,
-        groups: Sequence[slice] | None = None,
-        shares: np.ndarray | None = None,
-    ) -> None:
-        self.examples, self.batch_size, self.pad, self.seed, self.shares = examples, batch_size, pad, seed, shares
-        self.groups = [slice(i, i + 1) for i in range(len(examples))] if groups is None else groups
-        lengths = np.array([len(example.tokens) for example in examples])
-        self.tokens = np.array([lengths[group].sum() for group in self.groups])
-        self.longest = np.array([lengths[group].max() for group in self.groups])
-        if batch_size < distributed.ranks():
-            raise UnmaskError(
-                f"A batch of {batch_size} rows has none for some of {distributed.ranks()} processes: set --batch-size "
-                f"{distributed.ranks()} or more."
-            )
-        rest = len(self.groups) % batch_size
-        # What is left must give every rank something to do.
-        self.steps_per_epoch = len(self.groups) // batch_size + (rest >= distributed.ranks())
-        if self.steps_per_epoch == 0:
-            raise UnmaskError(f"{len(self.groups)} training rows are too few for {distributed.ranks()} processes.")
-
-    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-        """(micro-batches of this rank, position after them) for each step from `position` on, without end."""
-        step = 0 if position is None else position["step"]
-        epoch, order = -1, np.empty(0, np.int64)
-        while True:
-            if step // self.steps_per_epoch != epoch:
-                epoch = step // self.steps_per_epoch
-                order = self._order(np.random.default_rng([self.seed, epoch]))
-            begin = step % self.steps_per_epoch * self.batch_size
-            step += 1
-            yield self._micro_batches(order[begin : begin + self.batch_size]), {"step": step}
-
-    def _order(self, rng: np.random.Generator) -> np.ndarray:
-        if self.shares is None:
-            return rng.permutation(len(self.groups))
-        return rng.choice(len(self.groups), len(self.groups), p=self.shares / self.shares.sum())
-
-    def _micro_batches(self, chosen: np.ndarray) -> list[Batch]:
-        own = chosen[distributed.rank() :: distributed.ranks()]
-        parts = np.array_split(own, min(len(own), math.ceil(self.tokens[own].sum() / TOKENS_AT_ONCE)))
-        return [self._packed(part) for part in parts]
-
-    def _packed(self, part: np.ndarray) -> Batch:
-        width = -(-int(self.longest[part].max()) // 8) * 8
-        return collate.pack([example for i in part for example in self.examples[self.groups[i]]], width, self.pad)
-
-
 def class_shares(rows: Sequence[Row]) -> np.ndarray:
     """[N]: how often each row is to be drawn, so that all labels are seen alike."""
     counts = Counter(row.label for row in rows)
@@ -216,17 +151,18 @@ def fit(
     """
     config.check()
     balanced = config.sampling == "balanced"
-    data = Examples(
-        train.examples,
+    data = labelled(
+        Groups(train.examples, train.of_rows if train.together or balanced else None),
         config.batch_size,
         pad=pad,
         seed=seed,
-        groups=train.of_rows if train.together or balanced else None,
+        rank=distributed.rank(),
+        ranks=distributed.ranks(),
         shares=class_shares(train.rows) if balanced else None,
     )
-    planned = max(1, round(config.passes * data.steps_per_epoch))
+    planned = max(1, round(config.passes * data.steps()))
     total = max(planned, config.least)
-    evaluate_every = data.steps_per_epoch / config.evaluations * total / planned  # no more of them in a longer run
+    evaluate_every = data.steps() / config.evaluations * total / planned  # no more of them in a longer run
     evaluate_steps = max(1, round(evaluate_every))
     training = Training(
         steps=total,

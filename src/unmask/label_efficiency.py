@@ -14,10 +14,11 @@ import numpy as np
 
 from unmask import huggingface, metrics
 from unmask.data.dataset import Dataset
+from unmask.data.examples import Groups, labelled
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import Examples, Fit, fit
+from unmask.fit import Fit, fit
 from unmask.models.model import ModelConfig
 from unmask.tasks import Encoded, Task, lexical, task_fitting
 from unmask.train.optim import Optimizer, Schedule
@@ -69,7 +70,8 @@ def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: S
     """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
     task = _task(pool)
     model = config.build(task.heads, seed=0)
-    data = Examples(task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples, BATCH, pad=tokenizer.pad, seed=0)
+    examples = task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples
+    data = labelled(Groups(examples), BATCH, pad=tokenizer.pad)
     with tempfile.TemporaryDirectory(prefix="unmask-") as folder:
         step = Trainer(model, task, data, Training(steps=1), folder).plan()["seconds_per_step"]
     sample = test[:SAMPLE]

@@ -17,8 +17,7 @@ from unmask import pretraining_evaluation as evaluation
 from unmask.adapt import Origin, check_corpora, resumed_words
 from unmask.data import cooccurrence
 from unmask.data.corpus import Corpus, Split
-from unmask.data.segments import Segments
-from unmask.data.stream import Stream
+from unmask.data.loader import EqualRows, Loader
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.models.model import Model
@@ -173,7 +172,7 @@ class Pretrain:
             if place is not None and length != self._length_at(step):
                 place = {"epoch": place["epoch"] + 1, "block": 0, "row": 0}
             length = self._length_at(step)
-            for micro, after in self._steps(length, place):
+            for micro, after in self.loader(length).batches(place):
                 step, place = step + 1, after
                 yield micro, {**after, "step": step, "length": length}
                 if self._length_at(step) != length:
@@ -184,14 +183,7 @@ class Pretrain:
         rows = self.config.rows
         first = min(rows.first_share, 1.0) if rows.first else 0.0
         shares = ((first, rows.first or self.tokens), (1 - first, self.tokens))
-        return [(share, self._steps(length, None)) for share, length in shares if share > 0]
-
-    def _steps(self, length: int, place: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-        """The micro-batches of this process for each step of rows of this length, with the place in the stream."""
-        times = self.tokens // length
-        size = self.micro_batch * times
-        for batch, after in self._stream(length, times).batches(place):
-            yield [batch.rows(i, i + size) for i in range(0, batch.tokens.shape[0], size)], after
+        return [(share, self.loader(length).batches()) for share, length in shares if share > 0]
 
     def _length_at(self, step: int) -> int:
         """Tokens of a row in the step after `step` steps."""
@@ -201,14 +193,13 @@ class Pretrain:
     def _splits(self, name: str) -> list[Split]:
         return [corpus.split(name) for corpus in self.corpora]
 
-    def _stream(self, length: int, times: int) -> Stream | Segments:
-        rows = self.config.rows
+    def loader(self, length: int) -> Loader:
+        """The steps of this process, of rows of this length: as many tokens as those of the full length have."""
+        rows, times, ranks = self.config.rows, self.tokens // length, distributed.ranks()
         options: StreamOptions = {
             "length": length,
-            "rows": rows.batch * times // distributed.ranks(),
+            "cut": EqualRows(rows.batch * times // ranks, distributed.rank(), ranks, self.micro_batch * times),
             "seed": self.config.training.seed,
-            "rank": distributed.rank(),
-            "ranks": distributed.ranks(),
             "workers": rows.workers,
             "alpha": rows.alpha,
         }

@@ -13,6 +13,7 @@ import pytest
 from unmask import recipes
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
+from unmask.data.loader import EqualRows
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import ObjectiveConfig, registry
@@ -91,8 +92,8 @@ def test_an_objective_describes_its_rows_its_baseline_and_itself(kind: type[Obje
     objective = config.build(tokenizer, splits)
     assert objective.weights.keys() <= {term.name for term in objective.terms} <= registry.terms().keys()
     assert all(registry.head_label(head) for head in objective.heads)
-    options = {"length": 32, "rows": 2, "seed": 0, "rank": 0, "ranks": 1, "workers": 0, "alpha": 1.0}
-    batch = next(iter(objective.stream(splits, options).batches(None))).batch
+    options = {"length": 32, "cut": EqualRows(2), "seed": 0, "workers": 0, "alpha": 1.0}
+    [batch] = next(objective.stream(splits, options).batches()).batches
     rows = objective.evaluation_rows([text.split("heldout")], length=32, rows=2, limit_rows=4)
     for found in (batch, *rows):
         assert objective.weights.keys() & found.targets.keys()

@@ -1,4 +1,4 @@
-"""Streams: the same rows for any workers, ranks and starting position; each piece once an epoch; mixing."""
+"""Packed rows of text: their form, their blocks and mixtures; errors and the ends of workers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from unmask.data.corpus import Corpus, Split, build
-from unmask.data.stream import Order, Step, Stream, fixed, mixture
+from unmask.data.loader import EqualRows, Loader, Step
+from unmask.data.order import Order, mixture, nested_mixture
+from unmask.data.stream import drawn, fixed, packed
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Document, Example, concatenate
+from unmask.types import Batch, Document, Example
 
 LENGTH = 32
 
@@ -68,11 +71,9 @@ def die(documents, length, rng):
 """
 
 
-class Small(Stream):
+def load(*splits: Split, rows: int = 4, workers: int = 0, block: int = 400, **options: Any) -> Loader:
     """Blocks of a few hundred tokens, so that a small corpus has many."""
-
-    unit_tokens = 60
-    block_tokens = 400
+    return Loader(packed(splits, unit=60, block=block, **options), cut=EqualRows(rows), workers=workers)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +105,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, large: Split) -> Split:
     return make(tmp_path_factory.mktemp("tiny") / "c", 12, 2, Corpus(large.folder).tokenizer).split("train")
 
 
-def stream(functions: ModuleType, *splits: Split, rows: int = 4, **options: int | float) -> Small:
-    return Small(splits, sample=functions.sample, corrupt=functions.corrupt, length=LENGTH, rows=rows, **options)
+def stream(functions: ModuleType, *splits: Split, **options: Any) -> Loader:
+    return load(*splits, sample=functions.sample, corrupt=functions.corrupt, length=LENGTH, **options)
 
 
 def same(one: Batch, two: Batch) -> None:
@@ -123,7 +124,7 @@ def same_steps(one: Sequence[Step], two: Sequence[Step]) -> None:
     assert len(one) == len(two)
     for left, right in zip(one, two, strict=True):
         assert left.position == right.position
-        same(left.batch, right.batch)
+        same(left.batches[0], right.batches[0])
 
 
 def whole(documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
@@ -131,12 +132,16 @@ def whole(documents: Sequence[Document], length: int, rng: np.random.Generator) 
     return [Example(np.concatenate(document.sentences)) for document in documents]
 
 
+def documents(order: Order, epoch: int, block: int) -> list[Document]:
+    return [order.source.read(unit) for unit in order.units(epoch, block).tolist()]
+
+
 def untouched(batch: Batch, rng: np.random.Generator) -> Batch:
     return batch
 
 
 def test_batches_have_the_promised_form(functions: ModuleType, large: Split) -> None:
-    for batch, position in islice(stream(functions, large).batches(), 30):
+    for [batch], position in islice(stream(functions, large).batches(), 30):
         assert batch.tokens.shape == (4, LENGTH)
         assert batch.tokens.dtype == torch.int64
         assert set(position) == {"epoch", "block", "row"}
@@ -148,48 +153,14 @@ def test_batches_have_the_promised_form(functions: ModuleType, large: Split) -> 
 def test_targets_stay_with_their_sequences(functions: ModuleType, large: Split) -> None:
     """Each sequence, told by its start, is a piece of the document that its label names."""
     texts = [np.concatenate(document.sentences).tolist() for document in large]
-    kept = Small([large], sample=functions.sample, corrupt=untouched, length=LENGTH, rows=4)
-    for batch, _ in islice(kept.batches(), 40):
+    kept = load(large, sample=functions.sample, corrupt=untouched, length=LENGTH)
+    for [batch], _ in islice(kept.batches(), 40):
         target = batch.targets["document"]
         for place, label in zip(target.places.tolist(), target.values.tolist(), strict=True):
             row, column = divmod(place, LENGTH)
             documents = torch.ones(LENGTH) if batch.documents is None else batch.documents[row]
             piece = batch.tokens[row][documents == documents[column]].tolist()
             assert any(texts[label][i : i + len(piece)] == piece for i in range(len(texts[label])))
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_workers_change_nothing(functions: ModuleType, large: Split, workers: int) -> None:
-    inline = list(islice(stream(functions, large).batches(), 25))
-    assert len({(position["epoch"], position["block"]) for _, position in inline}) > 5
-    same_steps(inline, list(islice(stream(functions, large, workers=workers).batches(), 25)))
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_see_the_same_steps_together(functions: ModuleType, large: Split, ranks: int) -> None:
-    alone = list(islice(stream(functions, large, rows=8).batches(), 20))
-    shares = [
-        list(islice(stream(functions, large, rows=8 // ranks, rank=rank, ranks=ranks).batches(), 20))
-        for rank in range(ranks)
-    ]
-    for i, step in enumerate(alone):
-        parts = [share[i] for share in shares]
-        assert all(part.position == step.position for part in parts)
-        joined = concatenate([part.batch for part in parts])
-        assert torch.equal(joined.tokens, step.batch.tokens)
-        assert sorted(joined.starts.tolist()) == sorted(step.batch.starts.tolist())
-        for name, target in step.batch.targets.items():
-            assert torch.equal(joined.targets[name].places, target.places)
-            assert torch.equal(joined.targets[name].values, target.values)
-
-
-def test_resume_continues_from_every_position(functions: ModuleType, large: Split, tiny: Split) -> None:
-    mixed = stream(functions, large, tiny, rows=3)
-    steps = list(islice(mixed.batches(), 60))
-    assert steps[-1].position["epoch"] >= 1, "the border of an epoch is crossed"
-    for i in (0, 1, 2, 7, 20, 38, 45, 58):
-        again = stream(functions, large, tiny, rows=3, workers=0)
-        same_steps(steps[i + 1 : i + 3], list(islice(again.batches(steps[i].position), len(steps[i + 1 : i + 3]))))
 
 
 def test_resume_builds_no_block_that_was_read(functions: ModuleType, large: Split) -> None:
@@ -199,34 +170,17 @@ def test_resume_builds_no_block_that_was_read(functions: ModuleType, large: Spli
         built.append(len(documents))
         return functions.sample(documents, length, rng)
 
-    far = Small([large], sample=sample, corrupt=untouched, length=LENGTH, rows=1)
+    far = load(large, sample=sample, corrupt=untouched, length=LENGTH, rows=1)
     steps = far.batches({"epoch": 1_000, "block": 5, "row": 2})
     assert next(steps).position == {"epoch": 1_000, "block": 5, "row": 3}
     steps.close()
     assert len(built) <= 2  # this block, and the next one ahead of time
 
 
-def test_an_epoch_holds_every_token_once(large: Split) -> None:
-    tokens = Counter(np.concatenate([s for d in large for s in d.sentences]).tolist())
-    epochs = Small([large], sample=whole, corrupt=untouched, length=60, rows=1)
-    order: dict[int, list[list[int]]] = {0: [], 1: []}
-    position = {"epoch": 0}
-    for batch, after in epochs.batches():
-        order[position["epoch"]].append(batch.tokens[0].tolist())
-        position = after
-        if position["epoch"] == 2:
-            break
-    for rows in order.values():
-        found = Counter(token for row in rows for token in row)
-        del found[large.pad]
-        assert found == tokens
-    assert order[0] != order[1]
-
-
 def test_seeds_and_blocks_have_their_own_chance(functions: ModuleType, large: Split) -> None:
-    first, second = (next(stream(functions, large, seed=seed).batches()).batch.tokens for seed in (0, 1))
+    first, second = (next(stream(functions, large, seed=seed).batches()).batches[0].tokens for seed in (0, 1))
     assert not torch.equal(first, second)
-    order = Order([large], seed=5, alpha=1.0, limit=60, block=400)
+    order = drawn([large], seed=5, alpha=1.0, limit=60, block=400)
     states = [order.generator(e, b).random() for e in range(3) for b in range(3)]
     states += [np.random.default_rng([5, e, 0]).random() for e in range(3)]
     assert len(set(states)) == len(states)
@@ -235,21 +189,18 @@ def test_seeds_and_blocks_have_their_own_chance(functions: ModuleType, large: Sp
 def test_rows_of_a_block_are_shuffled(large: Split) -> None:
     """Packing puts the longest sequences into the first rows; training must not see them in that order."""
 
-    class OneBlock(Small):
-        block_tokens = 10**6
-
-    rows = OneBlock([large], sample=whole, corrupt=untouched, length=60, rows=40).batches()
-    longest = [torch.bincount(row[row > 0]).max().item() for row in next(rows).batch.documents]
+    rows = load(large, sample=whole, corrupt=untouched, length=60, rows=40, block=10**6).batches()
+    longest = [torch.bincount(row[row > 0]).max().item() for row in next(rows).batches[0].documents]
     assert longest != sorted(longest, reverse=True)
 
 
 def test_blocks_are_of_about_equal_size(large: Split) -> None:
-    order = Order([large], seed=0, alpha=0.5, limit=60, block=400)
-    sizes = [sum(len(s) for d in order.documents(0, b) for s in d.sentences) for b in range(order.blocks)]
+    order = drawn([large], seed=0, alpha=0.5, limit=60, block=400)
+    sizes = [sum(len(s) for d in documents(order, 0, b) for s in d.sentences) for b in range(order.blocks)]
     assert order.blocks == round(large.tokens / 400)
     assert sum(sizes) == large.tokens
     assert max(sizes) - min(sizes) <= 2 * 60
-    assert Order([large], seed=0, alpha=0.5, limit=60, block=10**6).blocks == 1
+    assert drawn([large], seed=0, alpha=0.5, limit=60, block=10**6).blocks == 1
 
 
 def test_mixture_follows_the_formula() -> None:
@@ -261,8 +212,14 @@ def test_mixture_follows_the_formula() -> None:
     assert mixture([10**9, 1], 1000.0).tolist() == [1.0, 0.0]  # no power overflows
 
 
+def test_shares_on_two_levels_are_products_of_mixtures() -> None:
+    shares = nested_mixture([[900, 100], [0, 0], [1000]], 0.5, 0.5)
+    np.testing.assert_allclose(shares, [*(mixture([900, 100], 0.5) / 2), 0, 0, 0.5])
+    np.testing.assert_allclose(nested_mixture([[4, 1], [3]], 1.0, 1.0), mixture([4, 1, 3], 1.0))
+
+
 def test_small_corpora_are_raised_by_whole_passes_and_a_part(large: Split, tiny: Split) -> None:
-    order = Order([large, tiny], seed=0, alpha=0.5, limit=60, block=400)
+    order = drawn([large, tiny], seed=0, alpha=0.5, limit=60, block=400)
     share = mixture([large.tokens, tiny.tokens], 0.5)[1]
     expected = share * (large.tokens + tiny.tokens)
     assert expected > 2 * tiny.tokens, "the case must be one with whole passes"
@@ -271,7 +228,7 @@ def test_small_corpora_are_raised_by_whole_passes_and_a_part(large: Split, tiny:
         units = Counter()
         total = 0
         for block in range(order.blocks):
-            for document in order.documents(epoch, block):
+            for document in documents(order, epoch, block):
                 if document.index >= large.documents:
                     tokens = tuple(np.concatenate(document.sentences).tolist())
                     units[document.index, tokens] += 1
@@ -281,14 +238,14 @@ def test_small_corpora_are_raised_by_whole_passes_and_a_part(large: Split, tiny:
         assert abs(total - expected) <= 60
         totals.append(total)
     assert np.mean(totals) == pytest.approx(expected, rel=0.05)
-    plain = Order([large, tiny], seed=0, alpha=1.0, limit=60, block=400)
-    read = sum(len(s) for b in range(plain.blocks) for d in plain.documents(0, b) for s in d.sentences)
+    plain = drawn([large, tiny], seed=0, alpha=1.0, limit=60, block=400)
+    read = sum(len(s) for b in range(plain.blocks) for d in documents(plain, 0, b) for s in d.sentences)
     assert read == large.tokens + tiny.tokens
 
 
 def test_documents_of_a_mixture_have_different_numbers(large: Split, tiny: Split) -> None:
-    order = Order([large, tiny], seed=0, alpha=1.0, limit=60, block=10**6)
-    assert {d.index for d in order.documents(0, 0)} == set(range(large.documents + tiny.documents))
+    order = drawn([large, tiny], seed=0, alpha=1.0, limit=60, block=10**6)
+    assert {d.index for d in documents(order, 0, 0)} == set(range(large.documents + tiny.documents))
 
 
 def test_other_tokenizers_cannot_be_mixed(functions: ModuleType, large: Split, tmp_path: Path) -> None:
@@ -298,7 +255,7 @@ def test_other_tokenizers_cannot_be_mixed(functions: ModuleType, large: Split, t
 
 
 def test_too_small_a_corpus_is_told(large: Split) -> None:
-    nothing = Small([large], sample=lambda documents, length, rng: [], corrupt=untouched, length=LENGTH, rows=4)
+    nothing = load(large, sample=lambda documents, length, rng: [], corrupt=untouched, length=LENGTH, rows=4)
     with pytest.raises(UnmaskError, match="gives not one row"):
         next(nothing.batches())
 
@@ -308,8 +265,8 @@ def test_blocks_without_rows_are_passed_over(large: Split) -> None:
         return whole(documents, length, rng) if rng.random() < 0.3 else []
 
     options = {"sample": sometimes, "corrupt": untouched, "length": 60, "rows": 2}
-    steps = list(islice(Small([large], **options).batches(), 25))
-    same_steps(steps[11:], list(islice(Small([large], **options).batches(steps[10].position), 14)))
+    steps = list(islice(load(large, **options).batches(), 25))
+    same_steps(steps[11:], list(islice(load(large, **options).batches(steps[10].position), 14)))
 
 
 def test_an_empty_split_is_told(functions: ModuleType, tmp_path: Path, large: Split) -> None:
@@ -332,11 +289,11 @@ def test_an_empty_split_is_told(functions: ModuleType, tmp_path: Path, large: Sp
     ],
 )
 def test_a_foreign_position_is_told(functions: ModuleType, large: Split, position: dict) -> None:
-    with pytest.raises(UnmaskError, match="does not belong to this corpus"):
+    with pytest.raises(UnmaskError, match="does not belong to these data"):
         next(stream(functions, large).batches(position))
 
 
-@pytest.mark.parametrize("options", [{"rows": 0}, {"rank": 2, "ranks": 2}, {"rank": -1}, {"workers": -1}, {"seed": -1}])
+@pytest.mark.parametrize("options", [{"rows": 0}, {"workers": -1}, {"seed": -1}])
 def test_numbers_without_sense_are_refused(functions: ModuleType, large: Split, options: dict) -> None:
     with pytest.raises(UnmaskError):
         stream(functions, large, **options)
@@ -345,13 +302,13 @@ def test_numbers_without_sense_are_refused(functions: ModuleType, large: Split, 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_errors_of_the_sampler_arrive(functions: ModuleType, large: Split, workers: int) -> None:
     options = {"corrupt": functions.corrupt, "length": LENGTH, "rows": 4, "workers": workers}
-    broken = Small([large], sample=functions.fail, **options)
+    broken = load(large, sample=functions.fail, **options)
     with pytest.raises(ValueError, match="broken sampler"):
         next(broken.batches())
 
 
 def test_a_dead_worker_is_told(functions: ModuleType, large: Split) -> None:
-    dying = Small([large], sample=functions.die, corrupt=functions.corrupt, length=LENGTH, rows=4, workers=1)
+    dying = load(large, sample=functions.die, corrupt=functions.corrupt, length=LENGTH, rows=4, workers=1)
     with pytest.raises(UnmaskError, match="worker process ended"):
         next(dying.batches())
 
@@ -360,14 +317,16 @@ KILLED = """
     import multiprocessing, os, signal, sys
     from pathlib import Path
     from unmask.data.corpus import Corpus
-    from unmask.data.stream import Stream
+    from unmask.data.loader import EqualRows
+    from unmask.data.stream import stream
 
     if __name__ == "__main__":
         sys.path.insert(0, sys.argv[1])
         import stream_callables as f
 
         split = Corpus(sys.argv[2]).split("train")
-        steps = Stream([split], sample=f.sample, corrupt=f.corrupt, length=32, rows=4, workers=2).batches()
+        parts = {"sample": f.sample, "corrupt": f.corrupt, "length": 32}
+        steps = stream([split], **parts, cut=EqualRows(4), workers=2).batches()
         next(steps)
         print(*(child.pid for child in multiprocessing.active_children()), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -401,7 +360,7 @@ def test_ids_beyond_the_vocabulary_are_told(large: Split) -> None:
     def beyond(documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         return [Example(np.array([large.vocabulary]))]
 
-    wrong = Small([large], sample=beyond, corrupt=untouched, length=LENGTH, rows=1)
+    wrong = load(large, sample=beyond, corrupt=untouched, length=LENGTH, rows=1)
     with pytest.raises(UnmaskError, match=f"holds the id {large.vocabulary}"):
         next(wrong.batches())
 

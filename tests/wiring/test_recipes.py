@@ -12,7 +12,6 @@ import torch
 from unmask import huggingface, recipes
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
-from unmask.data.stream import Stream
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
@@ -160,10 +159,9 @@ def test_small_corpora_are_raised_as_multilingual_bert_raises_them(corpora: Path
     training = {"minutes": None, "steps": 2, "device": "cpu"}
     config = recipes.find("multilingual-tiny").replace(model=small, training=training, rows={"batch": 4, "heldout": 4})
     run = Pretrain(config, [corpora / "large", corpora / "small"], tmp_path / "run")
-    stream = run._stream(run.tokens, 1)
-    assert isinstance(stream, Stream)
+    order = run.loader(run.tokens).blocks.order
     sizes = np.array([found.split("train").tokens for found in run.corpora])
     shares = (sizes / sizes.sum()) ** 0.7
-    assert stream.order.targets == pytest.approx(sizes.sum() * shares / shares.sum(), abs=1)
-    assert stream.order.targets[1] > 1.3 * sizes[1]
+    assert order.targets == pytest.approx(sizes.sum() * shares / shares.sum(), abs=1)
+    assert order.targets[1] > 1.3 * sizes[1]
     assert "loss/nsp" in run.run().heldout

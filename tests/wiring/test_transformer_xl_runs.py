@@ -13,7 +13,7 @@ from finetune_toy import fields, reviews, write_sets
 from unmask import huggingface, recipes
 from unmask.data import corpus, segments
 from unmask.data.corpus import Corpus
-from unmask.data.segments import Segments
+from unmask.data.loader import EqualRows, Loader
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.finetune import FineTuning, finetune
@@ -60,15 +60,14 @@ def config(**changes: object) -> Pretraining:
 # ------------------------------------------------------------------------------------------------ rows that go on
 
 
-def rows(folder: Path, **changes: int) -> Segments:
-    settings = {"start": 2, "end": 3, "length": 16, "rows": 4, **changes}
-    return Segments([Corpus(folder).split("train")], **settings)  # type: ignore[arg-type]
+def rows(folder: Path, count: int = 4) -> Loader:
+    return segments.segments([Corpus(folder).split("train")], start=2, end=3, length=16, cut=EqualRows(count))
 
 
 def test_each_row_goes_on_where_it_ended_and_an_epoch_reads_every_document(folder: Path) -> None:
     stream, found = rows(folder), []
     steps = stream.steps(0)
-    for (batch, _), _ in zip(stream.batches(), range(steps), strict=False):
+    for ([batch], _), _ in zip(stream.batches(), range(steps), strict=False):
         assert batch.streams is not None
         assert batch.streams.tolist() == [0, 1, 2, 3]
         found.append(batch)
@@ -89,23 +88,6 @@ def test_each_row_goes_on_where_it_ended_and_an_epoch_reads_every_document(folde
     assert np.mean(seen) > 0.9  # the others lie across two rows, or behind the last whole segment
 
 
-def test_ranks_see_the_rows_of_one_and_any_position_is_gone_on_from(folder: Path) -> None:
-    whole, one, two = rows(folder), rows(folder, rows=2, ranks=2), rows(folder, rows=2, ranks=2, rank=1)
-    steps = whole.steps(0) + 3
-    position = None
-    for number, (a, b, c) in enumerate(zip(whole.batches(), one.batches(), two.batches(), strict=False)):
-        assert torch.equal(a.batch.tokens, torch.cat([b.batch.tokens, c.batch.tokens]))
-        again = next(rows(folder).batches(position))
-        assert torch.equal(a.batch.tokens, again.batch.tokens)
-        assert a.position == again.position
-        position = a.position
-        if number == steps:
-            break
-    assert position is not None
-    assert position["epoch"] == 1
-    assert not torch.equal(whole.batch(0, 0).tokens, whole.batch(1, 0).tokens)
-
-
 @pytest.mark.parametrize("position", [{"epoch": 0, "block": 10_000, "row": 0}, {"epoch": 0, "block": 0, "row": 3}, {}])
 def test_a_position_of_another_corpus_is_refused(folder: Path, position: dict[str, int]) -> None:
     with pytest.raises(UnmaskError, match="does not belong"):
@@ -114,7 +96,7 @@ def test_a_position_of_another_corpus_is_refused(folder: Path, position: dict[st
 
 def test_too_little_text_is_said(folder: Path) -> None:
     with pytest.raises(UnmaskError, match="too short for 4000 rows"):
-        rows(folder, rows=4_000)
+        rows(folder, 4_000)
     split = Corpus(folder).split("heldout")
     assert segments.fixed([split], start=2, end=3, length=10**6, rows=4, limit_rows=8) == []
     found = segments.fixed([split], start=2, end=3, length=16, rows=8, limit_rows=32)
@@ -207,7 +189,7 @@ def test_rows_that_go_on_need_a_memory(folder: Path, tmp_path: Path) -> None:
         Pretrain(gpt, [folder], tmp_path / "run")
     model = recipes.find("gpt-tiny").model.replace(vocabulary=50, dim=8, heads=2, layers=1).build()
     with pytest.raises(UnmaskError, match="transformer-xl-tiny"):
-        SegmentLM(2, 3).loss(model, next(rows(folder).batches()).batch)
+        SegmentLM(2, 3).loss(model, next(rows(folder).batches()).batches[0])
 
 
 # ------------------------------------------------------------------------------------------------ the folder

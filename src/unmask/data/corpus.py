@@ -147,6 +147,10 @@ class Split:
         parts = [shard.units(limit, origin) for shard, origin in zip(self._shards, self._origins, strict=False)]
         return np.concatenate(parts) if parts else np.empty(0, UNIT)
 
+    def pieces(self, limit: int, origin: int = 0) -> Pieces:
+        """The same as a source; `origin` is the number of the first document."""
+        return Pieces(self, limit, origin)
+
     def read(self, unit: Sequence[int]) -> Document:
         """The piece that one row of `units` describes; its sentences are read-only views [T] of uint16 or uint32."""
         document, first, end, begin, tokens = map(int, unit)
@@ -177,6 +181,19 @@ class Split:
 
     def __reduce__(self) -> tuple[Callable[[Path, str], Split], tuple[Path, str]]:
         return _reopen, (self.folder, self.name)
+
+
+class Pieces:
+    """A split as a source: its documents, those of more than `limit` tokens cut. A unit costs its tokens."""
+
+    def __init__(self, split: Split, limit: int, origin: int) -> None:
+        self.split, self.origin, self.table = split, origin, split.units(limit)
+        self.cost = self.table["tokens"].astype(np.int64)
+
+    def read(self, unit: int) -> Document:
+        """The piece, with the number of its document in `index`."""
+        document = self.split.read(self.table[unit].item())
+        return Document(document.sentences, self.origin + document.index) if self.origin else document
 
 
 def build(

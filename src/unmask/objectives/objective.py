@@ -12,8 +12,7 @@ from torch import Tensor
 
 from unmask.data import stream
 from unmask.data.corpus import Split
-from unmask.data.segments import Segments
-from unmask.data.stream import Stream
+from unmask.data.loader import EqualRows, Loader
 from unmask.data.tokenizer import Tokenizer
 from unmask.models.model import Model
 from unmask.nn import Logits
@@ -65,13 +64,11 @@ Guesses = list[tuple[str, float]]
 
 
 class StreamOptions(TypedDict):
-    """The options of a training stream that objectives do not decide: see `data.stream.Stream`."""
+    """The options of training rows that objectives do not decide: see `data.stream.stream`."""
 
     length: int
-    rows: int
+    cut: EqualRows
     seed: int
-    rank: int
-    ranks: int
     workers: int
     alpha: float
 
@@ -107,9 +104,9 @@ class Objective:
         """Choose targets in packed rows, and change the input where the objective asks for it."""
         return batch
 
-    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Stream | Segments:
+    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Loader:
         """The rows of a training run, without end."""
-        return Stream(splits, sample=self.sample, corrupt=self.corrupt, **options)
+        return stream.stream(splits, sample=self.sample, corrupt=self.corrupt, **options)
 
     def evaluation_rows(self, splits: Sequence[Split], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
         """Rows of held-out text, the same at every call, `rows` at a time; fewer where the text is short."""

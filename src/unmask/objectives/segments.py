@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unmask.data import segments
 from unmask.data.corpus import Split
-from unmask.data.segments import Segments
+from unmask.data.loader import Loader
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.objectives.causal import CausalLM
@@ -53,18 +53,8 @@ class SegmentLM(CausalLM):
         kept.update(zip(names, memory_LBMD.unbind(1), strict=True))
         return {self.name: self.score(model, hidden_BTD, batch)}
 
-    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Segments:
-        return Segments(
-            splits,
-            start=self.start,
-            end=self.end,
-            length=options["length"],
-            rows=options["rows"],
-            seed=options["seed"],
-            rank=options["rank"],
-            ranks=options["ranks"],
-            alpha=options["alpha"],
-        )
+    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Loader:
+        return segments.segments(splits, start=self.start, end=self.end, **options)
 
     def evaluation_rows(self, splits: Sequence[Split], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
         sizes = {"length": length, "rows": rows, "limit_rows": limit_rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from unmask.config import Config
 from unmask.data import bitext
 from unmask.data.bitext import Bitext
 from unmask.data.numbers import NoVector
-from unmask.data.pairing import Pairs, collate_pairs
+from unmask.data.pairing import PairRows, PairSource, collate_pairs, pairs
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
@@ -40,7 +40,6 @@ from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Result, Trainer, Training
 from unmask.translation import ending, origin
 from unmask.translation.texts import Texts, by_length, cut_short, unchanged, unwritable
-from unmask.types import Batch
 
 SHOWN = 6  # dev sentences whose translations are noted at every evaluation
 BEST = "best"
@@ -136,12 +135,10 @@ class TrainTranslation:
         read = _tokens_read(self.model)
         self.notes += cut_short(self.dev_sources, self.dev_targets, read=read, most=longest - 1)
         pad, start, end = self.tokenizer.pad, self.tokenizer.start, self.tokenizer.end
-        self.pairs = Pairs(
-            *kept,
+        self.pairs = pairs(
+            PairSource(*kept),
             config.texts.tokens,
-            pad=pad,
-            start=start,
-            end=end,
+            PairRows(pad, start, end),
             seed=config.training.seed,
             rank=distributed.rank(),
             ranks=distributed.ranks(),
@@ -158,7 +155,7 @@ class TrainTranslation:
         self.trainer = Trainer(
             self.model,
             self.objective,
-            self,
+            self.pairs,
             config.training,
             self.out,
             evaluate=self.evaluate,
@@ -235,10 +232,6 @@ class TrainTranslation:
         write_text(folder / checkpoint.RUN, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
     # -- data
-
-    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-        """The micro-batches of this process for each step, from any position on."""
-        return self.pairs.batches(position)
 
     def _read(self, texts: Texts, seed: int) -> tuple[Bitext, Bitext]:
         """Training and dev pairs, with what is to be said of them in the notes. Raises UnmaskError where those of a

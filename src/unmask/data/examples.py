@@ -1,0 +1,65 @@
+"""Encoded examples as a source: labelled rows, in steps of equally many of them, packed without padding between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unmask.data.collate import pack
+from unmask.data.loader import TOKENS_AT_ONCE, Collated, Loader, MicroBatches
+from unmask.data.order import Shuffled
+from unmask.types import Batch, Example
+
+
+class Groups:
+    """Examples as a source: a unit is the examples that must meet in one batch, such as the choices of a question.
+
+    cost  [U] tokens of each group
+    """
+
+    def __init__(self, examples: Sequence[Example], groups: Sequence[slice] | None = None) -> None:
+        """groups: where the examples of each unit are; None: every example is a unit of its own."""
+        self.examples = examples
+        self.groups = [slice(i, i + 1) for i in range(len(examples))] if groups is None else groups
+        lengths = np.array([len(example.tokens) for example in examples], np.int64)
+        self.cost = np.array([lengths[group].sum() for group in self.groups], np.int64)
+
+    def read(self, unit: int) -> Sequence[Example]:
+        """The examples of a group."""
+        return self.examples[self.groups[unit]]
+
+
+@dataclass(frozen=True)
+class PackedGroups:
+    """Groups of examples, packed into rows as long as the longest example, rounded up to a multiple of 8."""
+
+    pad: int
+
+    def __call__(self, groups: list[Sequence[Example]], rng: np.random.Generator) -> Batch:
+        examples = [example for group in groups for example in group]
+        width = -(-max(len(example.tokens) for example in examples) // 8) * 8
+        return pack(examples, width, self.pad)
+
+
+def labelled(
+    source: Groups,
+    batch_size: int,
+    *,
+    pad: int,
+    seed: int = 0,
+    rank: int = 0,
+    ranks: int = 1,
+    shares: np.ndarray | None = None,
+    at_once: int = TOKENS_AT_ONCE,
+) -> Loader:
+    """Training steps of `batch_size` groups, over all ranks; the last one of an epoch has what is left.
+
+    shares   [U] how often each group is drawn, with repetition; None: each once an epoch
+    at_once  tokens of a micro-batch, about
+
+    Raises UnmaskError where there are too few groups for the ranks.
+    """
+    order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
+    return Loader(Collated(order, PackedGroups(pad), MicroBatches(source.cost, rank, ranks, at_once)))

@@ -1,0 +1,238 @@
+"""Loader: blocks of units -> the batches of each training step, without end, from any position on.
+
+The steps are the same for any number of workers; the ranks of a run share each step between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from unmask.data.order import Order
+from unmask.data.parallel import ordered
+from unmask.errors import UnmaskError
+from unmask.types import Batch, concatenate
+
+TOKENS_AT_ONCE = 16_384  # of a micro-batch, about
+Place = tuple[int, int]
+"""(epoch, block)."""
+
+
+class Step(NamedTuple):
+    """The micro-batches of this rank for one step, and the position after it: {"epoch", "block", "row"}, where the next
+    step begins."""
+
+    batches: list[Batch]
+    position: dict[str, int]
+
+
+class Blocks(Protocol):
+    """How units become rows: the batches of a block, a pure function of (epoch, block)."""
+
+    def count(self, epoch: int) -> int:
+        """Number of blocks of an epoch."""
+
+    def __call__(self, place: Place) -> list[Batch]:
+        """The batches of a block."""
+
+
+class Slice(NamedTuple):
+    """The batches of a step, the block that it ends in, and the row of it where the next step begins; None: the block
+    is used up."""
+
+    batches: list[Batch]
+    place: Place
+    row: int | None
+
+
+Cut = Callable[[Iterable[tuple[Place, list[Batch]]], Place, int], Iterator[Slice]]
+"""How blocks become steps: (blocks from the first one on, its place, the row to begin at) -> the steps."""
+
+
+class Collated:
+    """The rows of a block: its units are divided into batches, read, and collated.
+
+    order    which units a block has
+    collate  units as they were read, generator -> a batch
+    divide   the units [N] of a block -> those of each batch of this rank; None: one batch of all
+
+    The units of a step do not depend on the number of ranks. The numbers that `collate` draws do where `divide` shares
+    the units: every rank has the generator of the block, and draws for its own units alone.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        collate: Callable[[list[Any], np.random.Generator], Batch],
+        divide: Callable[[np.ndarray], list[np.ndarray]] | None = None,
+    ) -> None:
+        self.order, self.collate, self.divide = order, collate, divide
+
+    def count(self, epoch: int) -> int:
+        return self.order.blocks
+
+    def __call__(self, place: Place) -> list[Batch]:
+        rng, units = self.order.generator(*place), self.order.units(*place)
+        parts = [units] if self.divide is None else self.divide(units)
+        return [self.collate([self.order.source.read(unit) for unit in part.tolist()], rng) for part in parts]
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A block is a step: rank r takes every `ranks`-th of its units from the r-th on, in micro-batches.
+
+    sizes    [U] of each unit
+    at_once  size of a micro-batch, about
+    """
+
+    sizes: np.ndarray
+    rank: int = 0
+    ranks: int = 1
+    at_once: int = TOKENS_AT_ONCE
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.ranks:
+            raise UnmaskError(f"There is no rank {self.rank} of {self.ranks}.")
+
+    def __call__(self, units: np.ndarray) -> list[np.ndarray]:
+        # As many on every rank: a sharded model is put together for each of them, by all ranks at once.
+        shares = [units[rank :: self.ranks] for rank in range(self.ranks)]
+        most = max(math.ceil(int(self.sizes[share].sum()) / self.at_once) for share in shares)
+        return np.array_split(shares[self.rank], min(len(shares[-1]), most))
+
+
+def whole_blocks(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
+    """Steps that are blocks: `MicroBatches`, or rows that go on."""
+    if row:
+        raise _foreign({"epoch": place[0], "block": place[1], "row": row})
+    for place, batches in blocks:
+        yield Slice(batches, place, None)
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """A step takes the next `rows * ranks` rows, across blocks, and rank r the r-th `rows` of them: 1, 2 or 4 ranks
+    that take as many rows together see the same steps.
+
+    micro  rows of a micro-batch; None: all rows of the rank
+    """
+
+    rows: int
+    rank: int = 0
+    ranks: int = 1
+    micro: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or not 0 <= self.rank < self.ranks:
+            raise UnmaskError(f"A step cannot have {self.rows} rows, or rank {self.rank} of {self.ranks}.")
+
+    def __call__(self, blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
+        wanted, begin = self.rows * self.ranks, self.rank * self.rows
+        first, parts = place, list[Batch]()
+        taken = 0  # rows of this step so far, of all ranks
+        for place, batches in blocks:
+            block = concatenate(batches)
+            rows = len(block.tokens)
+            if row > rows or (row and place != first):
+                raise _foreign({"epoch": first[0], "block": first[1], "row": row})
+            while row < rows:
+                count = min(wanted - taken, rows - row)
+                low, high = max(begin, taken), min(begin + self.rows, taken + count)
+                if low < high:
+                    parts.append(block.rows(row + low - taken, row + high - taken))
+                row, taken = row + count, taken + count
+                if taken == wanted:
+                    yield Slice(self.micro_batches(concatenate(parts)), place, row if row < rows else None)
+                    parts, taken = [], 0
+            row = 0
+
+    def micro_batches(self, batch: Batch) -> list[Batch]:
+        """The rows of this rank, cut."""
+        if self.micro is None:
+            return [batch]
+        return [batch.rows(begin, begin + self.micro) for begin in range(0, self.rows, self.micro)]
+
+
+class Loader:
+    """Training data, without end, from any position on.
+
+    blocks   how units become rows: `Collated`, `segments.Continued`
+    cut      how blocks become steps: `whole_blocks`, `EqualRows`
+    workers  0: the next block is built in a background thread; N: in N processes, to which `blocks` must be picklable.
+             The steps are the same
+    """
+
+    def __init__(self, blocks: Blocks, *, cut: Cut = whole_blocks, workers: int = 0) -> None:
+        """Raises UnmaskError for a number of workers below 0."""
+        if workers < 0:
+            raise UnmaskError(f"There cannot be {workers} workers.")
+        self.blocks, self.cut, self.workers = blocks, cut, workers
+
+    def steps(self, epoch: int = 0) -> int:
+        """Blocks of an epoch: its steps, where a block is one."""
+        return self.blocks.count(epoch)
+
+    def batches(self, position: Mapping[str, Any] | None = None) -> Iterator[Step]:
+        """Steps from a position (None: the beginning) on.
+
+        A position is that of a step of such a loader, or {"step"} as version 0.1 wrote it where a block is a step.
+        Raises UnmaskError for a position that this loader cannot have given, and where a whole epoch has no row.
+        """
+        *place, row = self._parse(position)
+        first = (place[0], place[1])
+        for batches, (epoch, block), following in self.cut(self._built(first), first, row):
+            if following is None:
+                epoch, block = self._after(epoch, block)
+            yield Step(batches, {"epoch": epoch, "block": block, "row": following or 0})
+
+    def _built(self, first: Place) -> Iterator[tuple[Place, list[Batch]]]:
+        """The blocks from one on, without those that have no rows."""
+        empty = 0
+        for place, arrays in ordered(_Arrays(self.blocks), self._places(first), self.workers):
+            if any(len(one.tokens) for one in arrays):
+                empty = 0
+                yield place, [one.map(torch.from_numpy) for one in arrays]
+            elif (empty := empty + 1) >= self.blocks.count(place[0]):
+                raise UnmaskError(f"A whole epoch of {empty:,} blocks gives not one row; the data are too few.")
+
+    def _places(self, place: Place) -> Iterator[Place]:
+        while True:
+            yield place
+            place = self._after(*place)
+
+    def _after(self, epoch: int, block: int) -> Place:
+        return (epoch, block + 1) if block + 1 < self.blocks.count(epoch) else (epoch + 1, 0)
+
+    def _parse(self, position: Mapping[str, Any] | None) -> tuple[int, int, int]:
+        if position is None:
+            return 0, 0, 0
+        found = [position.get(key) for key in ("epoch", "block", "row")]
+        step = position.get("step")
+        if found == [None] * 3 and type(step) is int and step >= 0:
+            found = [*divmod(step, self.blocks.count(0)), 0]
+        numbers = [value for value in found if type(value) is int and value >= 0]
+        if len(numbers) != 3 or numbers[1] >= self.blocks.count(numbers[0]):
+            raise _foreign(position)
+        return numbers[0], numbers[1], numbers[2]
+
+
+class _Arrays:
+    """The batches of a block as arrays, with its place: they travel between processes without PyTorch."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+    def __call__(self, place: Place) -> tuple[Place, list[Batch]]:
+        return place, [batch.map(torch.Tensor.numpy) for batch in self.blocks(place)]
+
+
+def _foreign(position: Mapping[str, Any]) -> UnmaskError:
+    return UnmaskError(
+        f"The position {dict(position)} does not belong to these data and settings; "
+        "resume with the ones that the run began with."
+    )
