@@ -31,4 +31,5 @@ FAMILY = Family(
     outputs=lambda case, ours, theirs: encoders.encoder_outputs(case, ours, theirs, CLASSES[case.architecture]),
     gradients=encoders.gradients,
     kept=encoders.kept,
+    alike=encoders.alike,
 )

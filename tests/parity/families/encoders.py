@@ -118,6 +118,17 @@ PROBLEMS = {
 }
 
 
+def alike(case: Case) -> bool:
+    """Without the name of a class, one choice is one score; and words, texts and choices are all alike where no pooler
+    stands before those of texts."""
+    if "architectures" not in case.absent:
+        return False
+    choice = case.architecture.endswith("MultipleChoice")
+    bare = case.values.get("classifier_activation") is False
+    classifies = case.architecture.endswith(("SequenceClassification", "TokenClassification"))
+    return (choice and len(case.values["id2label"] or "12") == 1) or (bare and (choice or classifies))
+
+
 def heads_of(name: str, heads: frozenset[str], config: transformers.PreTrainedConfig) -> set[str]:
     if heads == {"classification"}:
         return {PROBLEMS[config.problem_type or usual_problem(config.num_labels)]}

@@ -23,4 +23,5 @@ FAMILY = Family(
     ),
     gradients=encoders.gradients,
     kept=encoders.kept,
+    alike=encoders.alike,
 )
