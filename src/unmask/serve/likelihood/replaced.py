@@ -38,7 +38,8 @@ class ReplacedTokenScoring(TokenScoring):
 
     @classmethod
     def reads(cls, model: Model, head: Head) -> bool:
-        return head.kind == "token" and head.pretraining and head.outputs == 1
+        discriminator = "generator" in model.config.offers
+        return discriminator and head.kind == "token" and head.pretraining and head.outputs == 1
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
         rows = framed(self.tokenizer, self.model.positions, texts)
