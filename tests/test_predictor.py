@@ -24,6 +24,7 @@ from unmask.models.recurrent import RecurrentNetwork
 from unmask.serve import Predictor, write_predictions
 from unmask.serve.http.pool import Pool
 from unmask.serve.opened import open_model
+from unmask.serve.pretrained import MaskedTokens
 from unmask.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering
 from unmask.tasks.tagged_words import locate
 
@@ -127,7 +128,8 @@ def test_masks_are_filled_as_in_transformers(pretrained):
 def test_a_continuation_joins_its_word(pretrained):
     predictor = Predictor(pretrained)
     ids = np.array([[tokenizer_id(predictor, "##s")], [tokenizer_id(predictor, "the")]])
-    answer = predictor._filled(("list [MASK] of [MASK].",), ids, np.ones((2, 1)))
+    head = MaskedTokens("mlm", predictor.tokenizer, top=1, length=64)
+    answer = head.filled(("list [MASK] of [MASK].",), ids, np.ones((2, 1)))
     assert answer["text"] == "lists of the."
 
 

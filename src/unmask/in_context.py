@@ -63,6 +63,7 @@ def evaluate_in_context(
     how = how or InContext()
     check_scored(how.rows)
     scorer = Scorer(model)
+    scorer.language_model()  # other models are refused before any row is read
     found = read(Path(data), how.task, how.rows, scoring=True)
     shown = None if examples is None else read(Path(examples), how.task, how.rows, scoring=True)
     labels = tuple(ordered({*found.labels, *(() if shown is None else shown.labels)}))
@@ -129,9 +130,11 @@ def answer_all(
 ) -> tuple[list[np.ndarray], int]:
     """For each row the softmax [1, C] over the log-probabilities of its candidates, and how many prompts were cut.
 
-    A prompt that does not fit loses tokens at its beginning. Raises UnmaskError for a candidate without a token.
+    A prompt that does not fit loses tokens at its beginning. Raises UnmaskError for a candidate without a token and
+    for a model that does not predict the next token.
     """
-    tokenizer, longest = scorer.tokenizer, scorer.window + 1
+    model = scorer.language_model()
+    tokenizer, longest = model.tokenizer, model.window + 1
     answers, cut = [], 0
     for number, row in enumerate(rows):
         prompt, candidates = prompts.of(number)
@@ -140,12 +143,12 @@ def answer_all(
         for candidate, ids in zip(candidates, tokenizer.ids(candidates), strict=True):
             room = longest - 1 - len(ids)
             if not len(ids) or room < 0:
-                what = f"has {len(ids)} tokens, and the model reads {scorer.window}" if len(ids) else "has no token"
+                what = f"has {len(ids)} tokens, and the model reads {model.window}" if len(ids) else "has no token"
                 raise UnmaskError(f"{row.place or 'A row'}: the answer {candidate.strip()!r} {what}.")
             sequences.append(np.concatenate([[tokenizer.cls], before[max(0, len(before) - room) :], ids]))
             lengths.append(len(ids))
         cut += len(before) + max(lengths) + 1 > longest
-        log_ps = scorer.log_probabilities(sequences)
+        log_ps = model.of_sequences(sequences)
         sums = np.array([x[-n:].sum(dtype=np.float64) for x, n in zip(log_ps, lengths, strict=True)])
         scores = sums / np.array(lengths) if normalise == "mean" else sums
         shares = np.exp(scores - scores.max())

@@ -10,15 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from unmask import huggingface
 from unmask.data.tables import column_of, guess_format, read_table
 from unmask.errors import UnmaskError, plural
-from unmask.huggingface import ENCODER_DECODER, Loaded
-from unmask.serve.gap_likelihood import GapScorer
+from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
-from unmask.serve.original_likelihood import OriginalScorer
-from unmask.serve.pseudo_likelihood import PseudoScorer
-from unmask.serve.word_likelihood import WordScorer
 
 RIGHT, WRONG = ("sentence_good", "good"), ("sentence_bad", "bad")
 KIND, FIELD = ("UID", "paradigm", "kind"), ("field",)
@@ -70,19 +65,16 @@ def evaluate_minimal_pairs(
 ) -> dict[str, Any]:
     """The share of pairs whose right sentence is the more likely one (Warstadt et al. 2020, section 4).
 
-    Likely is the log-probability to a language model, the end included, and the pseudo-log-likelihood to a model of
-    hidden words; to an ELECTRA, the log-probability that no token was replaced, to a T5 that of what stands in each
-    gap, summed over all tokens, and to an ELMo the mean of those from either side. A tie counts as wrong. The accuracy
-    is the mean over kinds, which count alike.
+    How likely a sentence is depends on the head of the model (`serve.likelihood.SCORINGS`). A tie counts as wrong. The
+    accuracy is the mean over kinds, which count alike.
 
     Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
-    Raises UnmaskError for a model that has none of these heads, and for files that hold no pairs.
+    Raises UnmaskError for a model of which no head scores texts, and for files that hold no pairs.
     """
-    loaded = model if isinstance(model, Loaded) else huggingface.load(model)
+    scorer = Scorer(model)
     pairs = read(paths, most=most, encoding=encoding)
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.right, pair.wrong)))
-    name, values = _likely(loaded, texts)
-    score = dict(zip(texts, values.tolist(), strict=True))
+    score = dict(zip(texts, scorer.scores(texts).tolist(), strict=True))
     right = np.array([score[pair.right] > score[pair.wrong] for pair in pairs])
     kinds = _shares([pair.kind for pair in pairs], right)
     fields = _shares([pair.field for pair in pairs], right)
@@ -90,28 +82,10 @@ def evaluate_minimal_pairs(
     return {
         "accuracy": float(np.mean([kind["accuracy"] for kind in kinds.values()])),
         "pairs": len(pairs),
-        "score": name,
+        "score": scorer.name,
         "fields": fields,
         "kinds": kinds,
     }
-
-
-def _likely(loaded: Loaded, texts: Sequence[str]) -> tuple[str, np.ndarray]:
-    """What is compared, and it for each text."""
-    if loaded.kind is ENCODER_DECODER:
-        return "log-probability of gaps", GapScorer(loaded).scores(texts)
-    if "next" in loaded.model.heads:
-        scorer = Scorer(loaded)
-        framed = [
-            np.concatenate([[scorer.tokenizer.cls], ids, [scorer.tokenizer.sep]]) for ids in scorer.tokenizer.ids(texts)
-        ]
-        found = scorer.log_probabilities(framed)
-        return "log-probability", np.array([one.sum(dtype=np.float64) for one in found])
-    if "rtd" in loaded.model.heads:
-        return "log-probability that nothing was replaced", OriginalScorer(loaded).scores(texts)
-    if "words" in loaded.model.heads:
-        return "log-probability from either side", WordScorer(loaded).scores(texts)
-    return "pseudo-log-likelihood", PseudoScorer(loaded).scores(texts)
 
 
 def _shares(names: Sequence[str], right: np.ndarray) -> dict[str, dict[str, float]]:

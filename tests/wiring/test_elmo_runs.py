@@ -29,7 +29,7 @@ from unmask.pretraining import Pretraining
 from unmask.pretraining_evaluation import plateau
 from unmask.report import write_report
 from unmask.serve import Predictor
-from unmask.serve.word_likelihood import WordScorer
+from unmask.serve.likelihood import Scorer
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Document
 
@@ -236,17 +236,17 @@ def test_what_cannot_be_learned_is_said(
     with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start afresh"):
         Pretrain(config().starting_from(wordless), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match=r"no words.txt of its own, which says which words it guesses"):
-        WordScorer(wordless)
+        Scorer(wordless)
     words = (trained.out / "words.txt").read_text().splitlines()
     for lines, said in ((words[1:], "no words.txt of its own"), (["##\u2603", *words[1:]], "Line 1 of words.txt")):
         (wordless / "words.txt").write_text("\n".join(lines))  # a last line without its end is a line
         with pytest.raises(UnmaskError, match=said):
-            WordScorer(wordless)
+            Scorer(wordless)
     (wordless / "words.txt").write_bytes(b"\xff\n")
     with pytest.raises(UnmaskError, match="not text in UTF-8"):
-        WordScorer(wordless)
-    with pytest.raises(UnmaskError, match="take an ELMo as it was pre-trained"):
-        WordScorer(huggingface.load(wordless, heads=as_heads({"tagging": 2})))
+        Scorer(wordless)
+    with pytest.raises(UnmaskError, match="take one as it was pre-trained"):
+        Scorer(huggingface.load(wordless, heads=as_heads({"tagging": 2})))
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="character by character: it needs no new pieces"):
@@ -286,7 +286,7 @@ def test_other_words_than_it_knows_are_refused(
 
 def test_texts_are_as_likely_as_their_words(trained: Pretrain, tmp_path: Path) -> None:
     texts = ["the film was good", "the plot was bad, and the film", "zzz \u2603", ""]
-    scorer, model = WordScorer(trained.out), trained.model.eval()
+    scorer, model = Scorer(trained.out), trained.model.eval()
     first, sums = spelling.continues(trained.tokenizer), []
     names = {word: i for i, word in enumerate(trained.objective.words, 2)}
     for text in texts:  # word by word, from the layers of the model

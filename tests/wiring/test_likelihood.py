@@ -80,11 +80,11 @@ def test_windows_guess_every_token_once_with_the_context_that_they_promise(token
 
 @pytest.mark.parametrize(("window", "stride"), [(None, None), (7, 3), (5, 1), (4, 4)])
 def test_log_probabilities_are_those_of_a_plain_loop(folder, window, stride):
-    scorer = Scorer(folder, window=window, stride=stride)
+    scorer = Scorer(folder, window=window, stride=stride).language_model()
     model, tokenizer = scorer.model, scorer.tokenizer
     sequences = [np.array([tokenizer.cls, *ids, tokenizer.sep]) for ids in tokenizer.ids(TEXTS)]
     longest, step = scorer.window, scorer.stride
-    for tokens, found in zip(sequences, scorer.log_probabilities(sequences), strict=True):
+    for tokens, found in zip(sequences, scorer.of_sequences(sequences), strict=True):
         tokens = tokens.tolist()
         end = min(longest, len(tokens) - 1)
         for place in range(1, len(tokens)):
@@ -97,9 +97,10 @@ def test_log_probabilities_are_those_of_a_plain_loop(folder, window, stride):
 def test_perplexities_are_means_over_tokens_words_and_characters(folder):
     scorer = Scorer(folder)
     found = scorer.perplexity(iter(TEXTS))
-    ids = scorer.tokenizer.ids(TEXTS)
-    framed = [np.array([scorer.tokenizer.cls, *x, scorer.tokenizer.sep]) for x in ids]
-    nll = -sum(float(x.sum()) for x in scorer.log_probabilities(framed))
+    model = scorer.language_model()
+    ids = model.tokenizer.ids(TEXTS)
+    framed = [np.array([model.tokenizer.cls, *x, model.tokenizer.sep]) for x in ids]
+    nll = -sum(float(x.sum()) for x in model.of_sequences(framed))
     assert found.nll == pytest.approx(nll, rel=1e-6)
     assert found.documents == 4
     assert found.tokens == sum(len(x) + 1 for x in ids)
@@ -132,7 +133,11 @@ def test_what_makes_no_windows_and_no_text_is_said(folder, tmp_path):
     bert = Bert(vocabulary=80, dim=8, layers=1, heads=2, hidden=8, length=8).build(as_heads({"mlm": 0}))
     huggingface.save(tmp_path, bert, Tokenizer.train(TEXTS, 80))
     with pytest.raises(UnmaskError, match="next token"):
-        Scorer(tmp_path)
+        Scorer(tmp_path).perplexity(["the"])
+    with pytest.raises(UnmaskError, match="next token"):
+        evaluate_in_context(tmp_path, tmp_path / "rows.tsv")
+    with pytest.raises(UnmaskError, match="--stride means nothing to a masked language model"):
+        Scorer(tmp_path, stride=2)
 
 
 def test_the_command_line_says_how_likely_a_file_is(gpt2, tmp_path, capsys):
@@ -200,19 +205,20 @@ def test_answers_are_those_of_a_plain_loop(folder, normalise, shots):
     put = {"0": "bad", "1": "the good film"}
     prompts = Prompts(InContext(shots=shots, template="{text}: {answer}"), put, ROWS)
     answers, cut = answer_all(scorer, prompts, ROWS, normalise)
-    tokenizer = scorer.tokenizer
+    model = scorer.language_model()
+    tokenizer = model.tokenizer
     for number, answer in enumerate(answers):
         prompt, candidates = prompts.of(number)
         scores = []
         for candidate in candidates:
             before, own = (x.tolist() for x in tokenizer.ids([prompt, candidate]))
-            room = scorer.window - len(own)  # the last token is guessed, and not read
+            room = model.window - len(own)  # the last token is guessed, and not read
             tokens = [tokenizer.cls, *before[max(0, len(before) - room) :], *own]
-            total = sum(log_p(scorer.model, tokens, i) for i in range(len(tokens) - len(own), len(tokens)))
+            total = sum(log_p(model.model, tokens, i) for i in range(len(tokens) - len(own), len(tokens)))
             scores.append(total / len(own) if normalise == "mean" else total)
         expected = np.exp(scores) / np.exp(scores).sum()
         np.testing.assert_allclose(answer[0], expected, atol=1e-4)
-    assert cut == (6 if shots and scorer.window == LENGTH else 0)
+    assert cut == (6 if shots and model.window == LENGTH else 0)
 
 
 def test_a_file_is_scored_in_context_from_the_command_line(gpt2, tmp_path, capsys):

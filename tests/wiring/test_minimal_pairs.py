@@ -17,7 +17,7 @@ from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs, read
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
-from unmask.serve.pseudo_likelihood import PseudoScorer
+from unmask.serve.likelihood import Scorer, TokenScoring
 from unmask.types import Batch
 
 TEXTS = [
@@ -83,10 +83,12 @@ def plain(path: Path, text: str) -> list[float]:
 
 
 def test_pseudo_likelihood_is_that_of_a_plain_loop(masked: Path) -> None:
-    found = PseudoScorer(masked).log_probabilities(TEXTS)
+    scoring = Scorer(masked).scoring
+    assert isinstance(scoring, TokenScoring)
+    found = scoring.log_probabilities(TEXTS)
     for text, own in zip(TEXTS, found, strict=True):
         np.testing.assert_allclose(own, plain(masked, text), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(PseudoScorer(masked).scores(TEXTS), [sum(plain(masked, t)) for t in TEXTS], atol=1e-3)
+    np.testing.assert_allclose(Scorer(masked).scores(TEXTS), [sum(plain(masked, t)) for t in TEXTS], atol=1e-3)
 
 
 def test_kinds_count_alike_and_ties_are_wrong(masked: Path, pairs: Path) -> None:
@@ -147,12 +149,12 @@ def test_other_models_and_places_are_refused(tmp_path: Path, tokenizer: Tokenize
         as_heads({"tagging": 2})
     )
     huggingface.save(tmp_path / "tags", bare, tokenizer, labels=["a", "b"])
-    with pytest.raises(UnmaskError, match="does not guess hidden words"):
+    with pytest.raises(UnmaskError, match="No head of this model says how likely"):
         evaluate_minimal_pairs(tmp_path / "tags", [pairs])
     with pytest.raises(UnmaskError, match="There is no file or folder"):
         evaluate_minimal_pairs(masked, [tmp_path / "nowhere"])
     with pytest.raises(UnmaskError, match="the model reads 24"):
-        PseudoScorer(masked).scores(["cats " * 40])
+        Scorer(masked).scores(["cats " * 40])
 
 
 def test_the_command_prints_kinds(masked: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,7 @@ from unmask.huggingface.table import as_heads
 from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.electra import Electra
 from unmask.models.t5 import T5
-from unmask.serve.gap_likelihood import GapScorer
-from unmask.serve.original_likelihood import OriginalScorer
+from unmask.serve.likelihood import Scorer, TokenScoring
 from unmask.types import Batch
 
 TEXTS = ["the cat that chased the dogs is here", "cats sleep", "who should anna hug after the walk ?", "cats sleeps"]
@@ -80,22 +79,26 @@ def gaps(path: Path, text: str) -> list[float]:
 
 
 def test_an_electra_judges_each_token(electra: Path) -> None:
-    found = OriginalScorer(electra).log_probabilities(TEXTS)
+    scoring = Scorer(electra).scoring
+    assert isinstance(scoring, TokenScoring)
+    found = scoring.log_probabilities(TEXTS)
     for text, own in zip(TEXTS, found, strict=True):
         np.testing.assert_allclose(own, original(electra, text), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(OriginalScorer(electra).scores(TEXTS), [sum(original(electra, t)) for t in TEXTS], 1e-4)
+    np.testing.assert_allclose(Scorer(electra).scores(TEXTS), [sum(original(electra, t)) for t in TEXTS], 1e-4)
 
 
 def test_a_t5_fills_each_gap(t5: Path) -> None:
-    found = GapScorer(t5).log_probabilities(TEXTS)
+    scoring = Scorer(t5).scoring
+    assert isinstance(scoring, TokenScoring)
+    found = scoring.log_probabilities(TEXTS)
     for text, own in zip(TEXTS, found, strict=True):
         np.testing.assert_allclose(own, gaps(t5, text), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(GapScorer(t5).scores(TEXTS), [sum(gaps(t5, t)) for t in TEXTS], 1e-4)
+    np.testing.assert_allclose(Scorer(t5).scores(TEXTS), [sum(gaps(t5, t)) for t in TEXTS], 1e-4)
 
 
 def test_texts_without_tokens_cost_nothing(electra: Path, t5: Path) -> None:
-    assert OriginalScorer(electra).scores(["", "cats sleep"])[0] == 0.0
-    assert GapScorer(t5).scores(["", "cats sleep"])[0] == 0.0
+    assert Scorer(electra).scores(["", "cats sleep"])[0] == 0.0
+    assert Scorer(t5).scores(["", "cats sleep"])[0] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -117,10 +120,10 @@ def test_the_command_scores_both(
 
 def test_others_are_refused(electra: Path, t5: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(UnmaskError, match="the model reads 24"):
-        OriginalScorer(electra).scores(["cats " * 40])
+        Scorer(electra).scores(["cats " * 40])
     tagger = huggingface.load(electra, heads=as_heads({"tagging": 2}))
-    with pytest.raises(UnmaskError, match="does not find replaced words"):
-        OriginalScorer(tagger)
+    with pytest.raises(UnmaskError, match="No head of this model says how likely"):
+        Scorer(tagger)
     loaded = huggingface.load(t5)
     with pytest.raises(UnmaskError, match="does not write what was cut out"):
-        GapScorer(huggingface.Loaded(loaded.model, Subwords.of(tokenizer), (), (), ()))
+        Scorer(huggingface.Loaded(loaded.model, Subwords.of(tokenizer), (), (), ()))

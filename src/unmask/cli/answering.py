@@ -189,15 +189,10 @@ def _check_ways(options: argparse.Namespace) -> None:
 def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.data import text
     from unmask.serve.likelihood import Scorer
-    from unmask.serve.word_likelihood import WordScorer
 
     for name in overrides:
         raise UnmaskError(f"--{name} means nothing with --text, but --per, --column, --window and --stride do.")
-    loaded = _language_model(options)
-    windows = {name: value for name in ("window", "stride") if (value := getattr(options, name)) is not None}
-    if windows and "words" in loaded.model.heads:
-        raise UnmaskError(f"--{next(iter(windows))} means nothing to an ELMo, which reads whole texts.")
-    scorer = WordScorer(loaded) if "words" in loaded.model.heads else Scorer(loaded, **windows)
+    scorer = Scorer(_language_model(options), window=options.window, stride=options.stride)
     statistics = text.TextStatistics()
     documents = text.documents(options.text, **reading(options), statistics=statistics)
     texts = (" ".join(text.sentences(one.text)) if options.as_corpus else one.text for one in documents)

@@ -10,7 +10,7 @@ from typing import Any
 
 from unmask.data.rows import Row
 from unmask.kernels.processor import Settled
-from unmask.serve.render import render_pretrained
+from unmask.serve.pretrained import render_pretrained
 from unmask.tasks import Task
 from unmask.tasks.forms import Form, Input
 

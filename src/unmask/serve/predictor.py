@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import collate
 from unmask.data.rows import Row
-from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.hub import model_folder
 from unmask.huggingface import Loaded
@@ -25,10 +24,9 @@ from unmask.kernels.processor import Precision, settle
 from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model
 from unmask.serve.answering import Answer, Answering
+from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
-from unmask.types import Example
 
-PRETRAINED = ("mlm", "nsp", "sop", "rtd")  # heads of pre-training that answer
 MOST_TOKENS = 512  # of a text, where nobody says how long it may be and the model could take more
 
 
@@ -78,19 +76,19 @@ class Predictor(Answering):
         self.task: Task | None = None
         if task_found(heads, loaded.settings) is not None:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
-        elif not heads & set(PRETRAINED):
-            raise UnmaskError(f"The model has no head that answers: {_instead(heads)}.")
+        elif not found_in(heads):
+            raise UnmaskError(f"The model has no head that answers: {_instead(self.model)}.")
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
         self.of_task = None if self.task is None else type(self.task)
         self.single = not isinstance(model, Loaded) and learned_single_texts(Path(model))
-        self._order = next((name for name in ("nsp", "sop") if name in heads), None)
         if length is None and not isinstance(model, Loaded):
             length = reach(self.model, model)
         positions = self.model.positions or length or MOST_TOKENS
         usual = None if self.task is None else self.task.length
         self.length = min(length or usual or positions, positions)
-        self.top = min(top, self.tokenizer.size)
+        how = {"top": min(top, self.tokenizer.size), "length": self.length}
+        self.pretrained = {name: kind(name, self.tokenizer, **how) for name, kind in found_in(heads).items()}
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
@@ -118,16 +116,21 @@ class Predictor(Answering):
         answers = [task.answer(row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
-    # -- masked words, next sentence, replaced words
+    # -- masked tokens, replaced tokens, sentence pairs
 
     def _pretrained(self, rows: Sequence[Row]) -> list[Answer]:
-        asked = [self._asked(row) for row in rows]
-        lengths = [len(one.example.tokens) for one in asked]
-        found = answered(lambda places: self._answers([asked[i] for i in places]), lengths, self.model.device)
-        return [{**answer, "cut": True} if one.cut else answer for one, answer in zip(asked, found, strict=True)]
+        queries = [self._query(row) for row in rows]
+        chosen = [self._chosen(query, row.place) for query, row in zip(queries, rows, strict=True)]
+        lengths = [len(query.tokens) for query in queries]
 
-    def _asked(self, row: Row) -> _Asked:
-        """A row with its masks, the place of its [CLS], or all tokens of its texts as the targets."""
+        def read(places: list[int]) -> list[Answer]:
+            return self._answers([queries[i] for i in places], [chosen[i] for i in places])
+
+        found = answered(read, lengths, self.model.device)
+        return [{**answer, "cut": True} if one.cut else answer for one, answer in zip(queries, found, strict=True)]
+
+    def _query(self, row: Row) -> Query:
+        """What is read of a row. Raises UnmaskError where a mask is cut off."""
         texts = tuple(text for text in (row.text, row.pair) if text is not None)
         encodings = tuple(self.tokenizer.encode(text) for text in texts)
         first, second = (*(one.ids for one in encodings), None)[:2]
@@ -135,115 +138,37 @@ class Predictor(Answering):
         whole, _ = self.tokenizer.join(first, second)
         tokens, segments = self.tokenizer.join(first, second, self.length)
         masks = np.flatnonzero(tokens == self.tokenizer.mask)
-        wanted = np.count_nonzero(whole == self.tokenizer.mask)
-        mask = self.tokenizer.pieces([self.tokenizer.mask])[0]
-        if len(masks) < wanted:
+        if len(masks) < np.count_nonzero(whole == self.tokenizer.mask):
+            mask = self.tokenizer.pieces([self.tokenizer.mask])[0]
             raise UnmaskError(
                 f"{row.place} has {len(whole)} tokens and a {mask} beyond the {self.length} that the model can take; "
                 "shorten it."
             )
-        if wanted and "mlm" in self.model.heads:
-            targets = {"mlm": (masks, np.zeros(wanted, np.int64))}
-        elif len(texts) == 2 and not wanted and self._order is not None:
-            targets = {self._order: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
-        elif "rtd" in self.model.heads and wanted:
-            raise UnmaskError(
-                f"{row.place} has a {mask}, and this model tells replaced words: give a whole text, or ask for hidden "
-                "words in the folder `generator` inside it."
-            )
-        elif "rtd" in self.model.heads:
-            # Below all ids stand the numbers of the texts, so that their tokens are told from special ones.
-            numbers = [np.full(len(one), number - len(texts)) for number, one in enumerate(encodings)]
-            joined, _ = self.tokenizer.join(numbers[0], numbers[1] if second is not None else None, self.length)
-            places = np.flatnonzero(joined < 0)
-            targets = {"rtd": (places, joined[places] + len(texts))}
-        elif "mlm" in self.model.heads:
-            raise UnmaskError(f"{row.place} has no {mask}: put one where the model is to guess a word.")
-        else:
-            raise UnmaskError(
-                f"{row.place} must be a pair without {mask}: the model says whether one follows the other."
-            )
-        return _Asked(texts, encodings, Example(tokens, segments, targets), len(tokens) < len(whole))
+        return Query(texts, encodings, tokens, segments, masks, len(tokens) < len(whole))
 
-    def _answers(self, asked: list[_Asked]) -> list[Answer]:
+    def _chosen(self, query: Query, place: str) -> tuple[str, Targets]:
+        """The name of the head that answers, and where. Raises UnmaskError where none does."""
+        for name, head in reversed(self.pretrained.items()):
+            targets = head.targets(query)
+            if targets is not None:
+                return name, targets
+        raise UnmaskError(next(iter(self.pretrained.values())).refusal(place))
+
+    def _answers(self, queries: list[Query], chosen: list[tuple[str, Targets]]) -> list[Answer]:
         """The answers to some inputs of about one length."""
-        batch = collate.pad([one.example for one in asked], self.tokenizer.pad, multiple=1).to(self.model.device)
+        examples = [query.example(*head) for query, head in zip(queries, chosen, strict=True)]
+        batch = collate.pad(examples, self.tokenizer.pad, multiple=1).to(self.model.device)
         hidden_BTD = self.layout(batch)
         width = batch.tokens.shape[1]
-        found: list[Answer] = [{} for _ in asked]
+        found: list[Answer] = [{} for _ in queries]
         for name, target in batch.targets.items():
-            rows = (target.places // width).cpu().numpy()
-            logits = self.layout.answer(name, hidden_BTD, target.places, batch).float()
-            if name == "mlm":
-                probabilities, ids = self._likeliest(logits)
-                for i in np.unique(rows):
-                    found[i] = self._filled(asked[i].texts, ids[rows == i], probabilities[rows == i])
-            elif name == "rtd":
-                judged = logits.squeeze(-1).sigmoid().cpu().numpy()
-                for i, one in enumerate(asked):
-                    if name in one.example.targets:
-                        found[i] = self._judged(one, judged[rows == i])
-            else:
-                for i, (follows, _) in zip(rows, logits.softmax(-1).tolist(), strict=True):
-                    found[i] = {"follows": follows}
+            rows_M = (target.places // width).cpu().numpy()
+            answers_MC = self.layout.answer(name, hidden_BTD, target.places, batch).float()
+            own = [i for i, (head, _) in enumerate(chosen) if head == name]  # the queries that this head answers
+            asked = [(queries[i], chosen[i][1]) for i in own]
+            for i, answer in self.pretrained[name].answers(asked, np.searchsorted(own, rows_M), answers_MC):
+                found[own[i]] = answer
         return found
-
-    def _likeliest(self, logits_MV: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities and ids [M, top] of the best tokens, special ones left out; a model's vocabulary may be padded
-        beyond the tokenizer's."""
-        probabilities_MV = logits_MV.softmax(-1)
-        probabilities_MV[:, sorted(self.tokenizer.specials)] = 0.0
-        best = probabilities_MV[:, : self.tokenizer.size].topk(self.top, dim=-1)
-        return best.values.cpu().numpy(), best.indices.cpu().numpy()
-
-    def _filled(self, texts: tuple[str, ...], ids: np.ndarray, probabilities: np.ndarray) -> Answer:
-        """Guesses for each mask [top], and the texts with the first guesses in the place of the masks."""
-        masks = [
-            [{"token": self._name(i), "probability": float(p)} for i, p in zip(row, ps, strict=True)]
-            for row, ps in zip(ids, probabilities, strict=True)
-        ]
-        mask = self.tokenizer.pieces([self.tokenizer.mask])[0]
-        guesses = iter(masks)
-        filled = []
-        for text in texts:
-            first, *rest = text.split(mask)
-            for part in rest:
-                guess = str(next(guesses, [{"token": mask}])[0]["token"])
-                # A piece that goes on with a word leaves no space before it.
-                first = first.rstrip() + guess.removeprefix("##") if guess.startswith("##") else first + guess
-                first += part
-            filled.append(first)
-        return {"masks": masks, "text": filled[0], **({"pair": filled[1]} if len(filled) == 2 else {})}
-
-    def _judged(self, asked: _Asked, probabilities_M: np.ndarray) -> Answer:
-        """How likely each token that was read was put there by another model."""
-        _, numbers = asked.example.targets["rtd"]
-        found = [
-            [
-                {"token": piece, "probability": p, "begin": begin, "end": end}
-                for piece, p, (begin, end) in zip(
-                    self.tokenizer.pieces(one.ids),
-                    probabilities_M[numbers == number].tolist(),
-                    one.offsets.tolist(),
-                    strict=False,  # the end of a text that was cut was not read
-                )
-            ]
-            for number, one in enumerate(asked.encodings)
-        ]
-        return dict(zip(("tokens", "pair"), found, strict=False))
-
-    def _name(self, token: int) -> str:
-        return self.tokenizer.decode([token]).strip() or self.tokenizer.pieces([token])[0]
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One input of a pre-trained model."""
-
-    texts: tuple[str, ...]
-    encodings: tuple[Encoding, ...]
-    example: Example
-    cut: bool
 
 
 def run_of(folder: Path) -> Mapping[str, Any]:
@@ -273,8 +198,8 @@ def reach(model: Model, folder: Path | str) -> int | None:
     return None if model.positions else max(length_of_run(Path(folder)) or 0, MOST_TOKENS)
 
 
-def _instead(heads: Collection[str]) -> str:
+def _instead(model: Model) -> str:
     """What to do with a model of which no head answers."""
-    if "next" in heads:
+    if model.continues_prompt:
         return "it goes on with texts, so ask it by `unmask generate`, or fine-tune it first"
     return "fine-tune it first, or take one with its mlm head"

@@ -16,18 +16,20 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
 from unmask.huggingface.config import TABLES, require_model
+from unmask.huggingface.table import PUBLISHED
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
+from unmask.serve import pretrained
 from unmask.serve.continuation import Continuer
 from unmask.serve.http.refusals import clipped
-from unmask.serve.predictor import PRETRAINED, Predictor, reach
+from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
 from unmask.tasks import task_found
 from unmask.visualize.words import Vectors
 
 SHOWN = {"words": "contextual-words"}
-"""Heads of models that answer nothing, but have something to show: ELMo's. Head -> kind."""
+"""Models that answer nothing, but have something to show: ELMo's. Kind of the head -> kind of the model."""
 
 
 class NoModel(UnmaskError):
@@ -176,14 +178,14 @@ class Pool:
             return Served(name, folder, "translation", translator=translator, written=written)
         loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
         placed(loaded.model, self.device)
-        if "next" in loaded.model.heads:
+        if loaded.model.continues_prompt:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
         if kind in SHOWN.values():
             loaded.require_tokenizer(folder)
             return Served(name, folder, kind, inner=loaded)
         length = reach(loaded.model, folder)
         predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
-        kind, guesses = predictor.kind or _pretrained(loaded.model.heads), None
+        kind, guesses = predictor.kind or pretrained.kind_of([*loaded.model.heads]), None
         if kind == "replaced-tokens" and (beside := folder / "generator").is_dir():
             guesses = Predictor(beside, top=self.top, device=self.device, precision=self.precision)
         return Served(name, folder, kind, predictor=predictor, generator=guesses)
@@ -196,17 +198,18 @@ def kind_of(folder: Path) -> str:
         return "translation"
     values = read_json(folder / "config.json")
     heads = _heads(values)
-    if "next" in heads:
+    answered = {PUBLISHED[name].kind for name in heads if name in PUBLISHED}
+    if "next_token" in answered:
         return "generation"
     task = task_found(sorted(heads), _settings(folder, values))
     if task is not None:
         return task.name
-    if heads and not heads & {*PRETRAINED}:
+    if heads and not pretrained.found_in(heads):
         for head, kind in SHOWN.items():
-            if head in heads:
+            if head in answered:
                 return kind
         raise UnmaskError(f"{folder} has no head that answers: fine-tune it first.")
-    return _pretrained(heads)
+    return pretrained.kind_of(heads)
 
 
 def holds_vectors(place: Path) -> bool:
@@ -231,11 +234,6 @@ def _heads(values: Mapping[str, Any]) -> frozenset[str]:
     names = values.get("architectures")
     first = str(names[0]) if isinstance(names, list) and names else ""
     return table.architectures.get(first, frozenset()) if table else frozenset()
-
-
-def _pretrained(heads: Any) -> str:
-    kinds = {"mlm": "fill-mask", "rtd": "replaced-tokens", "nsp": "next-sentence", "sop": "next-sentence"}
-    return next((kind for head, kind in kinds.items() if head in heads), "fill-mask")
 
 
 def _named(folder: Path | str) -> tuple[str, Path]:
