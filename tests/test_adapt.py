@@ -203,7 +203,7 @@ def test_a_new_head_begins_with_the_frequencies_of_the_text(folders, tmp_path):
     np.testing.assert_allclose(bias[: tokenizer.size], expected, rtol=1e-6)
     np.testing.assert_allclose(bias[tokenizer.size :], expected.min(), rtol=1e-6)
     with torch.no_grad():
-        assert run.evaluate(run.model.eval(), 0)["loss/mlm"] < run.baseline["loss/mlm"] + 0.2
+        assert run.evaluate(run.model.eval(), 0).numbers["loss/mlm"] < run.baseline["loss/mlm"] + 0.2
 
 
 def test_another_tokenizer_is_refused_with_the_way_out(folders, tmp_path):

@@ -456,9 +456,9 @@ def test_the_moments_of_a_run_are_gone_before_the_next_one(monkeypatch):
     found = []
 
     class Watched(Trainer):
-        def train(self):
+        def train(self, *listeners, **given):
             found.append(weakref.ref(self.engine.optimizer))
-            return super().train()
+            return super().train(*listeners, **given)
 
     monkeypatch.setattr("unmask.fit.Trainer", Watched)
     task = Classification(["a", "b"])
@@ -477,10 +477,10 @@ def test_a_run_in_a_circle_is_gone_before_the_next_seed(trunk, files, tmp_path, 
     found = []
 
     class Watched(Trainer):
-        def train(self):
+        def train(self, *listeners, **given):
             found.append((weakref.ref(self), [before() is None for before, _ in found]))
             self.circle = self
-            return super().train()
+            return super().train(*listeners, **given)
 
     monkeypatch.setattr("unmask.fit.Trainer", Watched)
     gc.disable()

@@ -42,7 +42,7 @@ from unmask.tasks.reading import read_sets
 from unmask.tasks.rows import Rows, TaskOptions
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
-from unmask.train.display import Display, Silent
+from unmask.train.display import Display, on_main
 from unmask.transfer import Transfer, merged, strategy
 
 __all__ = ["FineTuning", "Fit", "Fitted", "Result", "Rows"]
@@ -159,7 +159,7 @@ class Speaker:
     """Says sentences on the display, and keeps them as notes for the report."""
 
     def __init__(self, display: Display | None) -> None:
-        self.display = display if display is not None and distributed.is_main() else Silent()
+        self.display = on_main(display)
         self.notes: list[str] = []
 
     def __call__(self, text: str, note: bool = True) -> None:

@@ -30,6 +30,7 @@ from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Display
 from unmask.train.engine import Minimised
+from unmask.train.events import Evaluated, Evaluation, Event
 from unmask.train.interrupt import cuttable
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
@@ -179,12 +180,13 @@ def fit(
     best = _Best(config.metric or task.metric, config.patience)
     spent = f"no gain in {plural(config.patience or 0, 'evaluation')}"
 
-    def evaluate_dev(model: Any, step: int) -> dict[str, float]:
+    def evaluate_dev(model: Any, step: int) -> Evaluation:
         with cuttable():
-            found = task.evaluate(model, dev, pad)
-        if best.is_exhausted(model, step, found):
+            return Evaluation(task.evaluate(model, dev, pad))
+
+    def choose(event: Event) -> None:
+        if isinstance(event, Evaluated) and best.is_exhausted(model, event.step, event.numbers):
             trainer.stop(spent)
-        return found
 
     tuning = prepare(model, transfer or Transfer(), seed)
     with ExitStack() as stack:
@@ -205,14 +207,12 @@ def fit(
             folder,
             evaluate=evaluate_dev,
             save=best.save,
-            display=display,
             tuning=tuning,
             resume=found is not None,
         )
         if best.is_spent:
             trainer.stop(spent)
-        result = trainer.train()
-        trainer.evaluate = None  # a circle, in which the moments would outlive the run, beside those of the next seed
+        result = trainer.train(choose, display=display)
         if resume is None:
             forget(folder)
     if best.found:  # not where a signal came before the first evaluation, and leaves no time for one

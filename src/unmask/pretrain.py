@@ -25,10 +25,11 @@ from unmask.objectives.objective import Probe, StreamOptions
 from unmask.pretraining import Pretraining, Rows, settled, tokens_of
 from unmask.teacher import prepare, with_teacher
 from unmask.train import checkpoint, distributed
-from unmask.train.display import Display
+from unmask.train.display import Display, on_main
+from unmask.train.events import Began, Evaluation, Event, Result
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Result, Trainer
+from unmask.train.trainer import Trainer
 from unmask.types import Batch
 
 __all__ = ["Pretrain", "Pretraining", "Rows"]
@@ -89,13 +90,13 @@ class Pretrain:
             self.out,
             evaluate=self.evaluate if self.heldout else None,
             save=self.save,
-            display=display,
             resume=resume,
         )
+        self.display = on_main(display)
         if notice:
-            self.trainer.display.note(notice)
+            self.display.note(notice)
         if not self.heldout:
-            self.trainer.display.note(NOTHING_HELD_OUT)
+            self.display.note(NOTHING_HELD_OUT)
 
     def _build(self) -> tuple[Model, str]:
         """The model to train, and what is to be said of its heads."""
@@ -115,9 +116,13 @@ class Pretrain:
 
     def run(self) -> Result:
         """Train, then write the finished folder. The folder can be resumed until then, and is sound at any time."""
-        result = self.trainer.train(begin=lambda: self._write_settings(self.out))
+        result = self.trainer.train(self._hear, probes.writing(self.out), display=self.display)
         self.trainer.engine.on_main(lambda: self.save(self.out))
         return result
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Began) and distributed.is_main():
+            self._write_settings(self.out)
 
     def summary(self, result: Result) -> str:
         """How the run ended, in a few lines."""
@@ -218,8 +223,9 @@ class Pretrain:
 
     # -- evaluation
 
-    def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
-        """Mean loss and accuracy of each term over the held-out rows, under the names that training uses."""
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation:
+        """Mean loss and accuracy of each term over the held-out rows, under the names that training uses; answers to
+        the probes."""
         model = cast(Model, model)
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
@@ -232,10 +238,11 @@ class Pretrain:
                         **{f"{name}/{m}": v for m, v in loss.metrics.items()},
                     }.items():
                         sums[key] = sums.get(key, 0.0) + float(value)
+        samples = []
         if self.probes and distributed.is_main():
-            probes.note(self.out, step, self.probes, self.learned.guesses(model, self.tokenizer, self.probes))
+            samples = probes.samples(self.probes, self.learned.guesses(model, self.tokenizer, self.probes))
         found = {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
-        return found | self.learned.derived(found, lambda: self._characters)
+        return Evaluation(found | self.learned.derived(found, lambda: self._characters), samples)
 
     @cached_property
     def _characters(self) -> float:

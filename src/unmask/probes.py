@@ -1,27 +1,42 @@
-"""Probes: what a model answers to a few held-out texts, noted as a run goes on."""
+"""Probes: what a model answers to a few held-out texts, written as a run goes on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from unmask.files import write_text
 from unmask.objectives import Probe
+from unmask.train.events import Evaluated, Event, Listener
 
-__all__ = ["FILE", "Probe", "note", "read"]
+__all__ = ["FILE", "Probe", "note", "read", "samples", "writing"]
 
 FILE = "samples.jsonl"
 
 
-def note(folder: Path, step: int, given: Sequence[Probe], found: Sequence[Sequence[tuple[str, float]]]) -> None:
-    """Append what was guessed at a step; what an earlier run noted from that step on is dropped."""
-    earlier = [line for line in read(folder) if line["step"] < step]
-    rows = [
+def samples(given: Sequence[Probe], found: Sequence[Sequence[tuple[str, float]]]) -> list[dict[str, Any]]:
+    """Probes with what was guessed: (guess, probability) each."""
+    return [
         {"text": p.text, "expected": list(p.expected), "guesses": [[w, round(x, 5)] for w, x in g]}
         for p, g in zip(given, found, strict=True)
     ]
+
+
+def writing(folder: Path) -> Listener:
+    """A listener that writes the samples of each evaluation into a folder."""
+
+    def write(event: Event) -> None:
+        if isinstance(event, Evaluated) and event.samples:
+            note(folder, event.step, event.samples)
+
+    return write
+
+
+def note(folder: Path, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append the samples of a step; what an earlier run wrote from that step on is dropped."""
+    earlier = [line for line in read(folder) if line["step"] < step]
     lines = [*earlier, {"step": step, "samples": rows}]
     write_text(folder / FILE, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 

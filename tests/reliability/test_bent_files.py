@@ -175,8 +175,8 @@ def test_runs_whose_files_were_bent(tmp_path):
 
 def test_guesses_about_a_text_with_other_ends_of_lines_come_back(tmp_path):
     prompt = probes.Probe(text="a\u2028[MASK]\x85b", tokens=np.array([1]), expected=("c",))
-    probes.note(tmp_path, 1, [prompt], [[("c", 0.5)]])
-    probes.note(tmp_path, 2, [prompt], [[("d", 0.5)]])
+    probes.note(tmp_path, 1, probes.samples([prompt], [[("c", 0.5)]]))
+    probes.note(tmp_path, 2, probes.samples([prompt], [[("d", 0.5)]]))
     assert [line["step"] for line in probes.read(tmp_path)] == [1, 2]
     with (tmp_path / probes.FILE).open("a") as file:
         file.write("[" * 100_000 + "\n7\n{torn")

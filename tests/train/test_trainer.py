@@ -19,14 +19,15 @@ from train_toy import TRAINING, Guess, Rows, Tiny, assert_close_rows
 from unmask.errors import UnmaskError
 from unmask.kernels import processor
 from unmask.train import checkpoint, metrics
-from unmask.train.trainer import MOST_SKIPPED, Result, Trainer, Training
+from unmask.train.events import Evaluation, Result
+from unmask.train.trainer import MOST_SKIPPED, Trainer, Training
 
 
 def train(
-    out: Path, config: Training = TRAINING, data: Any = None, *, dropout: float = 0.1, **more: Any
+    out: Path, config: Training = TRAINING, data: Any = None, *, dropout: float = 0.1, display: Any = None, **more: Any
 ) -> tuple[Tiny, Result]:
     model = Tiny(dropout=dropout)
-    result = Trainer(model, Guess(), data or Rows(), config, out, **more).train()
+    result = Trainer(model, Guess(), data or Rows(), config, out, **more).train(display=display)
     return model, result
 
 
@@ -235,12 +236,12 @@ def test_plan_writes_nothing_and_changes_nothing(tmp_path: Path) -> None:
 def test_evaluation_is_recorded_and_does_not_disturb(tmp_path: Path) -> None:
     calls = []
 
-    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+    def evaluate(model: nn.Module, step: int) -> Evaluation:
         assert not model.training
         assert not torch.is_grad_enabled()
         torch.rand(3)
         calls.append(step)
-        return {"loss/mlm": 1.0 / (1 + step)}
+        return Evaluation({"loss/mlm": 1.0 / (1 + step)})
 
     config = TRAINING.replace(evaluate_every=5)
     evaluated, result = train(tmp_path / "evaluated", config, evaluate=evaluate)
@@ -253,10 +254,10 @@ def test_evaluation_is_recorded_and_does_not_disturb(tmp_path: Path) -> None:
 
 
 def test_stop_from_an_evaluation_saves_and_can_be_resumed(out: Path) -> None:
-    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+    def evaluate(model: nn.Module, step: int) -> Evaluation:
         if step == 4:
             trainer.stop("no gain in three evaluations")
-        return {}
+        return Evaluation({})
 
     trainer = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(evaluate_every=2), out, evaluate=evaluate)
     result = trainer.train()
@@ -268,9 +269,9 @@ def test_stop_from_an_evaluation_saves_and_can_be_resumed(out: Path) -> None:
 def test_an_evaluation_that_a_signal_put_off_is_made_when_the_run_goes_on(tmp_path: Path, at: int) -> None:
     calls: list[int] = []
 
-    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+    def evaluate(model: nn.Module, step: int) -> Evaluation:
         calls.append(step)
-        return {"weights": float(next(model.parameters()).sum())}
+        return Evaluation({"weights": float(next(model.parameters()).sum())})
 
     config, out = TRAINING.replace(evaluate_every=4), tmp_path / "cut"
     _, whole = train(tmp_path / "whole", config, evaluate=evaluate)
@@ -413,10 +414,10 @@ def test_bf16_keeps_weights_in_fp32(out: Path) -> None:
 def test_what_is_computed_is_said(out: Path, asked: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "abilities", lambda: {"architecture": "x86_64"})
     display = Notes()
-    trainer = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(steps=1, precision=asked), out, display=display)
+    trainer = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(steps=1, precision=asked), out)
     plan = trainer.plan()
     assert plan["precision"] == ("bf16" if asked == "bf16" else "fp32")
-    trainer.train()
+    trainer.train(display=display)
     assert display.notes == [note for note in [plan["note"]] if note]
     assert plan["note"].startswith(said)
 

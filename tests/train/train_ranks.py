@@ -20,6 +20,7 @@ import torch.distributed.tensor
 from train_toy import TRAINING, Guess, Rows, Thaw, Tiny
 
 from unmask.train import distributed
+from unmask.train.events import Evaluation
 from unmask.train.trainer import Trainer
 
 
@@ -32,13 +33,13 @@ def run(folder: Path, name: str, rank: int, ranks: int, sharding: str, stop: int
     distributed.init("cpu")
     model = Tiny(dropout=0.0)
 
-    def evaluate(model: torch.nn.Module, step: int) -> dict[str, float]:
+    def evaluate(model: torch.nn.Module, step: int) -> Evaluation:
         with torch.no_grad():
             batch = Rows().whole(999)
             loss = Guess().loss(model, batch)["mlm"].sum.item()
         if step == stop and rank == ranks - 1:  # one of them is enough
             trainer.stop("as told")
-        return {"loss/mlm": loss}
+        return Evaluation({"loss/mlm": loss})
 
     def save(path: Path) -> None:
         weights = {name: p.tolist() for name, p in model.named_parameters()}

@@ -15,6 +15,7 @@ import pytest
 from unmask.cli import main
 from unmask.data import corpus
 from unmask.data.text import TextDocument
+from unmask.train.events import Evaluation
 from unmask.train.metrics import TIMED
 from unmask.train.trainer import Trainer
 
@@ -134,7 +135,7 @@ def test_a_signal_ends_a_run_with_the_command_that_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_one_step", signalled)
-        patch.setattr(Trainer, "_note_evaluation", lambda self: evaluated.append(self.step))
+        patch.setattr(Trainer, "_evaluation", lambda self: evaluated.append(self.step) or Evaluation({}))
         with pytest.raises(SystemExit) as end:
             main([*RUNS[verb], *FEW, "--evaluate-every", "1", "--out", str(out)])
     assert end.value.code == 128 + signal.SIGTERM

@@ -75,7 +75,7 @@ def test_a_language_model_on_a_corpus_beats_word_frequencies_and_says_so(trained
 def test_bits_per_character_count_the_characters_of_the_text(corpora, tmp_path):
     run = Pretrain(config(steps=1), [corpora / "characters"], tmp_path / "run")
     with torch.no_grad():
-        found = run.evaluate(run.model.eval(), 0)
+        found = run.evaluate(run.model.eval(), 0).numbers
     tokens = np.concatenate([batch.targets["next"].values.numpy() for batch in run.heldout])
     letters = tokens[tokens != run.tokenizer.sep]  # the end of a text costs bits, but is no character
     nll = found["next/nll"] * len(tokens)

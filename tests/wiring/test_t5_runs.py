@@ -6,7 +6,7 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -46,9 +46,11 @@ from unmask.tasks import MultiLabel, MultipleChoice, QuestionAnswering
 from unmask.tasks.rows import Rows
 from unmask.tasks.text_to_text import check_written, written_task
 from unmask.tasks.written_tags import WrittenTags
+from unmask.train.display import Display
+from unmask.train.events import Listener, Result
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
-from unmask.train.trainer import Result, Trainer
+from unmask.train.trainer import Trainer
 from unmask.translation.text_finetuning import finetune_text, prepare
 from unmask.types import Batch
 
@@ -352,10 +354,10 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
     gone = []
 
     class Watched(Trainer):
-        def train(self, begin: Callable[[], None] | None = None) -> Result:
+        def train(self, *listeners: Listener, display: Display | None = None) -> Result:
             gone.append([reference() is None for reference in before])
             before.append(weakref.ref(self.engine.optimizer))
-            return super().train(begin)
+            return super().train(*listeners, display=display)
 
     before: list[weakref.ref[torch.optim.Optimizer]] = []
     monkeypatch.setattr("unmask.translation.run.Trainer", Watched)

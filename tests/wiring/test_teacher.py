@@ -129,7 +129,7 @@ def test_where_a_student_looks_is_learned(text: Path, teacher: Path, tmp_path: P
     assert gradient is not None
     assert gradient.abs().sum() > 0
     with torch.no_grad():
-        before = run.evaluate(run.model.eval(), 0)["loss/attention"]
+        before = run.evaluate(run.model.eval(), 0).numbers["loss/attention"]
     assert run.run().heldout["loss/attention"] < before
 
 

@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from unmask.errors import plural
 from unmask.terminal import harmless
+from unmask.train import distributed
+from unmask.train.events import Evaluated, Event, Measured, Noted, Planned
 
 SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
 
@@ -30,6 +32,33 @@ class Silent:
     def show(self, row: dict[str, Any]) -> None: ...
     def note(self, text: str) -> None: ...
     def close(self) -> None: ...
+
+
+def on_main(display: Display | None) -> Display:
+    """The display on the main process; silence on the others, and where there is none."""
+    return display if display is not None and distributed.is_main() else Silent()
+
+
+class Shown:
+    """A listener that tells a display of the run, and closes it."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Noted(text):
+                self.display.note(text)
+            case Planned(step, total):
+                self.display.start(step, total)
+            case Measured() | Evaluated():
+                self.display.show(event.row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.close()
 
 
 class Terminal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,12 @@ from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate,
 from unmask.types import Batch, Loss
 
 T = TypeVar("T")
+
+
+class Data(Protocol):
+    """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
+
+    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
 
 
 class Minimised(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 
 class Cut(BaseException):
-    """Ends an evaluation for a signal (`cuttable`)."""
+    """Ends an evaluation for a signal (`cuttable`), whose name it has."""
 
 
 class Interrupt:
@@ -30,6 +30,15 @@ class Interrupt:
         self.cuts = False
         self._previous: dict[int, Any] = {}
 
+    @contextmanager
+    def cutting(self) -> Iterator[None]:
+        """Within it, a signal raises `Cut` in what is `cuttable`."""
+        self.cuts = True
+        try:
+            yield
+        finally:
+            self.cuts = False
+
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,7 +53,7 @@ class Interrupt:
         Interrupt.heard = number
         self._restore()
         if self.cuts and Interrupt.cuttable:
-            raise Cut
+            raise Cut(self.name)
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():

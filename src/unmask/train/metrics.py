@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from unmask.errors import UnmaskError, needs, plural
 from unmask.files import write_text, writing
 from unmask.train import distributed
+from unmask.train.events import Evaluated, Event, Measured, Opened
 
 
 class Meter:
@@ -172,6 +173,29 @@ class Writer:
             self.file.close()
         if self.board is not None:
             self.board.close()
+
+
+class Log:
+    """A listener that writes metrics.jsonl into a folder; the file is opened when the run knows where it goes on."""
+
+    def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
+        self.folder, self.tensorboard = folder, tensorboard
+        self.writer: Writer | None = None
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Opened(step):
+                self.writer = Writer(self.folder, step, tensorboard=self.tensorboard)
+            case Measured() | Evaluated():
+                assert self.writer is not None
+                self.writer.write(event.row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.writer is not None:
+            self.writer.close()
 
 
 def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
-"""The training loop: accumulate sums, divide once, step, log, evaluate, save; resume exactly."""
+"""The training loop, as events: accumulate sums, divide once, step, measure, evaluate, save; resume exactly."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -21,10 +21,26 @@ from unmask.kernels.processor import Precision
 from unmask.kernels.threads import short_turns
 from unmask.train import checkpoint, distributed
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
-from unmask.train.display import Display, Silent
-from unmask.train.engine import Engine, Minimised
+from unmask.train.display import Display, Shown, on_main
+from unmask.train.engine import Data, Engine, Minimised
+from unmask.train.events import (
+    Began,
+    Evaluated,
+    Evaluation,
+    Event,
+    Events,
+    Listener,
+    Measured,
+    Noted,
+    Opened,
+    Planned,
+    Result,
+    Saved,
+    Step,
+    listen,
+)
 from unmask.train.interrupt import Cut, Interrupt
-from unmask.train.metrics import Clock, Meter, Writer
+from unmask.train.metrics import Clock, Log, Meter
 from unmask.train.optim import Optimizer, Schedule, Tuning
 from unmask.types import Batch
 
@@ -63,40 +79,17 @@ class Training(Config):
     tensorboard: bool = False
 
 
-@dataclass(frozen=True)
-class Result:
-    """How a run ended.
-
-    step, total  optimiser steps done, and planned
-    seconds      time of training, calibration and earlier parts of a resumed run included
-    stopped      why it ended before its last step, else None
-    heldout      the last evaluation
-    """
-
-    step: int
-    total: int
-    seconds: float
-    stopped: str | None
-    heldout: dict[str, float]
-
-
-class Data(Protocol):
-    """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
-
-    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
-
-
 class Trainer:
-    """Trains `model` on `data` towards `objective`; metrics and checkpoints go to the folder `out`.
+    """Trains `model` on `data` towards `objective`, and yields what happens; checkpoints go to the folder `out`.
 
-    evaluate  (model, step) -> numbers by name; called on every rank in eval mode without gradients; rank 0's count
+    evaluate  (model, step) -> Evaluation; called on every rank in eval mode without gradients; rank 0's count
     save      writes the model's own files into a folder; they become part of every checkpoint. With sharding, the
               parameters that it sees are whole, while `state_dict` is not
     tuning    which parameters move; None: all that require a gradient, at one rate. What it freezes in a later step
               must require a gradient now, so that the optimizer knows of it
     resume    go on from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
 
-    Nothing is written before `train`.
+    Nothing is written before the first event.
     """
 
     def __init__(
@@ -107,9 +100,8 @@ class Trainer:
         config: Training,
         out: Path | str,
         *,
-        evaluate: Callable[[nn.Module, int], dict[str, float]] | None = None,
+        evaluate: Callable[[nn.Module, int], Evaluation] | None = None,
         save: Callable[[Path], None] | None = None,
-        display: Display | None = None,
         tuning: Tuning | None = None,
         resume: bool = False,
     ) -> None:
@@ -120,7 +112,6 @@ class Trainer:
         self.model, self.data, self.config, self.out = model, data, config, Path(out)
         self.evaluate, self.save, self.tuning, self.resume = evaluate, save, tuning, resume
         self.device = distributed.init(config.device)
-        self.display: Display = display if display is not None and distributed.is_main() else Silent()
         self.engine = Engine(
             model,
             objective,
@@ -134,17 +125,24 @@ class Trainer:
         )
         self.terms = sorted(objective.weights)
         self.meter, self.clock = Meter(), Clock()
-        self.writer: Writer | None = None
         self.step = self.total = 0
         self.position: dict[str, Any] | None = None
         self.heldout: dict[str, float] = {}
         self.stopped: str | None = None
         self._saved = -1
 
-    def train(self, begin: Callable[[], None] | None = None) -> Result:
-        """Run to the last step, or until a signal or `stop`. Every way out leaves a sound checkpoint.
+    def train(self, *listeners: Listener, display: Display | None = None) -> Result:
+        """Run to the end. After `listeners`, metrics.jsonl and the display hear of each event, on the main process."""
+        if not distributed.is_main():
+            return listen(self.events(), *listeners)
+        with Shown(on_main(display)) as shown, Log(self.out, tensorboard=self.config.tensorboard) as log:
+            return listen(self.events(), *listeners, log, shown)
 
-        begin  writes the settings of a run that begins, before anything takes long; called where files are written
+    def events(self) -> Events:
+        """Run to the last step, or until a signal or `stop`, and yield what happens, last the `Result`.
+
+        Each rank yields the same events. Every way out leaves a sound checkpoint; whoever does not go through all
+        events must close the iterator, which unlocks the folder (`listen` does).
         """
         self.clock = Clock()
         torch.manual_seed(self.config.seed + distributed.rank())  # dropout
@@ -152,16 +150,16 @@ class Trainer:
             if distributed.is_main():
                 stack.enter_context(checkpoint.Lock(self.out))
             interrupt = stack.enter_context(Interrupt())
-            stack.callback(self.display.close)
-            self._begin(stack, begin)
-            self.display.start(self.step, self.total)
-            self._loop(interrupt)
+            yield from self._begin()
+            yield Planned(self.step, self.total)
+            yield from self._loop(interrupt)
             if distributed.is_main():  # those that could not be removed when their time had come, as on a full disk
                 checkpoint.prune(self.out / "checkpoints", self.config.keep)
-        return Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
+        yield Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
 
     def stop(self, reason: str) -> None:
-        """End the run here, with a checkpoint: for `evaluate` to call when there is nothing more to gain."""
+        """End the run after this step, with a checkpoint. Call it while an event is heard: at `Evaluated` one rank is
+        enough, elsewhere every rank must call it."""
         self.stopped = reason
 
     def plan(self) -> dict[str, Any]:
@@ -176,41 +174,39 @@ class Trainer:
 
     # Before the first step
 
-    def _begin(self, stack: ExitStack, begin: Callable[[], None] | None) -> None:
-        """Load the checkpoint to go on from, open the metrics, evaluate the start, and fix the number of steps."""
-        config, found = self.config, self._found()
-        if found is None and begin is not None and distributed.is_main():
-            begin()
+    def _begin(self) -> Events:
+        """Load the checkpoint to go on from, evaluate the start, and fix the number of steps."""
+        config, found = self.config, (yield from self._found())
+        if found is None:
+            yield Began()
         if self.engine.settled.note:
-            self.display.note(self.engine.settled.note)
+            yield Noted(self.engine.settled.note)
         if found is not None and config.steps is not None and config.steps < found.step:
             raise UnmaskError(
                 f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} asked "
                 "for: say how many it is to have in all, or leave --steps out."
             )
-        known = found is not None and not {"steps", "minutes"} & self._changes(found.state["config"])
+        known = found is not None and not {"steps", "minutes"} & (yield from self._changes(found.state["config"]))
         pace = None
         if config.minutes is not None and not known:
-            self.display.note("Measuring the time of a step.")
+            yield Noted("Measuring the time of a step.")
             pace = self._pace()
         if found is not None:
-            self._load(found)
-        if distributed.is_main():
-            self.writer = Writer(self.out, self.step, tensorboard=config.tensorboard)
-            stack.callback(self.writer.close)
+            yield from self._load(found)
+        yield Opened(self.step)
         evaluation = 0.0
         if self.evaluate is not None and config.evaluate_every is not None and self.step == 0:
             began = time.monotonic()
-            self._note_evaluation()
+            yield from self._evaluated()
             evaluation = time.monotonic() - began
         self.total = (
             found.state["total"] if known and found is not None else self._length(pace, evaluation, self.clock.spent())
         )
         if self.evaluate is not None and found is not None and found.state.get("owed"):
-            self._note_evaluation()
-            self._save()
+            yield from self._evaluated()
+            yield from self._save()
 
-    def _found(self) -> checkpoint.Checkpoint | None:
+    def _found(self) -> Generator[Event, None, checkpoint.Checkpoint | None]:
         folder = self.out / "checkpoints"
         if distributed.is_main():
             checkpoint.tidy(folder)
@@ -221,21 +217,25 @@ class Trainer:
             if checkpoint.steps(folder):
                 raise UnmaskError(f"{self.out} holds a run already; resume it, or choose another folder.")
             return None
-        found = checkpoint.latest(folder, self.display.note)
+        notes: list[str] = []
+        try:
+            found = checkpoint.latest(folder, notes.append)
+        finally:  # where all are damaged, too
+            yield from map(Noted, notes)
         if found is None:
-            self.display.note(f"{self.out} has no checkpoint yet: the run begins from the start, with its settings.")
+            yield Noted(f"{self.out} has no checkpoint yet: the run begins from the start, with its settings.")
         distributed.barrier()
         if found is not None and distributed.is_main():
             checkpoint.set_aside(folder, after=found.step)
             checkpoint.prune(folder, self.config.keep)
         return found
 
-    def _changes(self, before: dict[str, Any]) -> set[str]:
-        """Names of the settings that differ from those of the run that is resumed; each is said."""
+    def _changes(self, before: dict[str, Any]) -> Generator[Event, None, set[str]]:
+        """Names of the settings that differ from those of the run that is resumed; each is noted."""
         was, now = Training.from_dict(before).places(), self.config.places()
         changed = {name for name in now if was[name] != now[name]}
         for name in sorted(changed):
-            self.display.note(f"Going on with {name} {now[name]}; it was {was[name]}.")
+            yield Noted(f"Going on with {name} {now[name]}; it was {was[name]}.")
         return changed
 
     def _pace(self) -> Pace:
@@ -254,7 +254,7 @@ class Trainer:
         steps = self.step + int(distributed.from_main(fitting))
         return steps if config.steps is None else min(steps, config.steps)
 
-    def _load(self, found: checkpoint.Checkpoint) -> None:
+    def _load(self, found: checkpoint.Checkpoint) -> Events:
         state, tensors = found.state, found.tensors()
         self.engine.load(tensors)
         self.meter.load(state["meter"])
@@ -270,29 +270,31 @@ class Trainer:
         else:
             torch.manual_seed(self.config.seed + self.step * distributed.ranks() + distributed.rank())
             before = plural(state["ranks"], "process", "processes")
-            self.display.note(f"The run had {before} and goes on with {distributed.ranks()}.")
-        self.display.note(f"Resuming from step {self.step}.")
+            yield Noted(f"The run had {before} and goes on with {distributed.ranks()}.")
+        yield Noted(f"Resuming from step {self.step}.")
 
     # The loop
 
-    def _loop(self, interrupt: Interrupt) -> None:
+    def _loop(self, interrupt: Interrupt) -> Events:
         config = self.config
         evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
         check_every = min(config.log_every, MOST_SKIPPED) if reading_waits(self.device) else 1
+        cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # several would wait for one another
         batches = self.data.batches(self.position)
         self.clock.start()
         while self.step < self.total and self.stopped is None:
             interrupted = self._one_step(batches, interrupt)
+            yield Step(self.step)
             last = self.step == self.total
             if last or self.step % check_every == 0:
                 self._give_up_if_stuck()
             if last or self.step % config.log_every == 0:
-                self._log()
+                yield self._measured()
             with self.clock.paused():
                 if (due := self.evaluate is not None and (last or self.step % evaluate_every == 0)) and not interrupted:
-                    interrupted = not self._evaluated(interrupt)
+                    interrupted = not (yield from self._evaluated(cutting()))
                 if last or interrupted or self.stopped is not None or self.step % save_every == 0:
-                    self._save(owed=due and interrupted)
+                    yield from self._save(owed=due and interrupted)
 
     @short_turns()
     def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
@@ -335,46 +337,39 @@ class Trainer:
                 f"lower the learning rate or lengthen the warm-up ({intact})."
             )
 
-    # What is written
+    # Measured, evaluated, saved
 
-    def _log(self) -> None:
-        self._write("train", {**self.meter.read(), "lr": self._lr(self.step - 1), **self.clock.rates()})
+    def _measured(self) -> Measured:
+        numbers = {**self.meter.read(), "lr": self._lr(self.step - 1), **self.clock.rates()}
+        return Measured(self.step, round(self.clock.seconds(), 3), numbers)
 
-    def _evaluated(self, interrupt: Interrupt) -> bool:
+    def _evaluated(self, cutting: AbstractContextManager[None] | None = None) -> Generator[Event, None, bool]:
         """Evaluate; False where a signal ended that, so that it is owed: whoever sent it does not wait long."""
-        interrupt.cuts = distributed.ranks() == 1  # several would wait for one another
         try:
-            self._note_evaluation()
-        except Cut:
-            self.stopped = interrupt.name
+            with cutting or nullcontext():
+                found = self._evaluation()
+        except Cut as cut:
+            self.stopped = str(cut)
             return False
-        finally:
-            interrupt.cuts = False
+        self.heldout = dict(found.numbers)
+        yield Evaluated(self.step, round(self.clock.seconds(), 3), self.heldout, found.samples)
+        if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
+            self.stopped = "another process"
         return True
 
-    def _note_evaluation(self) -> None:
-        """The caller's numbers; neither the model's mode nor the random state is changed by it."""
+    def _evaluation(self) -> Evaluation:
+        """What the caller's function finds; neither the model's mode nor the random state is changed by it."""
         assert self.evaluate is not None
         random, training = random_state(self.device), self.model.training
         self.model.eval()
-        evaluate = partial(self.evaluate, self.model, self.step)
         try:
             with torch.no_grad(), self.engine.autocast():
-                self.heldout = dict(self.engine.in_full(evaluate))
+                return self.engine.in_full(partial(self.evaluate, self.model, self.step))
         finally:
             self.model.train(training)
             restore_random_state(random, self.device)
-        if distributed.sum_over_ranks(torch.tensor(int(self.stopped is not None))) and self.stopped is None:
-            self.stopped = "another process"
-        self._write("heldout", self.heldout)
 
-    def _write(self, split: str, numbers: dict[str, float]) -> None:
-        row = {"step": self.step, "seconds": round(self.clock.seconds(), 3), "split": split, **numbers}
-        if self.writer is not None:
-            self.writer.write(row)
-            self.display.show(row)
-
-    def _save(self, *, owed: bool = False) -> None:
+    def _save(self, *, owed: bool = False) -> Events:
         if self._saved == self.step:
             return
         state = {
@@ -397,3 +392,4 @@ class Trainer:
         write = partial(checkpoint.write, folder, self.step, state=state, tensors=tensors, save=self.save, keep=keep)
         self.engine.on_main(write)
         self._saved = self.step
+        yield Saved(self.step, checkpoint.folder_of(folder, self.step))

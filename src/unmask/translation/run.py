@@ -34,10 +34,11 @@ from unmask.objectives import NextToken, ScheduledSampling
 from unmask.report import run_facts
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
-from unmask.train.display import Display
+from unmask.train.display import Display, on_main
+from unmask.train.events import Began, Evaluated, Evaluation, Event, Result
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
-from unmask.train.trainer import Result, Trainer, Training
+from unmask.train.trainer import Trainer, Training
 from unmask.translation import ending, origin
 from unmask.translation.texts import Texts, by_length, cut_short, unchanged, unwritable
 
@@ -160,15 +161,15 @@ class TrainTranslation:
             self.out,
             evaluate=self.evaluate,
             save=self.save,
-            display=display,
             resume=resume,
         )
         if resume:
             last = max(checkpoint.steps(self.out / "checkpoints"), default=0)  # rows beyond it are measured again
             rows = [row for row in self._evaluations() if self.metric in row and row["step"] <= last]
             self.best = max((row[self.metric] for row in rows), default=-math.inf)
+        self.display = on_main(display)
         for note in self.notes:
-            self.trainer.display.note(note)
+            self.display.note(note)
 
     @property
     def metric(self) -> str:
@@ -181,9 +182,20 @@ class TrainTranslation:
 
     def run(self) -> Result:
         """Train, then write the finished folder: the weights that translated the dev pairs best."""
-        result = self.trainer.train(begin=lambda: self._write_settings(self.out))
+        result = self.trainer.train(self._hear, probes.writing(self.out), display=self.display)
         self.trainer.engine.on_main(lambda: self._finish(chosen=result.stopped is None))
         return result
+
+    def _hear(self, event: Event) -> None:
+        """Write the settings of a run that begins, and the weights that translate the dev pairs best."""
+        match event:
+            case Began() if distributed.is_main():
+                self._write_settings(self.out)
+            case Evaluated(numbers=numbers) if self.metric in numbers:
+                value = distributed.from_main(numbers[self.metric])
+                if value >= self.best:  # the later of two equal ones
+                    self.best = value
+                    self.trainer.engine.on_main(lambda: self.save(self.out / BEST))
 
     def _finish(self, *, chosen: bool) -> None:
         if chosen:
@@ -295,21 +307,17 @@ class TrainTranslation:
 
     # -- evaluation
 
-    def evaluate(self, model: nn.Module, step: int) -> dict[str, float]:
-        """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations."""
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation:
+        """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy translations, and
+        some of these."""
         model = cast(Model, model)
         with cuttable():
             found = self._losses(model)
             if step == 0:  # it would write until it is stopped
-                return found
+                return Evaluation(found)
             translations = self.translations(model, self.config.texts.scored)
         found |= self._scores(translations)
-        if distributed.is_main():
-            self._note(step, translations)
-            if found[self.metric] >= self.best and self.trainer.step == step:  # the later of two equal ones
-                self.best = found[self.metric]
-                self.save(self.out / BEST)
-        return found
+        return Evaluation(found, self._samples(translations) if distributed.is_main() else ())
 
     def _losses(self, model: Model) -> dict[str, float]:
         sums = {"loss/next": 0.0, "next/nll": 0.0, "next/correct": 0.0}
@@ -340,11 +348,11 @@ class TrainTranslation:
             return {"exact": scores.exact_match_accuracy(translations, references)}
         return {name: score(translations, references, force=True).value for name, score in SCORES.items()}
 
-    def _note(self, step: int, translations: Sequence[str]) -> None:
+    def _samples(self, translations: Sequence[str]) -> list[dict[str, Any]]:
         shown = range(min(SHOWN, len(translations)))
         texts = [self.tokenizer.shown(self.dev.sources[i]) for i in shown]
         asked = [probes.Probe(texts[i], self.dev_sources[i], (self.dev.targets[i],)) for i in shown]
-        probes.note(self.out, step, asked, [[(translations[i], 1.0)] for i in shown])
+        return probes.samples(asked, [[(translations[i], 1.0)] for i in shown])
 
     def _evaluations(self) -> list[dict[str, Any]]:
         path = self.out / "metrics.jsonl"
