@@ -12,13 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unmask import label_efficiency, pretraining_report, recipes
+from unmask import label_efficiency, pretraining_evaluation, recipes
 from unmask.data import corpus, embedded
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.pretrain import Pretrain, Pretraining
-from unmask.pretraining_evaluation import plateau
 from unmask.quickstart_plan import plan
 from unmask.report import Report, run_facts, write_report
 from unmask.train import report
@@ -149,7 +148,7 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     sections: list[report.Section] = [_opening(facts, table), _label_table(table, ways)]
     if len(table) > 1:
         sections.append(_label_chart(table, ways))
-    model = pretraining_report.report_of(folder / "model", run_facts(folder / "model"))
+    model = pretraining_evaluation.report_of(folder / "model", run_facts(folder / "model"))
     subtitle = f"{plural(facts['minutes'], 'minute')} asked for, {facts['seconds'] / 60:.1f} taken"
     return Report("A BERT from nothing", subtitle, [*sections, *model.sections], model.config)
 
@@ -168,7 +167,7 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
         f"{facts['test_sentences']:,} sentences of documents that were held out of pre-training too. All models of a "
         "row see the same labelled sentences; nothing was chosen by the test sentences.",
     ]
-    stuck = plateau(heldout, baseline, pretraining_report.terms_of({}).values())
+    stuck = pretraining_evaluation.plateau(heldout, baseline, pretraining_evaluation.terms_of({}).values())
     return report.Text(paragraphs + ([stuck] if stuck else []))
 
 

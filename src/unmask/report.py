@@ -13,12 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from unmask import probes
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError, unknown
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
+from unmask.train.metrics import thin
 
 Rows = list[dict[str, Any]]  # of metrics.jsonl
+Answers = list[tuple[str, Sequence[tuple[str, float]]]]  # when, and the guesses with their probabilities
 
 
 @dataclass(frozen=True)
@@ -31,40 +34,32 @@ class Report:
     config: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of run: the module of its `report_of`, and the file with its facts."""
-
-    module: str
-    file: str = checkpoint.RUN
-
-
 KINDS = {
-    "pretraining": Kind("unmask.pretraining_report"),
-    "finetuning": Kind("unmask.finetune_report"),
-    "translation": Kind("unmask.translation.report"),
-    "curve": Kind("unmask.curve", "curve.json"),
-    "quickstart": Kind("unmask.quickstart", "quickstart.json"),
+    "pretraining": "unmask.pretraining_evaluation",
+    "finetuning": "unmask.finetune_report",
+    "translation": "unmask.translation.report",
+    "curve": "unmask.curve",
+    "quickstart": "unmask.quickstart",
 }
-"""Kind of run, as run.json names it -> its report."""
+"""Kind of run, as run.json names it -> the module of its `report_of`."""
+
+SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve"}
+"""File with the facts of several runs, whose folder has no run.json -> their kind."""
 
 
 def write_report(folder: Path) -> Path:
     """Write report.html of the run in `folder`, while it runs, too. Raises UnmaskError where there is no run, or a file
     of it is damaged."""
-    beside = (name for name, kind in KINDS.items() if kind.file != checkpoint.RUN and (folder / kind.file).exists())
-    name = next(beside, None)
-    facts = run_facts(folder) if name is None else read_json(folder / KINDS[name].file)
+    file = next((name for name in SEVERAL if (folder / name).exists()), None)
+    facts = read_json(folder / file) if file else run_facts(folder)
     if not isinstance(facts.get("config", {}), dict):
         raise UnmaskError(f"{folder} holds a damaged run: its config is no JSON object.")
-    name = name or facts.get("kind") or _kind_in_version_01(folder, facts)
-    if name not in KINDS:
-        raise unknown("kind of run", name, KINDS)
-    found: Report = import_module(KINDS[name].module).report_of(folder, facts)
-    sections = list(found.sections)
-    if found.config is not None:
-        sections.append(report.Facts("Configuration", flatten(found.config), folded=True))
-    return report.write(folder, found.title, sections, subtitle=found.subtitle)
+    kind = SEVERAL[file] if file else str(facts.get("kind") or _kind_in_version_01(folder, facts))
+    if kind not in KINDS:
+        raise unknown("kind of run", kind, KINDS)
+    found: Report = import_module(KINDS[kind]).report_of(folder, facts)
+    config = [] if found.config is None else [report.Facts("Configuration", flatten(found.config), folded=True)]
+    return report.write(folder, found.title, [*found.sections, *config], subtitle=found.subtitle)
 
 
 def _kind_in_version_01(folder: Path, facts: Mapping[str, Any]) -> str:
@@ -102,13 +97,16 @@ def history(folder: Path) -> tuple[Rows, Rows]:
 def curve(
     title: str, key: str, found: Mapping[str, Rows], *, floors: Mapping[str, float] | None = None, note: str = ""
 ) -> list[report.Chart]:
-    """The chart of one value of metrics.jsonl by step, a line for each name in `found`; none where no row has it."""
+    """The chart of one value of metrics.jsonl by step, a line for each name in `found`; none where the rows lack it."""
     points = {name: [(row["step"], row[key]) for row in rows if key in row] for name, rows in found.items()}
     lines = [report.Series(name, of) for name, of in points.items() if of]
-    return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines else []
+    return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines or not any(found.values()) else []
 
 
-def spread(lines: Rows, most: int) -> Rows:
-    """At most so many of the lines, spread over all of them, the first and the last included."""
-    count = min(most, len(lines))
-    return [lines[round(i * (len(lines) - 1) / max(1, count - 1))] for i in range(count)]
+def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:
+    """The probes of the last evaluation, each with its guesses at `most` evaluations or fewer, spread over the run."""
+    lines = thin(probes.read(folder), most)
+    return [
+        (probe, [(f"step {x['step']:,}", x["samples"][n]["guesses"]) for x in lines if n < len(x["samples"])])
+        for n, probe in enumerate(lines[-1]["samples"] if lines else ())
+    ]

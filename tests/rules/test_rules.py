@@ -38,7 +38,7 @@ WIRING |= {
     "word_vectors",
     "in_context",
 }
-WIRING |= {"minimal_pairs", "teacher", "quickstart_plan", "pretraining_report"}
+WIRING |= {"minimal_pairs", "teacher", "quickstart_plan"}
 LEARNED = LAYERS | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}

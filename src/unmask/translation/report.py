@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unmask import probes
 from unmask.errors import UnmaskError
-from unmask.report import Report, Rows, curve, history, of_one_run, spread
+from unmask.report import Answers, Report, Rows, answers, curve, history, of_one_run
 from unmask.serve.alignment import Alignment
 from unmask.serve.translator import Translator
 from unmask.train import report
@@ -37,10 +36,9 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         sections.append(report.Text(run["notes"], title="Data"))
     for title, key in CURVES:
         sections += curve(title, key, {"training": train, "dev": heldout})
-    shown = probes.read(folder)
-    if shown:
-        sections += [_written(shown)]
-        sections += [_map(found) for found in _alignments(folder, [s["text"] for s in shown[-1]["samples"][:MAPS]])]
+    if probed := answers(folder, 5):
+        sections.append(_written(probed))
+        sections += [_map(found) for found in _alignments(folder, [probe["text"] for probe, _ in probed[:MAPS]])]
     return of_one_run(folder, "Translation", run, sections)
 
 
@@ -53,14 +51,12 @@ def _hardly_learned(heldout: Rows, run: dict[str, Any]) -> str | None:
     return hardly_learned(heldout, run["metric"], floor, "--steps" if minutes is None else "--minutes")
 
 
-def _written(lines: Rows, most: int = 5) -> report.Table:
+def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
     """The last translations, below what was written on the way."""
     rows: list[list[str]] = []
-    for number, sample in enumerate(lines[-1]["samples"]):
-        rows.append(["source", sample["text"]])
-        picked = [line for line in spread(lines, most) if number < len(line["samples"])]
-        rows += [[f"step {line['step']:,}", line["samples"][number]["guesses"][0][0]] for line in picked]
-        rows += [["reference", " / ".join(sample["expected"])], ["", ""]]
+    for probe, given in probed:
+        rows += [["source", probe["text"]], *([step, guesses[0][0]] for step, guesses in given)]
+        rows += [["reference", " / ".join(probe["expected"])], ["", ""]]
     return report.Table("What it writes, as it learns", ["", "text"], rows[:-1])
 
 
