@@ -11,7 +11,7 @@ import numpy as np
 from unmask.config import read_json
 from unmask.errors import UnmaskError, plural
 from unmask.fit import LOWER_IS_BETTER
-from unmask.report import Report, history
+from unmask.report import Report, curve, history
 from unmask.train import report
 from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
@@ -107,18 +107,16 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
 
 def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
     """How the metric and the losses of each seed went."""
-    metric = results["metric"]
-    values, losses = [], []
+    metric, scored, losses = results["metric"], {}, []
     for run in results["seeds"]:
         name = f"seed {run['seed']}"
-        train, dev = history(folder / "seeds" / str(run["seed"]))
-        values.append(report.Series(name, [(row["step"], row.get(metric)) for row in dev]))
+        train, scored[name] = history(folder / "seeds" / str(run["seed"]))
         key = next((name for row in train for name in row if name.startswith("loss/")), "loss")
         losses.append(report.Series(f"{name}, training", [(row["step"], row.get(key)) for row in train]))
-        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in dev]))
+        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in scored[name]]))
     floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
     losses = [series for series in losses if any(value is not None for _, value in series.points)]
-    return [report.Chart(f"{metric} on the dev rows", values, floors=floors), report.Chart("Loss", losses)]
+    return [*curve(f"{metric} on the dev rows", metric, scored, floors=floors), report.Chart("Loss", losses)]
 
 
 def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:

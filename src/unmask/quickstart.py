@@ -167,8 +167,7 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
         f"{facts['test_sentences']:,} sentences of documents that were held out of pre-training too. All models of a "
         "row see the same labelled sentences; nothing was chosen by the test sentences.",
     ]
-    stuck = pretraining_evaluation.plateau(heldout, baseline, pretraining_evaluation.terms_of({}).values())
-    return report.Text(paragraphs + ([stuck] if stuck else []))
+    return report.Text(paragraphs)
 
 
 def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
