@@ -62,7 +62,7 @@ def pretrain(settings: Settings) -> Result:
     """A corpus to a finished folder with `Pretrain`, as `unmask pretrain` does it."""
     from unmask import recipes
     from unmask.pretrain import Pretrain
-    from unmask.report import write_pretraining
+    from unmask.report import write_report
     from unmask.train import checkpoint
     from unmask.train.metrics import read
 
@@ -73,7 +73,7 @@ def pretrain(settings: Settings) -> Result:
     result = run.run()
     if result.stopped is not None:
         raise RuntimeError(f"stopped by {result.stopped}; --resume goes on")
-    write_pretraining(folder)
+    write_report(folder)
     rows = read(folder / "metrics.jsonl", "train")
     return {
         "recipe": settings["recipe"],

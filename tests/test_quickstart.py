@@ -18,6 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.fit import Fitted
 from unmask.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
 from unmask.models import Bert
+from unmask.report import write_report
 from unmask.tasks import lexical
 
 NAMES = ("axis", "copy", "fit", "order", "dtype", "run")
@@ -62,7 +63,7 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
     assert set(facts["plan"]["notes"]) <= set(printed.splitlines())
     assert all(note in page for note in facts["plan"]["notes"])
     (tmp_path / "tour" / "quickstart.json").write_text(json.dumps({**facts, "minutes": 1.0}))
-    page = quickstart.write_quickstart(tmp_path / "tour").read_text()
+    page = write_report(tmp_path / "tour").read_text()
     assert "1 minute asked for" in page
     assert "±" not in page  # of one seed
     before = (tmp_path / "tour" / "quickstart.json").read_bytes()

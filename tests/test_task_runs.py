@@ -16,10 +16,11 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.finetune import FineTuning, finetune
-from unmask.finetune_report import render_result, write_report
+from unmask.finetune_report import render_result
 from unmask.huggingface.table import as_heads
 from unmask.in_context import InContext, evaluate_in_context
 from unmask.models.bert import Bert
+from unmask.report import write_report
 from unmask.serve import Predictor
 from unmask.tasks import TASKS, QuestionAnswering
 from unmask.tasks.reading import read, read_sets

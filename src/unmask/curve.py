@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmask.config import flatten, read_json
+from unmask.config import read_json
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.finetune import SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
 from unmask.finetune_report import summary
+from unmask.report import Report, write_report
 from unmask.search import differing
 from unmask.tasks import Encoded
 from unmask.train import checkpoint, distributed, report
@@ -121,7 +122,7 @@ def _curve(
             if known and distributed.is_main():
                 say(f"{stopped}: the curve is of the {plural(len(known), 'run')} so far.")
                 _write(out, given, asked, prepared, known, say)
-                write_curve(out)
+                write_report(out)
             raise
         known[rows, seed] = {"rows": rows, **row}
         if distributed.is_main():
@@ -131,7 +132,7 @@ def _curve(
         say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
     if distributed.is_main():
         _write(out, given, asked, prepared, known, say)
-        write_curve(out)
+        write_report(out)
         say(render(read_json(out / NAME)), note=False)
     return [known[point] for point in wanted if point in known]
 
@@ -267,19 +268,18 @@ def render(facts: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_curve(folder: Path) -> Path:
-    """Write report.html from the curve.json of a folder."""
-    facts = read_json(folder / NAME)
+def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
+    """What the page of a curve shows. Raises UnmaskError for a curve without a run."""
     if not facts["runs"]:
         raise UnmaskError(f"{folder} holds a curve whose first run has not ended; go on with it by the same command.")
     config, splits = facts["config"], list(facts["baseline"])
     sections: list[report.Section] = [_chart(facts, split) for split in reversed(splits)]
     sections += [_table(facts, split) for split in reversed(splits)]
-    sections += [report.Text(facts["notes"]), report.Facts("Configuration", flatten(config), folded=True)]
+    sections.append(report.Text(facts["notes"]))
     seeds = len({run["seed"] for run in facts["runs"]})
     on = f"{config['model']} on {config['rows']['train']}"
     subtitle = f"{on}, {plural(seeds, 'seed')}, {facts['all']:,} training rows in all"
-    return report.write(folder, f"Learning curve: {facts['task']}", sections, subtitle=subtitle)
+    return Report(f"Learning curve: {facts['task']}", subtitle, sections, config)
 
 
 def _chart(facts: Mapping[str, Any], split: str) -> report.Chart:

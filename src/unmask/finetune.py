@@ -19,7 +19,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError
 from unmask.evaluation import evaluate, render_evaluation
 from unmask.files import sweep, write_text
-from unmask.finetune_report import render_result, shown, summary, write_report
+from unmask.finetune_report import render_result, shown, summary
 from unmask.fit import (
     RESULTS,
     Fit,
@@ -34,6 +34,7 @@ from unmask.fit import (
 )
 from unmask.models.model import Model
 from unmask.objectives import Objective
+from unmask.report import write_report
 from unmask.tasks import TASKS, Encoded, Task, settings_of, task_named
 from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.config import TaskConfig
@@ -391,4 +392,5 @@ def _write(out: Path, prepared: Prepared, result: Result, kept: _Kept) -> None:
 
 def write_config(out: Path, config: FineTuning) -> None:
     """What `begun` reads."""
-    write_text(out / RUN, json.dumps({"recipe": "finetune", "config": config.to_dict()}, indent=2) + "\n")
+    facts = {"kind": "finetuning", "recipe": "finetune", "config": config.to_dict()}
+    write_text(out / RUN, json.dumps(facts, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""The results of a fine-tuning run for a reader: the table of seeds on the terminal, and report.html."""
+"""The results of a fine-tuning run for a reader: the table of seeds on the terminal, and the report."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from unmask.config import flatten, read_json
+from unmask.config import read_json
+from unmask.errors import UnmaskError, plural
 from unmask.fit import LOWER_IS_BETTER
+from unmask.report import Report, curve, history
 from unmask.train import report
+from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
-from unmask.train.metrics import read as read_metrics
 
 
 def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -26,10 +28,13 @@ def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
     return table
 
 
-def write_report(folder: Path) -> Path:
-    """Write report.html from the results.json, run.json and metrics.jsonl of a folder."""
-    results = read_json(folder / "results.json")
-    run = read_json(folder / "run.json")["config"]
+def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
+    """What the page of a run shows. Raises UnmaskError for a run that has not ended."""
+    if not (folder / "results.json").exists():
+        raise UnmaskError(f"{folder} holds a fine-tuning run that has not ended, which has no scores to show yet.")
+    if "config" not in facts:
+        raise UnmaskError(f"{folder} holds a damaged run: no {RUN} says how it was fine-tuned.")
+    results, config = read_json(folder / "results.json"), facts["config"]
     sections: list[report.Section] = [report.Text(results["notes"])]
     sections += [_table(results, split) for split in results["baseline"]]
     sections += _charts(results, folder)
@@ -39,10 +44,8 @@ def write_report(folder: Path) -> Path:
         from unmask import search
 
         sections.append(search.section(folder))
-    sections.append(report.Facts("Configuration", flatten(run), folded=True))
-    count = len(results["seeds"])
-    subtitle = f"{run['model']} on {run['rows']['train']}, {count} seed{'s' * (count > 1)}"
-    return report.write(folder, f"Fine-tuned for {results['task']}", sections, subtitle=subtitle)
+    subtitle = f"{config['model']} on {config['rows']['train']}, {plural(len(results['seeds']), 'seed')}"
+    return Report(f"Fine-tuned for {results['task']}", subtitle, sections, config)
 
 
 def render_result(results: Mapping[str, Any]) -> str:
@@ -104,18 +107,16 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
 
 def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
     """How the metric and the losses of each seed went."""
-    metric = results["metric"]
-    values, losses = [], []
+    metric, scored, losses = results["metric"], {}, []
     for run in results["seeds"]:
-        name, path = f"seed {run['seed']}", folder / "seeds" / str(run["seed"]) / "metrics.jsonl"
-        train, dev = read_metrics(path, "train"), read_metrics(path, "heldout")
-        values.append(report.Series(name, [(row["step"], row.get(metric)) for row in dev]))
+        name = f"seed {run['seed']}"
+        train, scored[name] = history(folder / "seeds" / str(run["seed"]))
         key = next((name for row in train for name in row if name.startswith("loss/")), "loss")
         losses.append(report.Series(f"{name}, training", [(row["step"], row.get(key)) for row in train]))
-        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in dev]))
+        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in scored[name]]))
     floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
     losses = [series for series in losses if any(value is not None for _, value in series.points)]
-    return [report.Chart(f"{metric} on the dev rows", values, floors=floors), report.Chart("Loss", losses)]
+    return [*curve(f"{metric} on the dev rows", metric, scored, floors=floors), report.Chart("Loss", losses)]
 
 
 def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:

@@ -149,6 +149,7 @@ class Pretrain:
     def _write_settings(self, folder: Path) -> None:
         """Write what the run is: what `--resume` goes on with, and what its report shows."""
         facts = {
+            "kind": "pretraining",
             "recipe": self.recipe,
             "corpora": [str(corpus.folder) for corpus in self.corpora],
             "checksums": [corpus.checksum for corpus in self.corpora],

@@ -12,16 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unmask import label_efficiency, recipes
-from unmask.config import read_json
+from unmask import label_efficiency, pretraining_evaluation, recipes
 from unmask.data import corpus, embedded
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.pretrain import Pretrain, Pretraining
-from unmask.pretraining_evaluation import plateau
 from unmask.quickstart_plan import plan
-from unmask.report import pretraining_sections, run_facts, terms_of
+from unmask.report import Report, run_facts, write_report
 from unmask.train import report
 from unmask.train.display import Terminal, progress
 
@@ -77,7 +75,7 @@ def quickstart(out: Path, *, minutes: float = MINUTES) -> Path:
         "test_sentences": planned.sentences,
     }
     write_text(out / "quickstart.json", json.dumps(facts, indent=2) + "\n")
-    path = write_quickstart(out)
+    path = write_report(out)
     _print_end(out, path, time.monotonic() - begun)
     return path
 
@@ -143,17 +141,16 @@ More time teaches it more: make quickstart ARGS="--minutes 60 --out runs/longer\
 # ------------------------------------------------------------------------------------------------ the report
 
 
-def write_quickstart(folder: Path) -> Path:
-    """Write report.html from the files of a quickstart."""
-    facts = read_json(folder / "quickstart.json")
+def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
+    """What the page of a quickstart shows: what its labels brought, and the report of its pre-training run."""
     table = label_efficiency.summary(facts["labelled"])
     ways = list(next(iter(table.values())))
     sections: list[report.Section] = [_opening(facts, table), _label_table(table, ways)]
     if len(table) > 1:
         sections.append(_label_chart(table, ways))
-    sections += pretraining_sections(folder / "model", run_facts(folder / "model"))
+    model = pretraining_evaluation.report_of(folder / "model", run_facts(folder / "model"))
     subtitle = f"{plural(facts['minutes'], 'minute')} asked for, {facts['seconds'] / 60:.1f} taken"
-    return report.write(folder, "A BERT from nothing", sections, subtitle=subtitle)
+    return Report("A BERT from nothing", subtitle, [*sections, *model.sections], model.config)
 
 
 def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> report.Text:
@@ -170,8 +167,7 @@ def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[fl
         f"{facts['test_sentences']:,} sentences of documents that were held out of pre-training too. All models of a "
         "row see the same labelled sentences; nothing was chosen by the test sentences.",
     ]
-    stuck = plateau(heldout, baseline, terms_of({}).values())
-    return report.Text(paragraphs + ([stuck] if stuck else []))
+    return report.Text(paragraphs)
 
 
 def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:

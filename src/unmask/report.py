@@ -1,49 +1,72 @@
-"""report.html of a run: its curves beside what word frequencies alone reach, its guesses, its configuration."""
+"""report.html of a run: the kinds of runs there are, and what their pages have in common.
+
+A report is a list of sections. Each kind of run has a module with `report_of(folder, facts) -> Report`, which says what
+is on its page; `write_report` asks the run which kind it is, and adds the table of its configuration.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from unmask import probes
 from unmask.config import flatten, read_json
-from unmask.errors import UnmaskError
-from unmask.objectives import Term, registry
-from unmask.pretraining_evaluation import guessing, plateau
+from unmask.errors import UnmaskError, unknown
 from unmask.train import checkpoint, report
 from unmask.train.metrics import read as read_metrics
-from unmask.train.metrics import require_run
+from unmask.train.metrics import thin
+
+Rows = list[dict[str, Any]]  # of metrics.jsonl
+Answers = list[tuple[str, Sequence[tuple[str, float]]]]  # when, and the guesses with their probabilities
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page of one run shows; `config` comes last, and opens on a click."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[report.Section]
+    config: Mapping[str, Any] | None = None
+
+
+KINDS = {
+    "pretraining": "unmask.pretraining_evaluation",
+    "finetuning": "unmask.finetune_report",
+    "translation": "unmask.translation.report",
+    "curve": "unmask.curve",
+    "quickstart": "unmask.quickstart",
+}
+"""Kind of run, as run.json names it -> the module of its `report_of`."""
+
+SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve"}
+"""File with the facts of several runs, whose folder has no run.json -> their kind."""
 
 
 def write_report(folder: Path) -> Path:
-    """Write the report of whatever run lies in `folder`. Raises UnmaskError where none does."""
-    if (folder / "quickstart.json").exists():
-        from unmask.quickstart import write_quickstart
-
-        return write_quickstart(folder)
-    if (folder / "curve.json").exists():
-        from unmask.curve import write_curve
-
-        return write_curve(folder)
-    if (folder / "results.json").exists():
-        from unmask.finetune_report import write_report as write_finetuning
-
-        return write_finetuning(folder)
-    require_run(folder)
-    if "texts" in run_facts(folder).get("config", {}):
-        from unmask.translation.report import write_translation
-
-        return write_translation(folder)
-    return write_pretraining(folder)
+    """Write report.html of the run in `folder`, while it runs, too. Raises UnmaskError where there is no run, or a file
+    of it is damaged."""
+    file = next((name for name in SEVERAL if (folder / name).exists()), None)
+    facts = read_json(folder / file) if file else run_facts(folder)
+    if not isinstance(facts.get("config", {}), dict):
+        raise UnmaskError(f"{folder} holds a damaged run: its config is no JSON object.")
+    kind = SEVERAL[file] if file else str(facts.get("kind") or _kind_in_version_01(folder, facts))
+    if kind not in KINDS:
+        raise unknown("kind of run", kind, KINDS)
+    found: Report = import_module(KINDS[kind]).report_of(folder, facts)
+    config = [] if found.config is None else [report.Facts("Configuration", flatten(found.config), folded=True)]
+    return report.write(folder, found.title, [*found.sections, *config], subtitle=found.subtitle)
 
 
-def write_pretraining(folder: Path) -> Path:
-    """Write report.html from a pre-training run's files; while it runs, too."""
-    run = run_facts(folder)
-    subtitle = f"{run.get('recipe') or 'pre-training'} · {run.get('parameters', 0) / 1e6:.1f} M parameters"
-    return report.write(folder, f"Pre-training: {folder.name}", pretraining_sections(folder, run), subtitle=subtitle)
+def _kind_in_version_01(folder: Path, facts: Mapping[str, Any]) -> str:
+    """The kind of a run whose run.json does not name it."""
+    if facts.get("recipe") == "finetune" or (folder / "results.json").exists():
+        return "finetuning"
+    return "translation" if "texts" in facts.get("config", {}) else "pretraining"
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
@@ -56,93 +79,34 @@ def run_facts(folder: Path) -> dict[str, Any]:
     return read_json(folder / "run.json") if (folder / "run.json").exists() else {}
 
 
-def pretraining_sections(folder: Path, run: dict[str, Any]) -> list[report.Section]:
-    """The parts of the page, for this report and for pages that contain it."""
-    train, heldout = read_metrics(folder / "metrics.jsonl", "train"), read_metrics(folder / "metrics.jsonl", "heldout")
-    baseline = run.get("baseline", {})
-    sections: list[report.Section] = []
-    last = heldout[-1] if heldout else {}
-    terms = terms_of(run)
-    stuck = plateau(last, baseline, terms.values()) if last.get("step", 0) > 0 else None
-    if stuck:
-        sections.append(report.Text([stuck], kind="warning"))
-    guessed = [term for name, term in guessing(terms.values()).items() if f"loss/{name}" in last]
-    sections += [_against_frequencies(term, last, baseline) for term in guessed]
-    for term in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
-        label = terms[term].label if term in terms else term
-        sections += _curves(term, label, train, heldout, baseline, _growth(run))
-    sections.append(report.Chart("Learning rate", [_series("learning rate", train, "lr")]))
-    sections.append(report.Chart("Real tokens per second", [_series("tokens/s", train, "tokens_per_second")]))
-    shown = probes.read(folder)
-    if shown:
-        sections.append(_samples(shown))
-    for corpus in run.get("corpora", []):
-        manifest = Path(corpus) / "manifest.json"
-        if manifest.exists():
-            sections.append(_corpus(corpus, read_json(manifest)))
-    if run:
-        sections.append(report.Facts("Configuration", flatten(run["config"]), folded=True))
-    return sections
+# ------------------------------------------------------------------------------------------------ what pages share
 
 
-def terms_of(run: dict[str, Any]) -> dict[str, Term]:
-    """Loss term -> how it is described: by the run, or, for one that does not, by the objectives of the house."""
-    return registry.terms() | {term["name"]: Term(**term) for term in run.get("terms", [])}
+def of_one_run(folder: Path, what: str, facts: Mapping[str, Any], sections: Sequence[report.Section]) -> Report:
+    """The report of a run that trains one model: its recipe and its size below the name of the folder."""
+    subtitle = f"{facts.get('recipe') or what.lower()} · {facts.get('parameters', 0) / 1e6:.1f} M parameters"
+    return Report(f"{what}: {folder.name}", subtitle, sections, facts.get("config"))
 
 
-def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
-    found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
-    name, rows = term.name, []
-    for who, of in found.items():
-        loss = of[f"loss/{name}"]  # None where it was no number
-        rows.append([who, of[f"{name}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
-    note = f"Accuracy is the share of {term.accuracy}; loss is in nats."
-    if last.get(f"{name}/bits_per_character") is not None:
-        note += f" The model takes {last[f'{name}/bits_per_character']:.3f} bits per character."
-    return report.Table(term.table, ["", "accuracy", "loss", "perplexity"], rows, note=note)
+def history(folder: Path) -> tuple[Rows, Rows]:
+    """What metrics.jsonl holds of training, and of the held-out data."""
+    path = folder / "metrics.jsonl"
+    return read_metrics(path, "train"), read_metrics(path, "heldout")
 
 
-def _growth(run: dict[str, Any]) -> str:
-    """A sentence on rows that grow longer, which the curves show as a step; empty where they do not."""
-    config = run.get("config", {})
-    rows = config.get("rows", {})
-    tokens = rows.get("tokens") or config.get("model", {}).get("length")
-    if not rows.get("first") or rows["first"] == tokens:
-        return ""
-    share = f"{rows['first_share']:.0%} of the steps have rows of {rows['first']} tokens"
-    return f"The first {share}, the others, and held-out text throughout, have {tokens}."
+def curve(
+    title: str, key: str, found: Mapping[str, Rows], *, floors: Mapping[str, float] | None = None, note: str = ""
+) -> list[report.Chart]:
+    """The chart of one value of metrics.jsonl by step, a line for each name in `found`; none where the rows lack it."""
+    points = {name: [(row["step"], row[key]) for row in rows if key in row] for name, rows in found.items()}
+    lines = [report.Series(name, of) for name, of in points.items() if of]
+    return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines or not any(found.values()) else []
 
 
-def _curves(
-    term: str, name: str, train: list, heldout: list, baseline: dict[str, float], note: str = ""
-) -> list[report.Section]:
-    floor = {"word frequencies alone": baseline[f"loss/{term}"]} if f"loss/{term}" in baseline else {}
-    charts: list[report.Section] = []
-    for what, key, floors in (("loss", f"loss/{term}", floor), ("accuracy", f"{term}/correct", {})):
-        lines = [_series("training", train, key), _series("held-out", heldout, key)]
-        charts.append(report.Chart(f"{name.capitalize()}: {what}", lines, floors=floors, note=note))
-    return charts
-
-
-def _series(name: str, rows: list[dict[str, Any]], key: str) -> report.Series:
-    return report.Series(name, [(row["step"], row[key]) for row in rows if key in row])
-
-
-def _samples(lines: list[dict[str, Any]], most: int = 6) -> report.Samples:
-    """Guesses at a few steps spread over the run, the last one included."""
-    picked = [lines[round(i * (len(lines) - 1) / max(1, most - 1))] for i in range(min(most, len(lines)))]
-    found, expected = [], {}
-    for number, sample in enumerate(lines[-1]["samples"]):
-        lines_with = [line for line in picked if number < len(line["samples"])]
-        answers = [(f"step {line['step']:,}", line["samples"][number]["guesses"]) for line in lines_with]
-        found.append(report.Sample(sample["text"], answers))
-        expected[sample["text"]] = sample["expected"]
-    return report.Samples("What it guesses, as it learns", found, expected)
-
-
-def _corpus(folder: str, manifest: dict[str, Any]) -> report.Facts:
-    values: dict[str, Any] = {}
-    for split, facts in manifest["splits"].items():
-        values |= {f"{split}: {what}": facts[what] for what in ("documents", "sentences", "tokens")}
-    values |= {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
-    return report.Facts(f"Corpus {folder}", values)
+def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:
+    """The probes of the last evaluation, each with its guesses at `most` evaluations or fewer, spread over the run."""
+    lines = thin(probes.read(folder), most)
+    return [
+        (probe, [(f"step {x['step']:,}", x["samples"][n]["guesses"]) for x in lines if n < len(x["samples"])])
+        for n, probe in enumerate(lines[-1]["samples"] if lines else ())
+    ]

@@ -26,7 +26,7 @@ from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, WithTeacher
 from unmask.pretrain import Pretrain
 from unmask.pretraining import Pretraining
-from unmask.report import write_pretraining
+from unmask.report import write_report
 from unmask.teacher import inherit
 from unmask.train.metrics import read as read_metrics
 
@@ -378,6 +378,6 @@ def test_only_guesses_are_softened() -> None:
 
 def test_the_page_says_whose_guesses_a_curve_is_of(text: Path, teacher: Path, tmp_path: Path) -> None:
     Pretrain(config(teacher=teacher, states=0.1), [text], tmp_path / "run").run()
-    page = write_pretraining(tmp_path / "run").read_text(encoding="utf-8")
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
     assert "The teacher's guesses: loss" in unescape(page)
     assert "The teacher's hidden states: loss" in unescape(page)

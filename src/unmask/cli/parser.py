@@ -292,9 +292,10 @@ def counted(number: int, count: int, what: str) -> int:
     return number - 1
 
 
-def carried_out(run: Any, options: argparse.Namespace, verb: str, write_page: Callable[[Path], object]) -> bool:
+def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     """Do a run that has `plan`, `run` and `summary`, or with --dry-run say what it would take; whether it came to its
     end, on the process that writes."""
+    from unmask.report import write_report
     from unmask.train import checkpoint, distributed
     from unmask.train.display import render_plan
 
@@ -306,7 +307,7 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str, write_page: Ca
     result = run.run()
     if not distributed.is_main():
         return False
-    write_page(Path(options.out))
+    write_report(Path(options.out))
     print(run.summary(result))
     if result.stopped is not None:
         print(f"Go on with: {checkpoint.command(verb, options.out)}")

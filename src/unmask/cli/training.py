@@ -217,7 +217,6 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError("Say where to: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
     from unmask.pretrain import Pretrain
-    from unmask.report import write_pretraining
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -228,7 +227,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )
-    carried_out(run, options, "pretrain", write_pretraining)
+    carried_out(run, options, "pretrain")
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -99,7 +99,6 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
     from unmask.translation import TrainTranslation, origin, systems
-    from unmask.translation.report import write_translation
     from unmask.translation.run import Vocabulary
 
     if options.system:
@@ -142,7 +141,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
-    ended = carried_out(run, options, "train", write_translation)
+    ended = carried_out(run, options, "train")
     if ended and config.texts.embedded and not run.warnings():  # of other pairs, `translate --align` shows it
         _show_alignment(run)
 

@@ -252,6 +252,13 @@ def require_run(folder: Path) -> None:
     raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
 
 
+def thin(items: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of them, spread evenly, the first and the last included."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+
+
 def _line(row: Mapping[str, Any]) -> str:
     """JSON knows no NaN or infinity: they become null."""
     plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}

@@ -232,6 +232,7 @@ class TrainTranslation:
         """Write what the run is: what `--resume` goes on with, and what its report shows."""
         scored = SCORES if self.metric == "bleu" else {}
         facts = {
+            "kind": "translation",
             "recipe": self.recipe,
             "config": self.config.to_dict(),
             "parameters": self.model.parameters_total,

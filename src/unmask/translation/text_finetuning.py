@@ -22,10 +22,11 @@ from unmask.data.subwords import Subwords
 from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.files import sweep, write_text
 from unmask.finetune import FineTuning, Result, Speaker, write_config
-from unmask.finetune_report import render_result, shown, summary, write_report
+from unmask.finetune_report import render_result, shown, summary
 from unmask.fit import LOWER_IS_BETTER, RESULTS, Fit, refuse_taken
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
+from unmask.report import write_report
 from unmask.serve.translator import Translator
 from unmask.tasks.reading import read_sets
 from unmask.tasks.text_to_text import REMEMBERED, check_written, writing

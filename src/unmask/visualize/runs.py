@@ -10,7 +10,7 @@ from typing import Any
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.train.metrics import read as read_lines
-from unmask.train.metrics import require_run
+from unmask.train.metrics import require_run, thin
 from unmask.visualize.numbers import Data
 
 LIVELY = 300.0  # seconds without a new line, after which a run without an end counts as stopped
@@ -61,7 +61,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
         "seconds": last.get("seconds", 0.0),
         "curves": curves(rows),
         "config": flatten(config) if isinstance(config, Mapping) else {},
-        "samples": _thin(read_lines(folder / "samples.jsonl"), 8),
+        "samples": thin(read_lines(folder / "samples.jsonl"), 8),
     }
 
 
@@ -88,7 +88,7 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[f
             if name not in NOT_CURVES and isinstance(value, int | float) and not isinstance(value, bool):
                 split = str(row.get("split", "train"))
                 found.setdefault(name, {}).setdefault(split, []).append([row.get("step", 0), value])
-    return {name: {split: _thin(points, MOST) for split, points in lines.items()} for name, lines in found.items()}
+    return {name: {split: thin(points, MOST) for split, points in lines.items()} for name, lines in found.items()}
 
 
 def _state(folder: Path, step: int, now: float) -> str:
@@ -124,10 +124,3 @@ def _facts(folder: Path) -> dict[str, Any]:
     places = [folder / "run.json", *sorted((folder / "checkpoints").glob("step-*/run.json"), reverse=True)]
     found = next((place for place in places if place.exists()), None)
     return read_json(found) if found else {}
-
-
-def _thin(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of them, spread evenly, the first and the last included."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
