@@ -16,8 +16,8 @@ from typing import Any
 from bench import common
 from unmask import huggingface
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
 from unmask.models.elmo import Elmo
+from unmask.runs.finetune import FineTuning, finetune
 from unmask.train.display import Terminal
 
 

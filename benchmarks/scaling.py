@@ -125,7 +125,7 @@ def fit(facts: Result) -> Result:
 
 def expected(facts: Result, processes: int, rows: int) -> float:
     """Seconds of a step by the cost model, without overlap of computation and exchange."""
-    from unmask.cost import Cluster
+    from unmask.runs.cost import Cluster
 
     machine = facts["machine_model"]
     link = machine["links"].get(str(processes), {"bandwidth": 1.0, "latency": 0.0})
@@ -217,9 +217,9 @@ def runs(rows: int) -> list[tuple[int, int, int]]:
 
 def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Build the embedded corpus if none is given; the cost of a row, and the size of the gradients."""
-    from unmask import cost
     from unmask.data import corpus, embedded
     from unmask.models.bert import SIZES, Bert
+    from unmask.runs import cost
 
     if options.corpus is None:
         options.corpus = f"{folder}/corpus"

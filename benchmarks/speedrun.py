@@ -19,9 +19,9 @@ import ten_million
 from bench import common
 from bench.common import Result
 from bench.table import markdown
-from unmask import recipes
 from unmask.cli.parser import overrides
 from unmask.errors import UnmaskError
+from unmask.runs import recipes
 
 TASKS = ("sst2", "cola", "mrpc", "rte")
 RECIPE = "bert-mini"

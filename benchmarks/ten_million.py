@@ -60,9 +60,9 @@ QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(32, 16), paradigm
 
 def pretrain(settings: Settings) -> Result:
     """A corpus to a finished folder with `Pretrain`, as `unmask pretrain` does it."""
-    from unmask import recipes
-    from unmask.pretrain import Pretrain
-    from unmask.report import write_report
+    from unmask.runs import recipes
+    from unmask.runs.pretrain import Pretrain
+    from unmask.runs.report import write_report
     from unmask.train import checkpoint
     from unmask.train.metrics import read
 
@@ -100,7 +100,7 @@ def _beside(model: Any) -> int:
 
 def score(settings: Settings) -> Result:
     """What a finished folder is worth: masked words, minimal pairs, and tasks after fine-tuning."""
-    from unmask.minimal_pairs import evaluate_minimal_pairs
+    from unmask.runs.minimal_pairs import evaluate_minimal_pairs
 
     folder = Path(settings["folder"])
     found: Result = {"masked": masked_words(folder, settings["corpus"], settings["heldout"])}
@@ -120,10 +120,11 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
     """
     import torch
 
-    from unmask import huggingface, recipes
-    from unmask import pretraining_evaluation as evaluation
+    from unmask import huggingface
     from unmask.data.corpus import Corpus
     from unmask.data.stream import fixed
+    from unmask.runs import pretraining_evaluation as evaluation
+    from unmask.runs import recipes
 
     if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
         return None
@@ -160,9 +161,9 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
     """Scores of the dev rows after fine-tuning, for some seeds, as `unmask finetune` does it. They are evaluated once,
     at the end: nothing is chosen by the dev rows."""
     from unmask import huggingface
-    from unmask.finetune import FineTuning, Fit, finetune
+    from unmask.runs.finetune import FineTuning, Fit, finetune
+    from unmask.runs.translation.text_finetuning import finetune_text
     from unmask.train.optim import Optimizer
-    from unmask.translation.text_finetuning import finetune_text
 
     fit = settings["fit"]
     rows = _rows(task).replace(length=fit["length"])
@@ -257,7 +258,7 @@ class Bench:
     def words(self) -> dict[str, dict[str, float]]:
         """What words alone tell of each task, without a model: "one-hot" and "tf-idf" -> task -> its metric on the dev
         rows, as `unmask baseline` finds it."""
-        from unmask.baselines import Baselines, baselines
+        from unmask.runs.baselines import Baselines, baselines
 
         found: dict[str, dict[str, float]] = {}
         for name, task in self.tasks.items():

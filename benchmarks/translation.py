@@ -64,9 +64,9 @@ RUNS = {
 
 def train(settings: Settings) -> Result:
     """Pairs to a finished folder with `TrainTranslation`, as `unmask train` does it."""
+    from unmask.runs.translation import TrainTranslation, systems
     from unmask.train import checkpoint
     from unmask.train.metrics import read
-    from unmask.translation import TrainTranslation, systems
 
     config = systems.find(settings["system"]).override(settings["fields"])
     resume = settings["resume"] and checkpoint.is_begun(Path(settings["folder"]))
@@ -96,7 +96,7 @@ def score(settings: Settings) -> Result:
     """Dev and test pairs, translated by the folder; of the test, how sure the score is."""
     from unmask.data import bitext
     from unmask.metrics.significance import confidence_interval
-    from unmask.translation import evaluate_pairs
+    from unmask.runs.translation import evaluate_pairs
 
     found: Result = {}
     for split in ("dev", "test"):

@@ -28,8 +28,8 @@ SIDES = ("unmask", "gensim", "gensim-file")
 
 def of_unmask(settings: Settings) -> Result:
     """Text file to vectors with `train`; compiled before the clock starts, as gensim was when it was built."""
-    from unmask.word_vectors import Reading, Word2Vec, read, reading, train, write
-    from unmask.word_vectors.compiled import compiled
+    from unmask.runs.word_vectors import Reading, Word2Vec, read, reading, train, write
+    from unmask.runs.word_vectors.compiled import compiled
 
     config = Word2Vec().replace(**settings["config"])
     warm = config.replace(epochs=1, words={"min_count": 1})
@@ -88,7 +88,7 @@ TRIALS = {"unmask": of_unmask, "gensim": of_gensim, "gensim-file": of_gensim}
 def sentences(options: argparse.Namespace) -> Iterator[list[str]]:
     """The chosen text as sentences of words."""
     from unmask.data.text import TextDocument
-    from unmask.word_vectors import reading
+    from unmask.runs.word_vectors import reading
 
     if options.ten_million:
         texts = ten_million_text.documents(Path(options.ten_million), 10_000_000)

@@ -103,7 +103,7 @@ TOKENIZERS: dict[str, Subject] = {
 
 
 def _vectors(path: Path) -> Any:
-    from unmask.word_vectors import formats
+    from unmask.runs.word_vectors import formats
 
     return formats.read(path).odd_one_out(["river", "film", "river"])
 
@@ -111,15 +111,15 @@ def _vectors(path: Path) -> Any:
 def _write_vectors(folder: Path) -> None:
     import numpy as np
 
-    from unmask.word_vectors.vectors import WordVectors
+    from unmask.runs.word_vectors.vectors import WordVectors
 
     matrix = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)
     WordVectors(WORDS, matrix, np.arange(len(WORDS)) + 1).save(folder)
 
 
 def _scored(folder: Path) -> None:
-    from unmask.word_vectors import evaluation, reading
-    from unmask.word_vectors.vectors import WordVectors
+    from unmask.runs.word_vectors import evaluation, reading
+    from unmask.runs.word_vectors.vectors import WordVectors
 
     vectors = WordVectors.load(folder / "vectors")
     every(

@@ -46,7 +46,13 @@ class Job:
 def warm() -> None:
     """Import once, before the processes part, what each of them would take seconds to import."""
     for name in (
-        *("unmask.cli.training", "unmask.cli.export", "unmask.finetune", "unmask.pretrain", "unmask.translation"),
+        *(
+            "unmask.cli.training",
+            "unmask.cli.export",
+            "unmask.runs.finetune",
+            "unmask.runs.pretrain",
+            "unmask.runs.translation",
+        ),
         *("sklearn.metrics", "scipy.stats", "torch._dynamo", "torch.distributed.fsdp"),
         *("torch.onnx._internal.exporter._core", "onnxruntime.quantization"),
     ):

@@ -152,8 +152,8 @@ def _write_tagger(folder: Path) -> None:
 
 
 def _write_adapter(folder: Path) -> None:
-    from unmask.transfer import Transfer, prepare
-    from unmask.transfer.adapter import save_adapter
+    from unmask.runs.transfer import Transfer, prepare
+    from unmask.runs.transfer.adapter import save_adapter
 
     model = _plain_bert()
     prepare(model, Transfer(strategy="lora", rank=2))
@@ -162,7 +162,7 @@ def _write_adapter(folder: Path) -> None:
 
 
 def _adapter(folder: Path) -> Any:
-    from unmask.transfer.adapter import load_adapter
+    from unmask.runs.transfer.adapter import load_adapter
 
     return load_adapter(folder, _plain_bert())
 

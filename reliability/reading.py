@@ -78,7 +78,7 @@ def _questions(path: Path) -> Any:
 
 
 def _vectors(path: Path) -> Any:
-    from unmask.word_vectors import formats
+    from unmask.runs.word_vectors import formats
 
     return formats.read(path)
 
@@ -108,7 +108,7 @@ def _bitext(path: Path) -> Any:
 
 
 def _minimal_pairs(path: Path) -> Any:
-    from unmask import minimal_pairs
+    from unmask.runs import minimal_pairs
 
     return minimal_pairs.read([path])
 
@@ -120,13 +120,13 @@ def _trec(path: Path) -> Any:
 
 
 def _lists(path: Path) -> Any:
-    from unmask.word_vectors import reading
+    from unmask.runs.word_vectors import reading
 
     return list(reading.read([path]))
 
 
 def _edges(path: Path) -> Any:
-    from unmask.word_vectors import reading
+    from unmask.runs.word_vectors import reading
 
     return reading.edges(path)
 

@@ -129,7 +129,7 @@ def _bitext(path: Path) -> Any:
 
 
 def _minimal_pairs(path: Path) -> Any:
-    from unmask import minimal_pairs
+    from unmask.runs import minimal_pairs
 
     return minimal_pairs.read([path])
 

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from unmask import adapt, huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import corpus
 from unmask.data.text import TextDocument
@@ -23,7 +23,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.objectives.registry import selected
-from unmask.pretrain import Pretrain
+from unmask.runs import adapt, recipes
+from unmask.runs.pretrain import Pretrain
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch
 

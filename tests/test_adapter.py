@@ -20,8 +20,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.model import Model
 from unmask.nn.lora import adapters
-from unmask.transfer import Transfer, load_adapter, merged, prepare, save_adapter
-from unmask.transfer.adapter import CONFIG, WEIGHTS
+from unmask.runs.transfer import Transfer, load_adapter, merged, prepare, save_adapter
+from unmask.runs.transfer.adapter import CONFIG, WEIGHTS
 from unmask.types import Batch
 
 SMALL = {

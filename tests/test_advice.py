@@ -14,8 +14,8 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
-from unmask.transfer import Evidence, advise, measure
-from unmask.transfer.advice import FITTING, LITTLE_ROWS, LITTLE_ROWS_OF_A_CLASS, STRANGE_LOSS, TABLE
+from unmask.runs.transfer import Evidence, advise, measure
+from unmask.runs.transfer.advice import FITTING, LITTLE_ROWS, LITTLE_ROWS_OF_A_CLASS, STRANGE_LOSS, TABLE
 
 ONSETS, VOWELS = ("b d f g k l m n p r s t", "a e i o u")
 OTHER_ONSETS, OTHER_VOWELS = ("ch sz cz rz w z h j v x", "y ą ę ó au")
@@ -79,7 +79,7 @@ def test_few_words_are_said_to_be_few(tokenizer: Tokenizer) -> None:
 
 def test_only_a_part_of_many_texts_is_read(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = measure(texts(HOME, 3000, 5), tokenizer)
-    monkeypatch.setattr("unmask.transfer.advice.BYTES", 20_000)
+    monkeypatch.setattr("unmask.runs.transfer.advice.BYTES", 20_000)
     part = measure(texts(HOME, 3000, 5), tokenizer)
     assert part.texts == whole.texts == 3000
     assert part.words == pytest.approx(whole.words, rel=0.03)

@@ -146,7 +146,7 @@ def test_interruption_has_its_own_status(monkeypatch, capsys):
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unmask.recipes.names", interrupted)
+    monkeypatch.setattr("unmask.runs.recipes.names", interrupted)
     with pytest.raises(SystemExit) as exit:
         main(["recipes"])
     assert exit.value.code == 130
@@ -165,7 +165,7 @@ def test_a_run_that_a_signal_ended_has_its_status(number, status, refused, monke
             raise UnmaskError(f"Stopped by {interrupt.name}; the same command goes on.")
         return {}
 
-    monkeypatch.setattr("unmask.recipes.names", stopped)
+    monkeypatch.setattr("unmask.runs.recipes.names", stopped)
     with pytest.raises(SystemExit) as exit:
         main(["recipes"])
     assert exit.value.code == status
@@ -177,7 +177,7 @@ def test_a_refusal_of_the_file_system_is_a_sentence(monkeypatch, capsys):
     def refuse() -> None:
         raise PermissionError(13, "Permission denied", "runs/mine")
 
-    monkeypatch.setattr("unmask.recipes.names", refuse)
+    monkeypatch.setattr("unmask.runs.recipes.names", refuse)
     with pytest.raises(SystemExit) as exit:
         main(["recipes"])
     assert exit.value.code == 2
@@ -188,7 +188,7 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
     def wrong() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("unmask.recipes.names", wrong)
+    monkeypatch.setattr("unmask.runs.recipes.names", wrong)
     with pytest.raises(ZeroDivisionError):
         main(["recipes"])
 
@@ -205,7 +205,7 @@ def test_recipes_are_listed_with_what_they_are(capsys):
     ("recipe", "algorithm"), [("bert-mini", "adamw"), ("bert-mini", "auto"), ("bert-small", "muon")]
 )
 def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys):
-    from unmask import recipes
+    from unmask.runs import recipes
 
     asked = ["pretrain", recipe, "--algorithm", algorithm, "--fields"]
     with pytest.raises(SystemExit):
@@ -278,13 +278,13 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 
 
 def test_the_fields_that_help_lists_exist():
-    from unmask import recipes
-    from unmask.baselines import Baselines
     from unmask.cli.parser import Field
-    from unmask.finetune import FineTuning
-    from unmask.in_context import InContext
+    from unmask.runs import recipes
+    from unmask.runs.baselines import Baselines
+    from unmask.runs.finetune import FineTuning
+    from unmask.runs.in_context import InContext
+    from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
-    from unmask.translation import systems
 
     known = {
         "unmask pretrain": [recipes.find("bert-tiny")],
@@ -367,7 +367,7 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
         asked.append((rows["text"], rows["label"]))
         return {}
 
-    monkeypatch.setattr("unmask.finetune.evaluate", evaluate)
+    monkeypatch.setattr("unmask.runs.finetune.evaluate", evaluate)
     main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", "--rows.text", "review", "--label", "stars"])
     assert asked == [("review", "stars")]
 

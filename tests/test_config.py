@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask import recipes
 from unmask.config import ELSEWHERE, Config, flatten, read_json
 from unmask.errors import UnmaskError, plural, unknown
+from unmask.runs import recipes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +187,9 @@ def test_fields_are_found_by_the_names_of_other_tools(recipe, name, meant):
 
 
 def test_every_name_of_other_tools_means_a_field():
-    from unmask.finetune import FineTuning
     from unmask.generate import Search
-    from unmask.translation import systems
+    from unmask.runs.finetune import FineTuning
+    from unmask.runs.translation import systems
 
     fields = [recipes.find("bert-tiny"), FineTuning(), Search(), systems.find("transformer-tiny")]
     known = {place.split(".")[-1] for config in fields for place in config.places()}

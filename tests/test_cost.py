@@ -1,4 +1,4 @@
-"""The operations and the parameters that `unmask.cost` counts are those that PyTorch counts in the model."""
+"""The operations and the parameters that `unmask.runs.cost` counts are those that PyTorch counts in the model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from unmask import cost
 from unmask.huggingface.table import as_heads
 from unmask.models import Bert
+from unmask.runs import cost
 from unmask.types import Batch
 
 SMALL = Bert(vocabulary=100, dim=16, layers=3, heads=2, hidden=40, length=24, dropout=0.0, attention_dropout=0.0)

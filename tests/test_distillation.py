@@ -17,8 +17,8 @@ from unmask.data import collate, examples
 from unmask.data.rows import Choices, Question, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import Fit, fit
 from unmask.models.bert import Bert
+from unmask.runs.fit import Fit, fit
 from unmask.tasks import (
     Classification,
     Embedding,

@@ -15,11 +15,11 @@ from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from unmask import metrics
-from unmask.baselines import Baselines, baselines
 from unmask.cli import main
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning
+from unmask.runs.baselines import Baselines, baselines
+from unmask.runs.finetune import FineTuning
 from unmask.tasks import lexical
 from unmask.tasks.lexical import Vocabulary, one_hot, regression, tagging, tf_idf, words
 

@@ -16,11 +16,11 @@ from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.words import split_words
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.runs.evaluation import evaluate
 from unmask.serve import Predictor, write_predictions
 from unmask.serve.http.pool import Pool
 from unmask.serve.opened import open_model

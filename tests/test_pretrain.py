@@ -14,13 +14,14 @@ import torch
 import transformers
 
 import unmask
-from unmask import huggingface, probes, recipes, report
+from unmask import huggingface
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.models import T5
-from unmask.pretrain import Pretrain, warm_start
-from unmask.pretraining_evaluation import plateau, too_few
+from unmask.runs import probes, recipes, report
+from unmask.runs.pretrain import Pretrain, warm_start
+from unmask.runs.pretraining_evaluation import plateau, too_few
 from unmask.train.display import Terminal
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from unmask import huggingface, label_efficiency, quickstart
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import embedded
 from unmask.data.dataset import Row
@@ -15,10 +15,11 @@ from unmask.data.embedded import TaggedSentence
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import Fitted
-from unmask.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
 from unmask.models import Bert
-from unmask.report import write_report
+from unmask.runs import label_efficiency, quickstart
+from unmask.runs.fit import Fitted
+from unmask.runs.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
+from unmask.runs.report import write_report
 from unmask.tasks import lexical
 
 NAMES = ("axis", "copy", "fit", "order", "dtype", "run")

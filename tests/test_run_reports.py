@@ -12,9 +12,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from unmask import probes, report
 from unmask.errors import UnmaskError
 from unmask.objectives import Probe
+from unmask.runs import probes, report
 from unmask.train.report import Text
 
 OLD = Path(__file__).parent / "fixtures" / "v0.1"

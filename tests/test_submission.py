@@ -8,9 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from unmask import submission
 from unmask.data import glue
 from unmask.errors import UnmaskError
+from unmask.runs import submission
 
 # ------------------------------------------------------------------------------------------------ files
 

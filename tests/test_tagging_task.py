@@ -17,9 +17,9 @@ from unmask.data.rows import Row
 from unmask.data.schemes import SCHEMES, allowed, tag_set
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.fit import Fit, fit
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
+from unmask.runs.fit import Fit, fit
 from unmask.serve import Predictor
 from unmask.tasks import ClassLoss, Tagging, needs_segments, scheme_of, task_of
 from unmask.tasks.tagging import Chosen, check_segments, probabilities

@@ -14,13 +14,13 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, render_evaluation
-from unmask.finetune import FineTuning, finetune
-from unmask.finetune_report import render_result
 from unmask.huggingface.table import as_heads
-from unmask.in_context import InContext, evaluate_in_context
 from unmask.models.bert import Bert
-from unmask.report import write_report
+from unmask.runs.evaluation import evaluate, render_evaluation
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.finetune_report import render_result
+from unmask.runs.in_context import InContext, evaluate_in_context
+from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.tasks import TASKS, QuestionAnswering
 from unmask.tasks.reading import read, read_sets

@@ -17,11 +17,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.nn.lora import adapters
+from unmask.runs.transfer import Transfer, Tuning, merged, prepare, scale, trainable
+from unmask.runs.transfer.strategy import CRF
 from unmask.tasks import Classification
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
-from unmask.transfer import Transfer, Tuning, merged, prepare, scale, trainable
-from unmask.transfer.strategy import CRF
 from unmask.types import Batch, Target
 
 CONFIG = Bert(vocabulary=50, dim=16, layers=3, heads=2, hidden=32, length=16)

@@ -1,8 +1,8 @@
 """The share of the machine's peak that pre-training reaches: useful operations a second over those of square products.
 
-Useful operations are the products of forward and backward (`unmask.cost.training_flops`). For every real token, these
-are 6 for each weight of the blocks and 12 L D T for attention among the T tokens of its sequence; for the 15 % of the
-tokens that are masked, also 6 for each weight of the output layer. Padding and unused logits do not count.
+Useful operations are the products of forward and backward (`unmask.runs.cost.training_flops`). For every real token,
+these are 6 for each weight of the blocks and 12 L D T for attention among the T tokens of its sequence; for the 15 % of
+the tokens that are masked, also 6 for each weight of the output layer. Padding and unused logits do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench import common
 from bench.common import Result, Settings
 from bench.pretraining import Comparison, compared
 from bench.row import Measured, Plan, Unit
-from unmask.cost import training_flops
+from unmask.runs.cost import training_flops
 
 SHARE = Unit("of the ceiling", digits=2)
 RATE = 0.15  # share of masked tokens

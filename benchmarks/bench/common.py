@@ -18,10 +18,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from unmask.terminal import harmless_streams
+
 from unmask.config import read_json
 from unmask.errors import UnmaskError, needs
 from unmask.files import write_text
-from unmask.terminal import harmless_streams
 
 Settings = dict[str, Any]
 Result = dict[str, Any]

@@ -236,7 +236,7 @@ def prepared(asked: Answering, sides: Sequence[str], plan: Plan) -> Settings:
 
 def write_graphs(settings: Settings) -> Result:
     """Export the graphs for ONNX Runtime, in a process of its own."""
-    from unmask.onnx import export
+    from unmask.serve.onnx import export
 
     export(settings["model"], settings["onnx"], fuse=True, int8=True)
     return {}

@@ -70,8 +70,9 @@ def compare_losses(settings: Settings) -> Result:
     import torch
     import transformers
 
-    from unmask import huggingface, recipes
+    from unmask import huggingface
     from unmask.data.collate import pack, pad
+    from unmask.runs import recipes
     from unmask.types import Example
 
     transformers.logging.set_verbosity_error()

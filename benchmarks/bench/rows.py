@@ -156,7 +156,7 @@ ROWS = {
         start(
             "start-training",
             "import of what trains",
-            ["unmask.pretrain", "import torch", "transformers.Trainer"],
+            ["unmask.runs.pretrain", "import torch", "transformers.Trainer"],
             {},
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -87,3 +88,17 @@ def plural(number: float, noun: str, nouns: str = "") -> str:
     """
     shown = f"{int(number):,}" if float(number).is_integer() else f"{number:g}"
     return f"{shown} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and newline; separators of lines; what overrides the direction of writing; and halves of
+surrogate pairs, which no terminal can be sent."""
+
+
+def harmless(text: str) -> str:
+    r"""The text with what a terminal would obey written out, as Python does.
+
+    >>> print(harmless("red \x1b[31m, and\tthe rest"))
+    red \x1b[31m, and	the rest
+    """
+    return OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -42,7 +42,7 @@ def test_turns_see_a_gpu_where_it_is_measured(device, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("peak", "share"), [(None, 1.0), (4e12, 0.5)])
 def test_the_ceiling_is_the_published_peak_where_it_is_known(peak, share, tmp_path, monkeypatch):
-    from unmask.cost import training_flops
+    from unmask.runs.cost import training_flops
 
     model = Bert().replace(**SIZES["base"], vocabulary=30_522)
     speed = 2e12 * 100 / training_flops(model, 100.0, 15.0)

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.data.corpus import Corpus
 from unmask.data.stream import fixed
 from unmask.errors import UnmaskError
@@ -26,6 +26,7 @@ from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt
 from unmask.objectives import registry
+from unmask.runs import recipes
 
 BOOK = "# Title: A Book\n\n-------\n\n##  Chapter 1 \n\nThe cat sat.\n\nIt slept.\n\n## Chapter 2\n\nA dog came.\n"
 REVIEWS = ["I liked<br />it.", "Seen  before", "Not again"]

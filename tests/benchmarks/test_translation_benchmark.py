@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unmask.translation import systems
+from unmask.runs.translation import systems
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unmask import recipes
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.loader import EqualRows
@@ -18,6 +17,7 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES
+from unmask.runs import recipes
 
 SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}

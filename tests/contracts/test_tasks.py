@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from unmask.baselines import Baselines
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate
-from unmask.finetune import FineTuning
 from unmask.huggingface.table import PUBLISHED
-from unmask.search import differing
+from unmask.runs.baselines import Baselines
+from unmask.runs.evaluation import evaluate
+from unmask.runs.finetune import FineTuning
+from unmask.runs.search import differing
 from unmask.tasks import TASKS
 from unmask.tasks.config import scored_rows, without_usual
 from unmask.tasks.registry import taking

@@ -8,10 +8,11 @@ import sys
 import pytest
 
 import unmask
-from unmask import hub, huggingface
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface import hub
 from unmask.models.bert import Bert
 
 NAME, REVISION = "somebody/small-bert", "0123456789abcdef0123456789abcdef01234567"

@@ -24,8 +24,8 @@ from unmask.models.bert import Bert, Roberta
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.lora import LoRALinear
-from unmask.onnx import OnnxModel, drift, export, graph_of, render
-from unmask.onnx.graph import write
+from unmask.serve.onnx import OnnxModel, drift, export, graph_of, render
+from unmask.serve.onnx.graph import write
 from unmask.tasks import Embedding, task_of
 from unmask.types import Batch
 
@@ -178,7 +178,7 @@ def classifier(tmp_path_factory, tokenizer):
     rows = place / "rows.tsv"
     lines = [f"{text}\t{('bad', 'good')[i % 2]}" for i, text in enumerate(texts(20))]
     rows.write_text("sentence\tlabel\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    from unmask.evaluation import evaluate
+    from unmask.runs.evaluation import evaluate
 
     found = export(
         folder, place / "out", fuse=True, int8=True, score=lambda ready: evaluate(folder, rows, ready=ready)["metrics"]
@@ -242,7 +242,7 @@ def test_padding_changes_nothing_in_onnx_runtime(classifier, tokenizer, file):
 def written(classifier, monkeypatch):
     """Graphs that were written before are taken in the place of new ones, which take seconds."""
     plain = (classifier[1].folder / "model.onnx").read_bytes()
-    monkeypatch.setattr("unmask.onnx.folder.write", lambda graph, path: path.write_bytes(plain))
+    monkeypatch.setattr("unmask.serve.onnx.folder.write", lambda graph, path: path.write_bytes(plain))
     return classifier
 
 
@@ -265,7 +265,7 @@ def test_a_graph_that_answers_otherwise_is_not_kept(classifier, tmp_path, monkey
     def wrong(graph, path):
         path.write_bytes((found.folder / "model_quantized.onnx").read_bytes())
 
-    monkeypatch.setattr("unmask.onnx.folder.write", wrong)
+    monkeypatch.setattr("unmask.serve.onnx.folder.write", wrong)
     with pytest.raises(UnmaskError, match="was not kept"):
         export(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -309,7 +309,7 @@ def test_the_folder_of_another_model_is_left_alone(classifier, tmp_path):
 
 
 def test_without_the_packages_it_says_what_to_install(classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr("unmask.onnx.session.find_spec", lambda name: None)
+    monkeypatch.setattr("unmask.serve.onnx.session.find_spec", lambda name: None)
     with pytest.raises(UnmaskError, match=r"unmask\[onnx\]"):
         export(classifier[0], tmp_path / "out")
 

@@ -26,7 +26,7 @@ from unmask.models.elmo import Elmo
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
-from unmask.word_vectors import WordVectors
+from unmask.runs.word_vectors import WordVectors
 
 TEXT = "the animal did not cross the street because it was too tired and its law was just"
 EVIL = "<img/src=x/onerror=document.title='run'>"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
+from unmask.runs.word_vectors import WordVectors
 from unmask.serve import Predictor
 from unmask.serve.translator import Translator
 from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
-from unmask.word_vectors import WordVectors
 
 TEXT = "it was the animal"
 

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
-from unmask import recipes
 from unmask.data import corpus
 from unmask.data.text import TextDocument
-from unmask.pretrain import Pretrain
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
 from unmask.train.metrics import read
 from unmask.types import Batch
 

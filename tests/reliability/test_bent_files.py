@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from unmask import huggingface, probes
+from unmask import huggingface
 from unmask.config import flatten
 from unmask.data import byte_pairs, dataset, pairs, tables
 from unmask.data.subwords import Subwords
@@ -21,10 +21,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
+from unmask.runs import probes
+from unmask.runs.transfer import Transfer, prepare
+from unmask.runs.transfer.adapter import load_adapter, save_adapter
 from unmask.serve.translator import Translator
 from unmask.train import metrics
-from unmask.transfer import Transfer, prepare
-from unmask.transfer.adapter import load_adapter, save_adapter
 from unmask.visualize import runs
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "reliability"))

@@ -18,39 +18,21 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unmask"
 LINES, ARGUMENTS = 400, 10
 PAGE = 200  # lines of a file in which a system is written down
-PAGES = ("models/", "word_vectors/kernel.py")
+PAGES = ("models/", "runs/word_vectors/kernel.py")
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
 # in src/unmask is a room too; `data.tokenizer` is that one file of a room.
-GROUND = {"errors", "types", "places", "config", "files", "hub", "terminal"}
+GROUND = {"errors", "types", "places", "config", "files"}
 LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
-WIRING = {"recipes", "adapt", "pretrain", "probes", "report", "quickstart", "label_efficiency", "baselines"}
-WIRING |= {"pretraining", "finetune", "fit", "evaluation", "finetune_report", "transfer", "submission"}
-WIRING |= {
-    "recurrent_recipes",
-    "writing_recipes",
-    "search",
-    "curve",
-    "survey",
-    "leaderboard",
-    "translation",
-    "pretraining_evaluation",
-    "word_vectors",
-    "in_context",
-}
-WIRING |= {"minimal_pairs", "teacher", "quickstart_plan"}
 LEARNED = LAYERS | {"nn", "models"}
 ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
-EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page", "onnx"}
+EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors", "places"},
     "places": {"errors"},
     "config": {"errors", "types"},
     "files": {"errors", "types", "config"},
-    "hub": {"errors"},
-    "terminal": set(),
-    "cost": set(),
     "kernels": {"errors"},
     "nn": LAYERS,
     "data": LAYERS,
@@ -62,11 +44,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},
-    "onnx": ANSWERING | {"tasks"},
     "serve": ANSWERING | {"generate", "tasks", "data", "metrics", "visualize"},
-    **dict.fromkeys(WIRING, EVERYTHING | WIRING),
-    "cli": EVERYTHING | WIRING,
-    "__init__": EVERYTHING | WIRING,
+    "runs": EVERYTHING,
+    "cli": EVERYTHING | {"runs"},
+    "__init__": EVERYTHING | {"runs"},
     "__main__": {"cli"},
 }
 
@@ -87,7 +68,7 @@ SEEDS = words("""
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
 """)
 # Dropout draws from torch's own stream and has no other door: it is seeded by those who train, and restored on resume.
-MAY_SEED = {"train/trainer.py", "kernels/devices.py", "finetune.py"}
+MAY_SEED = {"train/trainer.py", "kernels/devices.py", "runs/finetune.py"}
 OWN_STREAM = {"Generator", "default_rng", "SeedSequence", "BitGenerator", "PCG64", "PCG64DXSM", "Philox", "SFC64"}
 TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial poisson")
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")
@@ -480,6 +461,41 @@ def test_a_rule_sees_the_file_that_breaks_it(rule, path, text):
 @pytest.mark.parametrize(("rule", "path", "text"), ALLOWED)
 def test_a_rule_lets_the_rest_be(rule, path, text):
     assert not list(rule(Source(path, text)))
+
+
+# ------------------------------------------------------------------------------------------------ rooms and floors
+
+ROOMS, LOOSE, FLOORS = 15, 5, 10
+
+
+def known_rooms() -> dict[str, set[str]]:
+    """Room -> the rooms that its files import."""
+    found: dict[str, set[str]] = {}
+    for source in sources():
+        known = found.setdefault(source.room, set())
+        modules = [one.module for one in source.imports if one.module.startswith("unmask.") and not one.typing]
+        known |= {module.split(".")[1] for module in modules} - {source.room}
+    return found
+
+
+def floor_of(room: str, known: dict[str, set[str]], above: tuple[str, ...] = ()) -> int:
+    """How many rooms stand one on the other below a room, itself included; the ground is one floor."""
+    assert room not in above, f"rooms that import one another: {' -> '.join((*above, room))}"
+    if room in GROUND:
+        return 1
+    return 1 + max((floor_of(other, known, (*above, room)) for other in known.get(room, ())), default=0)
+
+
+def test_the_house_has_few_rooms_and_floors_and_no_circle():
+    rooms = [path for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    loose = [path.name for path in SOURCE.glob("*.py") if not path.name.startswith("__")]
+    assert len(rooms) <= ROOMS
+    assert len(loose) <= LOOSE
+    known = {room: others for room, others in known_rooms().items() if not room.startswith("__")}
+    floors = {room: floor_of(room, known) for room in known}
+    assert max(floors.values()) <= FLOORS, floors
+    with pytest.raises(AssertionError, match="nn -> models -> nn"):
+        floor_of("nn", {"nn": {"models"}, "models": {"nn"}})
 
 
 # ------------------------------------------------------------------------------------------------ start-up

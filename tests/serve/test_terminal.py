@@ -7,7 +7,8 @@ import io
 import pytest
 
 from unmask.cli import main
-from unmask.terminal import coloured, harmless, harmless_streams
+from unmask.cli.terminal import coloured, harmless_streams
+from unmask.errors import harmless
 
 EVIL = "good \x1b]0;owned\x07 \x9b2J \u202eevil\r"
 SHOWN = r"good \x1b]0;owned\x07 \x9b2J \u202eevil\r"

@@ -17,11 +17,11 @@ from unmask.models.bert import Bert
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives.segments import SegmentLM
+from unmask.runs.transfer import Transfer, prepare
+from unmask.runs.transfer.adapter import load_adapter, save_adapter
 from unmask.train.engine import Engine
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer
-from unmask.transfer import Transfer, prepare
-from unmask.transfer.adapter import load_adapter, save_adapter
 from unmask.types import Batch, Loss, Target
 
 SIZES = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 16}

@@ -7,12 +7,13 @@ import json
 import pytest
 import torch
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.pretrain import Pretrain
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
 from unmask.serve import Predictor
 from unmask.types import Batch
 

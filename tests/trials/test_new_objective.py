@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import Objective, ObjectiveConfig, Term
 from unmask.objectives.sequences import runs
-from unmask.pretrain import Pretrain
-from unmask.report import run_facts, write_report
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.report import run_facts, write_report
 from unmask.types import Document, Example, Head
 
 

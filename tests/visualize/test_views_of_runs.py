@@ -15,7 +15,6 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
-from unmask.finetune import INTERRUPTIONS
 from unmask.generate import Search
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
@@ -23,11 +22,12 @@ from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
+from unmask.runs.finetune import INTERRUPTIONS
+from unmask.runs.word_vectors import WordVectors
 from unmask.types import Batch
 from unmask.visualize import beam, runs, words
 from unmask.visualize.context import in_context
 from unmask.visualize.words import Vectors
-from unmask.word_vectors import WordVectors
 
 TEXT = "the bank of the river and the bank with the money and the street"
 

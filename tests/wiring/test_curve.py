@@ -7,14 +7,14 @@ import json
 import pytest
 from finetune_toy import Spy, Stopper, arguments, fields
 
-from unmask import curve as page
 from unmask.cli import main
-from unmask.curve import begun, curve, sizes_in, table
 from unmask.data.rows import Choices
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError
-from unmask.finetune import FineTuning, finetune, prepare
-from unmask.report import write_report
+from unmask.runs import curve as page
+from unmask.runs.curve import begun, curve, sizes_in, table
+from unmask.runs.finetune import FineTuning, finetune, prepare
+from unmask.runs.report import write_report
 from unmask.tasks import MultipleChoice
 
 
@@ -207,7 +207,7 @@ def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
         curve(settings, out, [8])
         return prepare(*given)
 
-    monkeypatch.setattr("unmask.curve.prepare", late)
+    monkeypatch.setattr("unmask.runs.curve.prepare", late)
     curve(settings, out, [16])
     assert [row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]] == [4, 8, 16]
 

@@ -11,23 +11,24 @@ import pytest
 import torch
 from finetune_toy import fields, reviews, write_sets
 
-from unmask import adapt, huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
 from unmask.huggingface.table import as_heads
-from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.elmo import Elmo
 from unmask.objectives import BidirectionalLM
 from unmask.objectives.bidirectional import EDGE, UNKNOWN
-from unmask.pretrain import Pretrain
-from unmask.pretraining import Pretraining
-from unmask.pretraining_evaluation import plateau
-from unmask.report import write_report
+from unmask.runs import adapt, recipes
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.minimal_pairs import evaluate_minimal_pairs
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.pretraining import Pretraining
+from unmask.runs.pretraining_evaluation import plateau
+from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.likelihood import Scorer
 from unmask.train.metrics import read as read_metrics
@@ -208,7 +209,9 @@ def test_a_resumed_run_guesses_its_own_words(
     trained: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though there be more text of the same letters: word number n of the head must stay word number n."""
-    monkeypatch.setattr("unmask.pretrain.check_corpora", lambda *_: None)  # as of a run that did not write them down
+    monkeypatch.setattr(
+        "unmask.runs.pretrain.check_corpora", lambda *_: None
+    )  # as of a run that did not write them down
     texts = [". ".join(text for text, _ in reviews(8, seed)) + "." for seed in range(80)]
     more = [TextDocument(t.replace("film", "plot"), str(i)) for i, t in enumerate(texts)]
     built = corpus.build(more, tmp_path / "more", tokenizer=trained.tokenizer)

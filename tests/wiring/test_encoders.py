@@ -12,16 +12,17 @@ import transformers
 from finetune_toy import fields, reviews, write_sets
 from torch import Tensor, nn
 
-from unmask import adapt, huggingface, recipes
+from unmask import huggingface
 from unmask.data import corpus
 from unmask.data.collate import pack, pad
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
 from unmask.huggingface.table import OF_SEQUENCES, as_heads
 from unmask.models.model import Model, ModelConfig
-from unmask.pretrain import Pretrain, Pretraining
-from unmask.report import write_report
+from unmask.runs import adapt, recipes
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.pretrain import Pretrain, Pretraining
+from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.http.pool import kind_of
 from unmask.train.metrics import TIMED

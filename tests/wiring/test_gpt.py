@@ -11,19 +11,20 @@ import torch
 import transformers
 from finetune_toy import BAD, FILLER, GOOD, fields, write_tsv
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import byte_pairs, collate, corpus
 from unmask.data.rows import Row
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate
-from unmask.finetune import FineTuning, finetune
 from unmask.generate import Limits, Search
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.objectives import CausalLMConfig
-from unmask.pretrain import Pretrain
+from unmask.runs import recipes
+from unmask.runs.evaluation import evaluate
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.pretrain import Pretrain
 from unmask.serve import Predictor
 from unmask.serve.continuation import Continuer
 from unmask.tasks import Classification

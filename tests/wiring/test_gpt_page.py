@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from unmask import recipes
-from unmask.finetune import FineTuning
 from unmask.generate import Sampling, Search
-from unmask.in_context import InContext
-from unmask.pretrain import Pretraining
+from unmask.runs import recipes
+from unmask.runs.finetune import FineTuning
+from unmask.runs.in_context import InContext
+from unmask.runs.pretrain import Pretraining
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpt.md"
 FLAGS = {

@@ -10,17 +10,18 @@ import pytest
 import torch
 from finetune_toy import fields, write_tsv
 
-from unmask import adapt, huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import characters, corpus, whole_words
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate
-from unmask.finetune import FineTuning, finetune
-from unmask.pretrain import Pretrain
-from unmask.report import write_report
+from unmask.runs import adapt, recipes
+from unmask.runs.evaluation import evaluate
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch

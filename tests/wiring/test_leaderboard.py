@@ -12,8 +12,8 @@ from finetune_toy import fields, reviews, write_tsv
 from unmask import huggingface
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
-from unmask.leaderboard import submit, table
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.leaderboard import submit, table
 from unmask.serve import Predictor
 
 NLI = ("entailment", "neutral", "contradiction")

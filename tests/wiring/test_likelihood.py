@@ -18,10 +18,10 @@ from unmask.data.rows import Choices, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
-from unmask.in_context import InContext, Prompts, answer_all, evaluate_in_context
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.runs.in_context import InContext, Prompts, answer_all, evaluate_in_context
 from unmask.serve.likelihood import Scorer, windows
 from unmask.tasks.prompting import Prompting
 from unmask.types import Batch

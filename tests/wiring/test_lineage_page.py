@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unmask import recipes
+from unmask.runs import recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
-from unmask.minimal_pairs import evaluate_minimal_pairs, read
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt2
+from unmask.runs.minimal_pairs import evaluate_minimal_pairs, read
 from unmask.serve.likelihood import Scorer, TokenScoring
 from unmask.types import Batch
 

@@ -16,9 +16,9 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
-from unmask.minimal_pairs import evaluate_minimal_pairs
 from unmask.models.electra import Electra
 from unmask.models.t5 import T5
+from unmask.runs.minimal_pairs import evaluate_minimal_pairs
 from unmask.serve.likelihood import Scorer, TokenScoring
 from unmask.types import Batch
 

@@ -12,10 +12,10 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, render_evaluation
 from unmask.huggingface.table import as_heads
 from unmask.metrics import exact_match, token_f1
 from unmask.models.bert import Bert
+from unmask.runs.evaluation import evaluate, render_evaluation
 from unmask.serve import Predictor, write_predictions
 from unmask.tasks import QuestionAnswering, doubting
 

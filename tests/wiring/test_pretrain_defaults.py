@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from unmask import recipes
 from unmask.cli import main
 from unmask.cli.declared import objective_options
 from unmask.data import corpus
@@ -17,7 +16,8 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import MaskedLMConfig, NextSentenceConfig
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES, of_version_0_1, options, read
-from unmask.pretrain import Pretrain
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
 from unmask.train import checkpoint
 
 SHORT = ["--steps", "1", "--batch-size", "2", "--heldout", "4", "--device", "cpu"]

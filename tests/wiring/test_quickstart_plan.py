@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.label_efficiency import COUNTS, Pace
-from unmask.quickstart_plan import COMPARISONS, LEAST, LEAST_SHARE, comparison_seconds, plan
+from unmask.runs.label_efficiency import COUNTS, Pace
+from unmask.runs.quickstart_plan import COMPARISONS, LEAST, LEAST_SHARE, comparison_seconds, plan
 
 seconds = st.floats(1e-4, 10)
 paces = st.builds(Pace, step=seconds, answer=seconds, lexical=seconds)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.data import corpus, spelling
 from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
@@ -17,8 +17,9 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.objectives import ObjectiveConfig
 from unmask.objectives.registry import OBJECTIVES, selected, supported
-from unmask.pretrain import Pretrain
-from unmask.pretraining import Pretraining, settled
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.pretraining import Pretraining, settled
 from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes")

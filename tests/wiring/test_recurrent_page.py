@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from unmask import recipes
-from unmask.finetune import FineTuning
 from unmask.generate import Sampling, Search
-from unmask.translation import systems
+from unmask.runs import recipes
+from unmask.runs.finetune import FineTuning
+from unmask.runs.translation import systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recurrent.md"
 FLAGS = {"data", "out", "corpus", "model", "kind", "search", "layer", "unit", "train", "dev", "task"}

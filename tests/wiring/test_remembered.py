@@ -10,17 +10,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask import fit as fitting
 from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.fit import Fit, fit
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.runs import fit as fitting
+from unmask.runs.fit import Fit, fit
+from unmask.runs.transfer import Transfer, remembering
+from unmask.runs.transfer.remembered import Remembered, spans
 from unmask.tasks import Classification, Encoded
-from unmask.transfer import Transfer, remembering
-from unmask.transfer.remembered import Remembered, spans
 from unmask.types import Example
 
 SIZE = {"vocabulary": 32, "length": 16, "layers": 1, "dim": 32, "heads": 2, "hidden": 64}

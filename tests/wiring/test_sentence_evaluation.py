@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from unmask import huggingface
 from unmask.errors import UnmaskError
-from unmask.evaluation import evaluate, render_evaluation
 from unmask.files import MANIFEST
-from unmask.finetune import FineTuning, finetune
+from unmask.runs.evaluation import evaluate, render_evaluation
+from unmask.runs.finetune import FineTuning, finetune
 from unmask.tasks import pair_classes
 
 HEADS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from unmask import recipes
 from unmask.models.elmo import SIZES
+from unmask.runs import recipes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMED = {"transformer_xl": "transformer-xl-tiny", "elmo": "elmo-tiny"}

@@ -7,8 +7,8 @@ from finetune_toy import arguments, fields, write_tsv
 
 from unmask.cli import main
 from unmask.data.rows import Choices, Row, Triplet
-from unmask.finetune import FineTuning
-from unmask.survey import survey, texts_of
+from unmask.runs.finetune import FineTuning
+from unmask.runs.survey import survey, texts_of
 
 
 def test_rows_are_described_and_advised(place, tmp_path, capsys, monkeypatch):

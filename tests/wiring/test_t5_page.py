@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from unmask import recipes
-from unmask.finetune import FineTuning
 from unmask.objectives import registry
-from unmask.pretraining import Pretraining
-from unmask.translation.run import Translation
+from unmask.runs import recipes
+from unmask.runs.finetune import FineTuning
+from unmask.runs.pretraining import Pretraining
+from unmask.runs.translation.run import Translation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "t5.md"
 FLAGS = {"corpus", "out", "minutes", "model", "from", "pairs", "dev", "data", "resume", "tokenizer"}

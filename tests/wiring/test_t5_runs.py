@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from unmask import huggingface, probes, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.data import byte_pairs, corpus
 from unmask.data.rows import Choices, Question, Row
@@ -30,13 +30,15 @@ from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.data.tokenizer_splitter import with_sentinels
 from unmask.errors import Stopped, UnmaskError
-from unmask.evaluation import evaluate_written
-from unmask.finetune import FineTuning, Speaker, begun
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
-from unmask.pretrain import Pretrain
-from unmask.pretraining import Pretraining
+from unmask.runs import probes, recipes
+from unmask.runs.evaluation import evaluate_written
+from unmask.runs.finetune import FineTuning, Speaker, begun
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.pretraining import Pretraining
+from unmask.runs.translation.text_finetuning import finetune_text, prepare
 from unmask.serve import WrittenPredictor, predictor_of
 from unmask.serve.http import verbs
 from unmask.serve.http.pool import Pool
@@ -51,7 +53,6 @@ from unmask.train.events import Listener, Result
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Trainer
-from unmask.translation.text_finetuning import finetune_text, prepare
 from unmask.types import Batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -360,7 +361,7 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
             return super().train(*listeners, display=display)
 
     before: list[weakref.ref[torch.optim.Optimizer]] = []
-    monkeypatch.setattr("unmask.translation.run.Trainer", Watched)
+    monkeypatch.setattr("unmask.runs.translation.run.Trainer", Watched)
     gc.collect()
     gc.disable()
     try:
@@ -430,7 +431,7 @@ def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, mo
     def die(folder: Path, **_: bool) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unmask.translation.text_finetuning.shutil", SimpleNamespace(rmtree=die))
+    monkeypatch.setattr("unmask.runs.translation.text_finetuning.shutil", SimpleNamespace(rmtree=die))
     with pytest.raises(KeyboardInterrupt):
         finetune_text(quick(tuned, seeds=1), tmp_path / "run")
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.cli import main
 from unmask.config import Config
 from unmask.data import corpus
@@ -24,10 +24,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models import Albert, Bert
 from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, WithTeacher
-from unmask.pretrain import Pretrain
-from unmask.pretraining import Pretraining
-from unmask.report import write_report
-from unmask.teacher import inherit
+from unmask.runs import recipes
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.pretraining import Pretraining
+from unmask.runs.report import write_report
+from unmask.runs.teacher import inherit
 from unmask.train.metrics import read as read_metrics
 
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}

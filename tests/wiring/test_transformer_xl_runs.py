@@ -10,18 +10,19 @@ import pytest
 import torch
 from finetune_toy import fields, reviews, write_sets
 
-from unmask import huggingface, recipes
+from unmask import huggingface
 from unmask.data import corpus, segments
 from unmask.data.corpus import Corpus
 from unmask.data.loader import EqualRows, Loader
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
-from unmask.finetune import FineTuning, finetune
 from unmask.generate import Limits, Search
 from unmask.models.segment_model import SegmentModel
 from unmask.objectives import CausalLM, SegmentLM, SegmentLMConfig
-from unmask.pretrain import Pretrain
-from unmask.pretraining import Pretraining
+from unmask.runs import recipes
+from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.pretrain import Pretrain
+from unmask.runs.pretraining import Pretraining
 from unmask.serve.continuation import Continuer
 from unmask.serve.likelihood import Scorer
 from unmask.train import checkpoint

@@ -17,10 +17,10 @@ from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.huggingface import load
-from unmask.report import write_report
+from unmask.runs.report import write_report
+from unmask.runs.translation import TrainTranslation, Translation, ending, evaluate_pairs, systems
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
-from unmask.translation import TrainTranslation, Translation, ending, evaluate_pairs, systems
 from unmask.visualize import runs
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}

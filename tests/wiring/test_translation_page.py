@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from unmask.generate import Sampling, Search
-from unmask.translation import Translation, systems
+from unmask.runs.translation import Translation, systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "translation.md"
 FLAGS = {"pairs", "dev", "out", "resume", "fields", "dry-run", "model", "file", "json", "scores", "align", "force"}

@@ -16,10 +16,10 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, batching, generate_all
 from unmask.huggingface import load
 from unmask.models.vector_decoder import VectorDecoder
+from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
 from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
 from unmask.serve.written import features_of
-from unmask.translation import TrainTranslation, evaluate_pairs, systems
 
 CLASSES = ("a red rose", "the sea", "one two three four", "snow on the hills")
 

@@ -15,8 +15,8 @@ from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt2
 from unmask.models.t5 import T5
+from unmask.runs.word_vectors import WordVectors
 from unmask.tasks.written import Written
-from unmask.word_vectors import WordVectors
 
 SYSTEMS = ("transformer-tiny", "seq2seq")
 SIZES = {"vocabulary": 40, "dim": 8, "heads": 2, "layers": 1, "length": 16}

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.word_vectors import kernel, sampling
-from unmask.word_vectors.compiled import compiled
-from unmask.word_vectors.kernel import Job
+from unmask.runs.word_vectors import kernel, sampling
+from unmask.runs.word_vectors.compiled import compiled
+from unmask.runs.word_vectors.kernel import Job
 
 ALPHA = 0.1
 COUNTS = np.array([40, 25, 25, 10, 6, 5, 3, 1])

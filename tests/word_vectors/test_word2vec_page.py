@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unmask.cli import main
-from unmask.word_vectors import Word2Vec
+from unmask.runs.word_vectors import Word2Vec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "word2vec.md"
 TEXT = PAGE.read_text(encoding="utf-8")

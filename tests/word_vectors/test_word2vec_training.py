@@ -11,8 +11,8 @@ import pytest
 
 from unmask.cli import main
 from unmask.errors import Stopped, UnmaskError
-from unmask.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, reading, train, training
-from unmask.word_vectors.sampling import keep_probabilities
+from unmask.runs.word_vectors import Word2Vec, Words, WordVectors, random_walks, read, reading, train, training
+from unmask.runs.word_vectors.sampling import keep_probabilities
 
 pytest.importorskip("numba", reason="training needs numba")
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.word_vectors import Reading, corpus, random_walks, reading
+from unmask.runs.word_vectors import Reading, corpus, random_walks, reading
 
 WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), min_size=1, max_size=30)
 

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from unmask.cli import main
 from unmask.config import LARGEST
 from unmask.errors import UnmaskError
-from unmask.word_vectors import WordVectors, evaluation, read, write
+from unmask.runs.word_vectors import WordVectors, evaluation, read, write
 
 WORDS = ["the", "king", "queen", "man", "woman", "Paris", "paris", "France", "Rome", "italy", "naïve", "new_york"]
 
@@ -78,7 +78,7 @@ def test_a_vector_of_zeros_is_like_nothing():
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(0, 5))
 def test_the_largest_are_the_largest(count, top, seed):
     scores = np.random.default_rng(seed).integers(0, 6, count).astype(float)
-    from unmask.word_vectors.vectors import largest
+    from unmask.runs.word_vectors.vectors import largest
 
     assert largest(scores, top).tolist() == np.argsort(-scores, kind="stable")[:top].tolist()
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
+from unmask.cli.terminal import harmless_streams
 from unmask.errors import UnmaskError
-from unmask.terminal import harmless_streams
 from unmask.train.interrupt import Interrupt
 
 __all__ = ["main", "parser"]

@@ -25,7 +25,7 @@ from unmask.cli.parser import (
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
-    from unmask.evaluation import Ready, Scores
+    from unmask.runs.evaluation import Ready, Scores
 
 _NO_ANSWER = (
     "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
@@ -142,10 +142,10 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.minimal_pairs:
         _evaluate_minimal_pairs(options, overrides)
         return
-    from unmask.finetune import render_evaluation
+    from unmask.runs.finetune import render_evaluation
 
     if options.shots is not None:
-        from unmask.in_context import InContext, evaluate_in_context
+        from unmask.runs.in_context import InContext, evaluate_in_context
 
         how = InContext().override({"encoding": options.encoding, **overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
@@ -156,10 +156,10 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Scores:
-    from unmask.evaluation import evaluate_written
-    from unmask.finetune import evaluate
     from unmask.huggingface import holds_encoder_decoder
     from unmask.kernels.processor import settle
+    from unmask.runs.evaluation import evaluate_written
+    from unmask.runs.finetune import evaluate
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_encoder_decoder(options.model):
@@ -202,7 +202,7 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
 
 
 def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.minimal_pairs import evaluate_minimal_pairs, render
+    from unmask.runs.minimal_pairs import evaluate_minimal_pairs, render
 
     for name in overrides:
         raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
@@ -277,13 +277,13 @@ def _texts(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.leaderboard import submit
+    from unmask.runs.leaderboard import submit
 
     where = {"device": options.device, "precision": options.precision}
     submit(options.models, Path(options.data), Path(options.out), say=print, **where)
 
 
 def _glue_table(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.leaderboard import table
+    from unmask.runs.leaderboard import table
 
     print(table(options.results, wnli=options.wnli).table)

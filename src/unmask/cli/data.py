@@ -188,10 +188,10 @@ def _kind(tokenizer: Tokenizer) -> str:
 
 
 def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask import adapt
     from unmask.data import fertility
     from unmask.data.text import TextStatistics
     from unmask.data.tokenizer import Tokenizer
+    from unmask.runs import adapt
 
     statistics = TextStatistics()
     reference = _documents(options, options.reference, statistics) if options.reference else None
@@ -205,8 +205,8 @@ def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask import adapt
     from unmask.data.text import TextStatistics
+    from unmask.runs import adapt
 
     statistics = TextStatistics()
     texts = _documents(options, options.data, statistics)

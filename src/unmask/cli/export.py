@@ -21,7 +21,7 @@ from unmask.cli.parser import (
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
-    from unmask.onnx import Score
+    from unmask.serve.onnx import Score
 
 
 def add_verbs(verbs: Any) -> None:
@@ -86,7 +86,7 @@ def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.onnx import export, render
+    from unmask.serve.onnx import export, render
 
     if overrides and not options.data:
         raise UnmaskError(f"--{next(iter(overrides))} says how rows are read, and there are none: give --data ROWS.")
@@ -95,7 +95,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:
-    from unmask.finetune import evaluate
+    from unmask.runs.finetune import evaluate
 
     rows = of_rows(overrides)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_field, add_verb, counted, encoding_option, needed, print_fields
+from unmask.cli.terminal import coloured
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
-from unmask.terminal import coloured
 
 
 def add_verbs(verbs: Any) -> None:

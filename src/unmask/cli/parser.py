@@ -295,7 +295,7 @@ def counted(number: int, count: int, what: str) -> int:
 def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     """Do a run that has `plan`, `run` and `summary`, or with --dry-run say what it would take; whether it came to its
     end, on the process that writes."""
-    from unmask.report import write_report
+    from unmask.runs.report import write_report
     from unmask.train import checkpoint, distributed
     from unmask.train.display import render_plan
 
@@ -344,9 +344,11 @@ def local_models(options: argparse.Namespace, fields: dict[str, str]) -> None:
 
 
 def _local(given: str, *, named: bool = False) -> str:
-    from unmask import hub
-
     label, _, place = given.rpartition("=") if named else ("", "", given)
+    if Path(place).exists():
+        return given
+    from unmask.huggingface import hub
+
     if not hub.is_name(place):
         return given
     name = place.removeprefix(hub.PREFIX).partition("@")[0].rpartition("/")[2]

@@ -165,22 +165,22 @@ def add_report(verbs: Any) -> None:
 
 
 def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.quickstart import MINUTES, quickstart
+    from unmask.runs.quickstart import MINUTES, quickstart
 
     quickstart(Path(options.out), minutes=MINUTES if options.minutes is None else options.minutes)
 
 
 def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask import recipes
+    from unmask.runs import recipes
 
     for name, line in (recipes.names() | words.RECIPES).items():
         print(f"{name:21} {line}")
 
 
 def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask import recipes
     from unmask.objectives import registry
-    from unmask.report import run_facts
+    from unmask.runs import recipes
+    from unmask.runs.report import run_facts
     from unmask.train import checkpoint
     from unmask.train.optim import check_rate
 
@@ -216,7 +216,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out and (start or not options.recipe):
         raise UnmaskError("Say where to: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
-    from unmask.pretrain import Pretrain
+    from unmask.runs.pretrain import Pretrain
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -242,10 +242,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.curve import curve, sizes_in
-    from unmask.finetune import FineTuning, finetune
     from unmask.huggingface import holds_encoder_decoder
-    from unmask.search import Grid, search
+    from unmask.runs.curve import curve, sizes_in
+    from unmask.runs.finetune import FineTuning, finetune
+    from unmask.runs.search import Grid, search
     from unmask.train.display import Terminal
 
     searches = options.search is not False  # None: without a number
@@ -273,7 +273,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if writes and (options.advise or searches or sizes is not None):
         raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
     if options.advise:
-        from unmask.survey import survey
+        from unmask.runs.survey import survey
 
         print(survey(config))
         return
@@ -284,7 +284,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     elif searches:
         search(config, Path(options.out), grid=grid, limit=limit, display=Terminal())
     elif writes:
-        from unmask.translation.text_finetuning import finetune_text
+        from unmask.runs.translation.text_finetuning import finetune_text
 
         finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
@@ -293,7 +293,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
     """Settings that were asked for beside --search, as axes of one value, where the grid does not name the axis."""
-    from unmask.search import Grid
+    from unmask.runs.search import Grid
 
     named = {name.removeprefix(GRID).replace("-", "_") for name in points}
     fields = {name: OTHERS.get(name, name).replace("-", "_").rsplit(".", 1)[-1] for name in overrides}
@@ -305,7 +305,7 @@ def _begun(
 ) -> tuple[Any, Any, int | None, Any]:
     """What the run in --out was asked for: its config; the grid and the limit of a search; the sizes of a curve. Raises
     UnmaskError where there is nothing to resume, and where something else is asked for now."""
-    from unmask import curve, finetune, search
+    from unmask.runs import curve, finetune, search
     from unmask.train import checkpoint
 
     out, grid, limit, sizes = Path(options.out), None, None, None
@@ -328,7 +328,7 @@ def _begun(
 
 
 def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.baselines import Baselines, baselines, render
+    from unmask.runs.baselines import Baselines, baselines, render
 
     config = Baselines().override(overrides)
     if options.fields:
@@ -340,7 +340,7 @@ def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.report import write_report
+    from unmask.runs.report import write_report
 
     path = write_report(Path(options.folder))
     print(path)

@@ -87,19 +87,19 @@ def add_answering(verbs: Any) -> None:
 
 
 def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.translation import systems
+    from unmask.runs.translation import systems
 
     for name, line in systems.names().items():
         print(f"{name:20} {line}")
 
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.report import run_facts
+    from unmask.runs.report import run_facts
+    from unmask.runs.translation import TrainTranslation, origin, systems
+    from unmask.runs.translation.run import Vocabulary
     from unmask.train import checkpoint
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
-    from unmask.translation import TrainTranslation, origin, systems
-    from unmask.translation.run import Vocabulary
 
     if options.system:
         systems.find(options.system)
@@ -217,8 +217,8 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
 def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask evaluate --pairs`."""
     from unmask.config import typed
+    from unmask.runs.translation import evaluate_pairs, render_scores
     from unmask.serve.translator import Translator
-    from unmask.translation import evaluate_pairs, render_scores
 
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
     translator = Translator(options.model, device=options.device, precision=options.precision)

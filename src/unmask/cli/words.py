@@ -19,8 +19,8 @@ RECIPES = {
 
 def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """`unmask pretrain word2vec`."""
+    from unmask.runs.word_vectors import Word2Vec, checkpoint, train
     from unmask.train.display import Terminal
-    from unmask.word_vectors import Word2Vec, checkpoint, train
 
     for name in ("start", "dry_run", "corpus"):
         if getattr(options, name):
@@ -107,7 +107,7 @@ def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.word_vectors import evaluation
+    from unmask.runs.word_vectors import evaluation
 
     if not options.analogies and not options.pairs:
         raise UnmaskError("Say by what: --analogies FILE, --pairs FILE, or both.")
@@ -130,7 +130,7 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.word_vectors import write
+    from unmask.runs.word_vectors import write
 
     out = Path(options.out)
     if out.suffix not in ("", ".bin", ".txt", ".vec"):
@@ -150,8 +150,8 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
     import numpy as np
 
     from unmask.files import atomic
-    from unmask.word_vectors import random_walks
-    from unmask.word_vectors.reading import edges
+    from unmask.runs.word_vectors import random_walks
+    from unmask.runs.word_vectors.reading import edges
 
     if options.seed < 0:
         raise UnmaskError("--seed must not be negative.")
@@ -165,7 +165,7 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def vectors_of(place: Path | str) -> Any:
     """The word vectors of a folder or a file; what was left out of them is said on standard error."""
-    from unmask.word_vectors import read
+    from unmask.runs.word_vectors import read
 
     found = read(place)
     for note in found.notes:

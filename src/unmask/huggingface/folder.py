@@ -19,7 +19,6 @@ from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
-from unmask.hub import model_folder
 from unmask.huggingface import sentence_transformers, sizes, vocabularies
 from unmask.huggingface.config import (
     TABLES,
@@ -32,6 +31,7 @@ from unmask.huggingface.config import (
     table_for,
     table_of,
 )
+from unmask.huggingface.hub import model_folder
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
 from unmask.huggingface.searching import GENERATION
@@ -329,7 +329,7 @@ def export(model: Model) -> dict[str, Tensor]:
     """The model's parameters under their Hugging Face names, as they lie in a folder. Raises UnmaskError for one that
     no rule names, and for a model with adapters, whose answers its plain weights alone would not give."""
     if adapters(model):
-        raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.transfer.merged.")
+        raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.runs.transfer.merged.")
     table, parameters = _table(model), model.own_parameters()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
     for part in table.parts:

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from unmask.data.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, harmless
 from unmask.models.model import Model
-from unmask.terminal import harmless
 
 RED, BLUE = (220, 60, 50), (50, 100, 220)  # below and above zero
 PAGE = """<!doctype html>

@@ -17,8 +17,8 @@ from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.hub import model_folder
 from unmask.huggingface import Loaded
+from unmask.huggingface.hub import model_folder
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision, settle
 from unmask.models.inference_encoder import inference_layout

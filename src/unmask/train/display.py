@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
-from unmask.errors import plural
-from unmask.terminal import harmless
+from unmask.errors import harmless, plural
 from unmask.train import distributed
 from unmask.train.events import Evaluated, Event, Measured, Noted, Planned
 

@@ -1,7 +1,0 @@
-"""ONNX: a model folder as a graph that ONNX Runtime runs, checked against the model, fused, in eight bits."""
-
-from unmask.onnx.folder import Exported, Score, export, render
-from unmask.onnx.graph import EncoderGraph, graph_of
-from unmask.onnx.session import OnnxModel
-
-__all__ = ["EncoderGraph", "Exported", "OnnxModel", "Score", "export", "graph_of", "render"]

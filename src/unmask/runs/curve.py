@@ -1,0 +1,315 @@
+"""Learning curve: how the score of a task grows with the number of training rows, over several seeds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from unmask.config import read_json
+from unmask.errors import Stopped, UnmaskError, plural
+from unmask.files import sweep, write_text
+from unmask.runs.finetune import SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
+from unmask.runs.finetune_report import summary
+from unmask.runs.report import Report, write_report
+from unmask.runs.search import differing
+from unmask.tasks import Encoded
+from unmask.train import checkpoint, distributed, report
+from unmask.train.display import Display
+
+NAME = "curve.json"
+RUN = "run"  # folder of the run that is under way
+REPORT = "report.html"
+
+Size = int | Literal["all"]
+Found = dict[str, Any]
+"""rows, seed, step, total, restarted, dev and (where there is one) test metrics of one run."""
+
+
+def sizes_in(text: str) -> list[Size]:
+    """Numbers of rows as the command line gives them: "100,300,all"."""
+    sizes: list[Size] = []
+    for part in text.split(","):
+        part = part.strip()
+        if part != "all" and not (part.isascii() and part.isdigit()):
+            raise UnmaskError(
+                f"A curve has numbers of rows, and maybe 'all', between commas (100,300,all), not '{text}'."
+            )
+        sizes.append("all" if part == "all" else int(part))
+    return sizes
+
+
+def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display: Display | None = None) -> list[Found]:
+    """Fine-tune on some training rows, for each number and seed, and score on the dev rows and the test rows.
+
+    sizes  numbers of training rows; "all" is all there are
+
+    A seed draws an order of the training rows, and each of its sets is the beginning of that order: a smaller set is
+    part of a larger one. The labels of the task, and the baseline, are those of all training rows. `out` gets
+    curve.json, which is written anew after each run, and report.html; models are not kept. The dev rows choose the
+    best weights of each run, so that their scores are a little optimistic; the test rows choose nothing.
+
+    A curve that was cut short, `begun(out)`, or that gets more sizes or seeds, goes on from the runs that are in
+    curve.json. Returns the runs that were asked for; curve.json and the report have all that there are.
+
+    Raises UnmaskError for a folder that is in use otherwise, by another process, or has a curve of other settings or
+    rows, for sizes that the rows cannot give, and what `finetune` does, and Stopped where a signal ends it.
+    """
+    out = Path(out)
+    distributed.init(config.fit.device)
+    given, asked = _fixed(config), {"config": config.to_dict(), "sizes": list(sizes)}
+    _begun(out, given, config)  # before anything takes long
+    distributed.barrier()  # every process has looked before the first one writes
+    say = Speaker(display)
+    if config.seeds is None:
+        config = config.replace(seeds=SEEDS)  # for the small sets, however many rows there are in all
+    prepared = prepare(config, say)
+    numbers = _numbers(sizes, len(prepared.encoded["train"].rows))
+    wanted = [(rows, seed) for rows in numbers for seed in _seeds(prepared.config)]
+    with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
+        return _curve(given, asked, prepared, wanted, out, display, say)
+
+
+def begun(out: Path) -> tuple[FineTuning, list[Size]]:
+    """The settings and the sizes of the curve in a folder, as it was asked for. Raises UnmaskError where it does not
+    know them."""
+    asked = read_json(out / NAME).get("asked")
+    if not isinstance(asked, dict) or asked.keys() != {"config", "sizes"}:
+        raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
+    return FineTuning.of_run(asked["config"]), asked["sizes"]
+
+
+def _curve(
+    given: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    prepared: Prepared,
+    wanted: Sequence[tuple[int, int]],
+    out: Path,
+    display: Display | None,
+    say: Speaker,
+) -> list[Found]:
+    """The runs that are wanted, each (rows, seed), by the process that alone is at them.
+
+    asked  what `begun` gives again
+    """
+    facts = _begun(out, given, prepared.config)  # again: another one may have gone on with it meanwhile
+    distributed.barrier()
+    whole = len(prepared.encoded["train"].rows)
+    known: dict[tuple[int, int], Found] = {(run["rows"], run["seed"]): run for run in facts.get("runs", ())}
+    if known and facts.get("all") != whole:
+        raise UnmaskError(
+            f"{out} holds a curve of {facts.get('all')} training rows, and now there are {whole:,}; choose another "
+            "folder, or delete it."
+        )
+    if known.keys() & set(wanted):
+        say("The curve goes on from the runs that were finished before.")
+    if distributed.is_main():
+        _write(out, given, asked, prepared, known, say)  # whoever is killed from here on can go on
+    for rows, seed in wanted:
+        if (rows, seed) in known:
+            continue
+        say(f"{rows:,} training rows, seed {seed}:", note=False)
+        try:
+            row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
+        except Stopped as stopped:
+            _clear(out / RUN)
+            if known and distributed.is_main():
+                say(f"{stopped}: the curve is of the {plural(len(known), 'run')} so far.")
+                _write(out, given, asked, prepared, known, say)
+                write_report(out)
+            raise
+        known[rows, seed] = {"rows": rows, **row}
+        if distributed.is_main():
+            _write(out, given, asked, prepared, known, say)
+    again = [f"{rows:,} rows, seed {seed}" for (rows, seed), row in sorted(known.items()) if row["restarted"]]
+    if again:
+        say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
+    if distributed.is_main():
+        _write(out, given, asked, prepared, known, say)
+        write_report(out)
+        say(render(read_json(out / NAME)), note=False)
+    return [known[point] for point in wanted if point in known]
+
+
+def _numbers(sizes: Sequence[Size], rows: int) -> list[int]:
+    """The sizes as numbers, ascending, each once."""
+    numbers = sorted({rows if size == "all" else size for size in sizes})
+    if not numbers:
+        raise UnmaskError("Say how many training rows the points of the curve have: --curve 100,300,all.")
+    if numbers[0] < 1 or numbers[-1] > rows:
+        wrong = numbers[0] if numbers[0] < 1 else numbers[-1]
+        raise UnmaskError(f"A point of the curve cannot have {wrong:,} training rows: there are {rows:,} ('all').")
+    return numbers
+
+
+def _seeds(config: FineTuning) -> range:
+    assert config.seeds is not None
+    return range(config.seed, config.seed + config.seeds)
+
+
+def _drawn(rows: int, wanted: int, seed: int) -> list[int]:
+    """The first places of the seed's order, ascending."""
+    order = np.random.default_rng([seed, rows]).permutation(rows)
+    return sorted(order[:wanted].tolist())
+
+
+def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
+    """Some rows of what was encoded."""
+    examples = [whole.examples[whole.of_rows[place]] for place in places]
+    return Encoded(
+        [example for of_row in examples for example in of_row],
+        np.repeat(np.arange(len(places)), [len(of_row) for of_row in examples]),
+        [whole.rows[place] for place in places],
+        whole.length,
+        together=whole.together,
+    )
+
+
+def _run(prepared: Prepared, places: Sequence[int], seed: int, out: Path, display: Display | None) -> Found:
+    """The row of results of one run; nothing else of it is kept."""
+    part = _part(prepared.encoded["train"], places)
+    prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
+    _clear(out / RUN)  # of a process that was killed
+    model, row, _ = run_seed(prepared, seed, out / RUN, display, Speaker(display))
+    if "test" in prepared.encoded:
+        row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.tokenizer.pad)
+    _clear(out / RUN)
+    return row
+
+
+def _clear(folder: Path) -> None:
+    distributed.barrier()
+    if distributed.is_main():
+        shutil.rmtree(folder, ignore_errors=True)
+    distributed.barrier()
+
+
+# ------------------------------------------------------------------------------------------------ curve.json
+
+
+def _begun(out: Path, given: Mapping[str, Any], config: FineTuning) -> dict[str, Any]:
+    """curve.json of an earlier run of the same settings; empty for a new folder. Raises UnmaskError for any other."""
+    sweep(out)
+    there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
+    there -= {checkpoint.LOCK}
+    if there and (NAME not in there or there - {NAME, RUN, REPORT}):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    if not there:
+        return {}
+    facts = read_json(out / NAME)
+    other = differing(facts.get("given"), given, config)
+    if other:
+        raise UnmaskError(f"{out} holds a curve with another {other}; choose another folder, or delete it.")
+    runs = facts.get("runs")
+    if not isinstance(runs, list) or not all(isinstance(run, dict) and run.keys() >= _PARTS for run in runs):
+        raise UnmaskError(f"{out / NAME} is damaged: it lists no runs; delete the folder.")
+    return facts
+
+
+_PARTS = {"rows", "seed", "metric", "dev", "step", "total", "restarted"}
+
+
+def _fixed(config: FineTuning) -> dict[str, Any]:
+    """What must be the same for two runs to be points of one curve: all but how many seeds there are."""
+    places = json.loads(json.dumps(config.places(), default=str))
+    return {name: value for name, value in places.items() if name != "seeds"}
+
+
+def _write(
+    out: Path,
+    given: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    prepared: Prepared,
+    known: Mapping[tuple[int, int], Found],
+    say: Speaker,
+) -> None:
+    found = [known[point] for point in sorted(known)]
+    facts = {
+        "task": prepared.config.task,
+        "metric": prepared.config.fit.metric or prepared.task.metric,
+        "all": len(prepared.encoded["train"].rows),
+        "baseline": prepared.baseline,
+        "runs": found,
+        "notes": say.notes,
+        "given": dict(given),
+        "asked": dict(asked),
+        "config": prepared.config.to_dict(),
+    }
+    write_text(out / NAME, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+
+# ------------------------------------------------------------------------------------------------ the report
+
+
+def table(facts: Mapping[str, Any], split: str) -> dict[int, dict[str, dict[str, float]]]:
+    """Number of training rows -> metric -> mean, std (of the sample) and worst over the seeds."""
+    runs = facts["runs"]
+    numbers = dict.fromkeys(run["rows"] for run in runs)
+    return {number: summary([run[split] for run in runs if run["rows"] == number]) for number in numbers}
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """The deciding metric by number of training rows, and the baseline, as a table of text for each split."""
+    metric, lines = facts["metric"], []
+    for split, baseline in facts["baseline"].items():
+        lines.append(f"{metric} on the {split} rows:")
+        lines.append(f"{'rows':>12}{'mean':>10}{'std':>10}{'worst':>10}")
+        for number, means in table(facts, split).items():
+            lines.append(f"{number:12,}" + "".join(f"{means[metric][kind]:10.4f}" for kind in ("mean", "std", "worst")))
+        if metric in baseline:
+            lines.append(f"{'baseline':>12}{baseline[metric]:10.4f}")
+        lines += [_OPTIMISTIC.strip()] if split == "dev" else []
+    return "\n".join(lines)
+
+
+def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
+    """What the page of a curve shows. Raises UnmaskError for a curve without a run."""
+    if not facts["runs"]:
+        raise UnmaskError(f"{folder} holds a curve whose first run has not ended; go on with it by the same command.")
+    config, splits = facts["config"], list(facts["baseline"])
+    sections: list[report.Section] = [_chart(facts, split) for split in reversed(splits)]
+    sections += [_table(facts, split) for split in reversed(splits)]
+    sections.append(report.Text(facts["notes"]))
+    seeds = len({run["seed"] for run in facts["runs"]})
+    on = f"{config['model']} on {config['rows']['train']}"
+    subtitle = f"{on}, {plural(seeds, 'seed')}, {facts['all']:,} training rows in all"
+    return Report(f"Learning curve: {facts['task']}", subtitle, sections, config)
+
+
+def _chart(facts: Mapping[str, Any], split: str) -> report.Chart:
+    metric, means = facts["metric"], table(facts, split)
+    baseline = facts["baseline"][split]
+    points = [(number, values[metric]["mean"]) for number, values in means.items()]
+    spread = [values[metric]["std"] for values in means.values()]
+    return report.Chart(
+        f"{metric} on the {split} rows",
+        [report.Series("mean of the seeds", points, spread)],
+        x="training rows",
+        y=metric,
+        log_x=True,
+        floors={"baseline": baseline[metric]} if metric in baseline else {},
+        note="The bars are one standard deviation." + (_OPTIMISTIC if split == "dev" else ""),
+    )
+
+
+_OPTIMISTIC = " The dev rows choose the weights that are kept: a score is that of the best evaluation, and optimistic."
+
+
+def _table(facts: Mapping[str, Any], split: str) -> report.Table:
+    means, baseline = table(facts, split), facts["baseline"][split]
+    names = [name for name in next(iter(means.values())) if name in baseline or name == facts["metric"]]
+    seeds = {number: sum(run["rows"] == number for run in facts["runs"]) for number in means}
+    rows: list[list[Any]] = []
+    for number, values in means.items():
+        scores = [f"{values[name]['mean']:.4f} ± {values[name]['std']:.4f}" for name in names]
+        rows.append([f"{number:,}", seeds[number], *scores, values[facts["metric"]]["worst"]])
+    rows.append(["baseline", None, *(f"{baseline[name]:.4f}" if name in baseline else None for name in names), None])
+    columns = ["rows", "seeds", *names, f"worst {facts['metric']}"]
+    note = "Mean ± standard deviation over the seeds, by number of training rows."
+    return report.Table(f"Scores on the {split} rows", columns, rows, note=note)

@@ -1,0 +1,127 @@
+"""The results of a fine-tuning run for a reader: the table of seeds on the terminal, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.config import read_json
+from unmask.errors import UnmaskError, plural
+from unmask.runs.fit import LOWER_IS_BETTER
+from unmask.runs.report import Report, curve, history
+from unmask.train import report
+from unmask.train.checkpoint import RUN
+from unmask.train.metrics import chosen
+
+
+def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Metric -> mean, std and worst over the seeds."""
+    table = {}
+    for name in found[0]:
+        values = np.array([row[name] for row in found])
+        worst = values.max() if name in LOWER_IS_BETTER else values.min()
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        table[name] = {"mean": float(values.mean()), "std": spread, "worst": float(worst)}
+    return table
+
+
+def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
+    """What the page of a run shows. Raises UnmaskError for a run that has not ended."""
+    if not (folder / "results.json").exists():
+        raise UnmaskError(f"{folder} holds a fine-tuning run that has not ended, which has no scores to show yet.")
+    if "config" not in facts:
+        raise UnmaskError(f"{folder} holds a damaged run: no {RUN} says how it was fine-tuned.")
+    results, config = read_json(folder / "results.json"), facts["config"]
+    sections: list[report.Section] = [report.Text(results["notes"])]
+    sections += [_table(results, split) for split in results["baseline"]]
+    sections += _charts(results, folder)
+    if results["classes"]:
+        sections.append(_classes(results["classes"]))
+    if (folder / "search.json").is_file():
+        from unmask.runs import search
+
+        sections.append(search.section(folder))
+    subtitle = f"{config['model']} on {config['rows']['train']}, {plural(len(results['seeds']), 'seed')}"
+    return Report(f"Fine-tuned for {results['task']}", subtitle, sections, config)
+
+
+def render_result(results: Mapping[str, Any]) -> str:
+    """Metrics by seed, their mean and spread, and the baseline, as a table of text for each split."""
+    lines = []
+    for split in results["baseline"]:
+        names, rows = _rows(results, split)
+        cells = [[head, *("" if value is None else f"{value:.4f}" for value in values)] for head, *values in rows]
+        table = [[split, *names], *cells]
+        widths = [max(9, *map(len, column)) + 2 for column in zip(*table, strict=True)][1:]
+        lines += [f"{head:<10}" + "".join(map(str.rjust, row, widths)) for head, *row in table]
+        lines += _chosen(results) if split == "dev" else []
+    return "\n".join(lines)
+
+
+def _chosen(results: Mapping[str, Any]) -> list[str]:
+    """Of how many evaluations the dev score of each seed is the best, which makes it optimistic; nothing for results
+    that do not know."""
+    return [
+        f"The dev scores of seed {run['seed']} are of {chosen(run['evaluations'], run['step'], _last(results, run))}."
+        for run in results["seeds"]
+        if "evaluations" in run
+    ]
+
+
+def _last(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    return f"{results['metric']} {run['last']:.4f}"
+
+
+def shown(values: Mapping[str, float]) -> str:
+    """Metrics in a sentence."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+
+
+def _rows(results: Mapping[str, Any], split: str) -> tuple[list[str], list[list[Any]]]:
+    """Names of the metrics, and the rows of the table: a head and a value for each, None where there is none.
+
+    Metrics that the baseline has, so not the loss, and the one that decides.
+    """
+    baseline, summary, seeds = results["baseline"][split], results["summary"][split], results["seeds"]
+    names = [name for name in seeds[0][split] if name in baseline or name == results["metric"]]
+    rows = [[f"seed {run['seed']}", *(run[split][name] for name in names)] for run in seeds]
+    if len(seeds) > 1:
+        rows += [[kind, *(summary[name][kind] for name in names)] for kind in ("mean", "std", "worst")]
+    return names, [*rows, ["baseline", *(baseline.get(name) for name in names)]]
+
+
+def _table(results: Mapping[str, Any], split: str) -> report.Table:
+    names, rows = _rows(results, split)
+    note = f"The model of seed {results['kept']} is in the folder: its {results['metric']} on the dev rows is best."
+    again = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
+    if again:
+        note += f" Started again, as the first try collapsed: seed {', '.join(again)}."
+    if split == "dev":
+        note = " ".join([note, *_chosen(results)])
+    heads = [name.replace("_", " ") for name in names]  # so that long ones take two lines
+    return report.Table(f"Scores on the {split} rows", ["", *heads], rows, note=note)
+
+
+def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
+    """How the metric and the losses of each seed went."""
+    metric, scored, losses = results["metric"], {}, []
+    for run in results["seeds"]:
+        name = f"seed {run['seed']}"
+        train, scored[name] = history(folder / "seeds" / str(run["seed"]))
+        key = next((name for row in train for name in row if name.startswith("loss/")), "loss")
+        losses.append(report.Series(f"{name}, training", [(row["step"], row.get(key)) for row in train]))
+        losses.append(report.Series(f"{name}, dev", [(row["step"], row.get("loss")) for row in scored[name]]))
+    floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
+    losses = [series for series in losses if any(value is not None for _, value in series.points)]
+    return [*curve(f"{metric} on the dev rows", metric, scored, floors=floors), report.Chart("Loss", losses)]
+
+
+def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:
+    names = ("precision", "recall", "f1", "support")
+    rows: Sequence[Sequence[Any]] = [
+        [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
+    ]
+    return report.Table("Each class, on the dev rows", ["", *names], rows)

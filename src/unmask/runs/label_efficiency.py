@@ -1,0 +1,155 @@
+"""Does pre-training pay? The same model on few labels from a pre-trained and a random start, and a plain reference."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask import huggingface, metrics
+from unmask.data.dataset import Dataset
+from unmask.data.examples import Groups, labelled
+from unmask.data.rows import Row
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.model import ModelConfig
+from unmask.runs.fit import Fit, fit
+from unmask.tasks import Encoded, Task, lexical, task_fitting
+from unmask.train.optim import Optimizer, Schedule
+from unmask.train.trainer import Trainer, Training
+
+OUTSIDE, CODE = "O", "CODE"
+LABELS = (OUTSIDE, CODE)
+COUNTS = (32, 100, 300, 1_000)
+SEEDS = 3
+BATCH = 16
+EPOCHS, LEAST_STEPS = 4, 80
+LENGTH = 128
+SAMPLE = 300  # sentences that the time of a comparison is measured on
+PRETRAINED, RANDOM, LEXICAL = "pre-trained", "random start", "lexical regression"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What the parts of a comparison take, in seconds.
+
+    step     of fine-tuning
+    answer   to a test sentence, by a fine-tuned model
+    lexical  of the reference: fitted once, and asked about all test sentences
+    """
+
+    step: float
+    answer: float
+    lexical: float
+
+
+def steps(rows: int) -> int:
+    """Steps of fine-tuning on so many labelled sentences: 4 epochs, and at least 80."""
+    return max(LEAST_STEPS, EPOCHS * -(-rows // BATCH))
+
+
+def settings(rows: int, lr: float = 1e-3) -> Fit:
+    """The same for both starts, with the last weights kept. Small models want a rate of 1e-3."""
+    epochs = steps(rows) / -(-rows // BATCH)
+    return Fit(
+        epochs=epochs,
+        batch_size=BATCH,
+        evaluations=1 / (2 * epochs),  # only the last one: there are no labels to spare for choosing among weights
+        optimizer=Optimizer(lr=lr),
+        schedule=Schedule(warmup=0.1),
+    )
+
+
+def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
+    """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
+    task = _task(pool)
+    model = config.build(task.heads, seed=0)
+    examples = task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples
+    data = labelled(Groups(examples), BATCH, pad=tokenizer.pad)
+    with tempfile.TemporaryDirectory(prefix="unmask-") as folder:
+        step = Trainer(model, task, data, Training(steps=1), folder).plan()["seconds_per_step"]
+    sample = test[:SAMPLE]
+    begun = time.perf_counter()
+    task.answer_all(model, task.encode(sample, tokenizer, LENGTH), tokenizer.pad)
+    answer = (time.perf_counter() - begun) / max(1, len(sample))
+    lexical.tag(pool[:8], test[:8])  # what is imported on the way counts once
+    begun = time.perf_counter()
+    lexical.tag(pool[:SAMPLE], test)
+    return Pace(step, answer, time.perf_counter() - begun)
+
+
+def compare(
+    folder: Path,
+    pool: Sequence[Row],
+    test: Sequence[Row],
+    *,
+    counts: Sequence[int] = COUNTS,
+    seeds: int = SEEDS,
+    lr: float = 1e-3,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[dict[str, Any]]:
+    """Word-level F1 on `test` of each way to tag, for each number of labelled sentences and seed.
+
+    folder      of the pre-trained model; the random start is the same architecture with fresh weights
+    pool, test  sentences with the tags O and CODE; each seed draws its own labelled sentences from the pool
+
+    Returns {"labels", "seed", "way", "f1", "precision", "recall"} for each run.
+    """
+    found: list[dict[str, Any]] = []
+    tokenizer = huggingface.load(folder, huggingface.SINGLE_STACK).require_tokenizer(folder)
+    questions = _task(test).encode(test, tokenizer, LENGTH)
+    for count in (c for c in counts if c <= len(pool)):
+        for seed in range(seeds):
+            chosen = [pool[i] for i in np.random.default_rng([seed, count]).permutation(len(pool))[:count]]
+            ways: dict[str, Mapping[str, float]] = {
+                PRETRAINED: _finetuned(folder, chosen, questions, fresh=False, seed=seed, lr=lr),
+                RANDOM: _finetuned(folder, chosen, questions, fresh=True, seed=seed, lr=lr),
+                LEXICAL: metrics.of_tags(lexical.tag(chosen, test, seed), [row.tags for row in test], LABELS),
+            }
+            for way, scores in ways.items():
+                kept = {name: scores[name] for name in ("f1", "precision", "recall")}
+                found.append({"labels": count, "seed": seed, "way": way, **kept})
+        means = summary(found)[count]
+        say(f"  {count:>5} labelled sentences: " + ", ".join(f"{w} {m:.2f}" for w, (m, _) in means.items()))
+    return found
+
+
+def summary(found: Sequence[Mapping[str, Any]], metric: str = "f1") -> dict[int, dict[str, tuple[float, float]]]:
+    """Number of labels -> way -> (mean, standard deviation) over the seeds."""
+    table: dict[int, dict[str, tuple[float, float]]] = {}
+    for count in sorted({row["labels"] for row in found}):
+        for way in dict.fromkeys(row["way"] for row in found):
+            values = [row[metric] for row in found if row["labels"] == count and row["way"] == way]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            table.setdefault(count, {})[way] = (statistics.fmean(values), spread)
+    return table
+
+
+def _task(rows: Sequence[Row]) -> Task:
+    """The task of sentences of tagged words."""
+    return task_fitting(Dataset(Path(), tuple(rows), {"words": "words", "tags": "tags"})).of_labels(LABELS)
+
+
+def _finetuned(
+    folder: Path, train: Sequence[Row], test: Encoded, *, fresh: bool, seed: int, lr: float
+) -> dict[str, float]:
+    """The metrics on `test` of a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
+    task = _task(train)
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads=task.heads, seed=seed)
+    model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
+    if fresh:
+        model = model.config.build(task.heads, seed=seed)
+        model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks begin with the same new head
+    encoded = task.encode(train, tokenizer, LENGTH)
+    # The rows in the place of the dev rows are training rows: nothing is chosen by them.
+    asked = task.encode(train[:8], tokenizer, LENGTH)
+    fitted = fit(model, task, encoded, asked, settings(len(train), lr), pad=tokenizer.pad, seed=seed)
+    if fitted.stopped:
+        raise UnmaskError(f"Stopped by {fitted.stopped}; the pre-trained model is in {folder}.")
+    return task.evaluate(model, test, tokenizer.pad)

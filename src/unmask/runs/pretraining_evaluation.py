@@ -1,0 +1,158 @@
+"""The evaluation of a pre-training run on held-out text, beside word frequencies alone, and its report.
+
+Shapes: V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.config import read_json
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import plural
+from unmask.objectives import Term, registry
+from unmask.runs.report import Report, answers, curve, history, of_one_run
+from unmask.train import report
+from unmask.train.metrics import require_run
+from unmask.types import Batch
+
+CLEARLY = 0.97
+"""Share of the loss of word frequencies below which a model clearly uses the context."""
+
+FEW = 100
+"""A run with a budget in minutes that takes fewer steps than this has hardly learned anything."""
+
+
+def baseline(batches: Sequence[Batch], log_p: np.ndarray, terms: Iterable[Term]) -> dict[str, float]:
+    """What a guess without any context reaches on the targets of `batches`.
+
+    log_p  [V] log probability of each answer
+    terms  the loss terms of the run
+
+    loss/TERM     cross-entropy of each term that guesses text, in nats
+    TERM/correct  share that the most frequent answer gets right
+    """
+    found = {}
+    for name in guessing(terms):
+        targets = _targets(batches, name)
+        if len(targets):
+            found[f"loss/{name}"] = float(-log_p[targets].mean())
+            found[f"{name}/correct"] = float((targets == log_p.argmax()).mean())
+    return found
+
+
+def guessing(terms: Iterable[Term]) -> dict[str, Term]:
+    """The terms that guess text, which word frequencies alone can do as well, by name."""
+    return {term.name: term for term in terms if term.guess}
+
+
+def characters(batches: Sequence[Batch], tokenizer: Tokenizer, terms: Iterable[Term]) -> float:
+    """Characters of text that a token to be guessed stands for, on average: those of the text that the tokenizer makes
+    of the tokens, spaces included; the token that ends a text counts, and stands for none."""
+    targets = next((found for found in (_targets(batches, name) for name in guessing(terms)) if len(found)), ())
+    return len(tokenizer.decode(np.asarray(targets))) / len(targets) if len(targets) else 0.0
+
+
+def _targets(batches: Sequence[Batch], term: str) -> np.ndarray:
+    """All that a term is to guess; nothing where no batch has a target for it."""
+    values = [batch.targets[term].values.numpy() for batch in batches if term in batch.targets]
+    return np.concatenate(values) if values else np.empty(0, np.int64)
+
+
+def plateau(result: Mapping[str, float], baseline: Mapping[str, float], terms: Iterable[Term]) -> str | None:
+    """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
+    for name, term in guessing(terms).items():
+        loss, floor = result.get(f"loss/{name}"), baseline.get(f"loss/{name}")
+        if loss is not None and floor is not None and loss >= CLEARLY * floor:
+            return (
+                f"The held-out {term.guess} loss, {loss:.2f}, is not clearly better than word frequencies alone "
+                f"({floor:.2f}): the model has hardly begun to use the context. Train longer, lower the learning rate, "
+                "or lengthen the warm-up."
+            )
+    return None
+
+
+def too_few(steps: int, minutes: float | None) -> str | None:
+    """A sentence for a run by minutes in which hardly any step fitted, and what to do; None for any other."""
+    if minutes is None or steps >= FEW:
+        return None
+    return (
+        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
+        f"give it more --minutes, so that there are {FEW} steps at least."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the report
+
+
+def report_of(folder: Path, run: dict[str, Any]) -> Report:
+    """What the page of a run shows. Raises UnmaskError where the folder has no metrics.jsonl."""
+    require_run(folder)
+    train, heldout = history(folder)
+    baseline = run.get("baseline", {})
+    sections: list[report.Section] = []
+    last = heldout[-1] if heldout else {}
+    terms = terms_of(run)
+    stuck = plateau(last, baseline, terms.values()) if last.get("step", 0) > 0 else None
+    if stuck:
+        sections.append(report.Text([stuck], kind="warning"))
+    guessed = [term for name, term in guessing(terms.values()).items() if f"loss/{name}" in last]
+    sections += [_against_frequencies(term, last, baseline) for term in guessed]
+    found = {"training": train, "held-out": heldout}
+    for name in sorted({key.partition("/")[2] for row in train + heldout for key in row if key.startswith("loss/")}):
+        label = (terms[name].label if name in terms else name).capitalize()
+        floors = {"word frequencies alone": baseline[f"loss/{name}"]} if f"loss/{name}" in baseline else {}
+        sections += curve(f"{label}: loss", f"loss/{name}", found, floors=floors, note=_growth(run))
+        sections += curve(f"{label}: accuracy", f"{name}/correct", found, note=_growth(run))
+    sections += curve("Learning rate", "lr", {"learning rate": train})
+    sections += curve("Real tokens per second", "tokens_per_second", {"tokens/s": train})
+    if probed := answers(folder, 6):
+        samples = [report.Sample(probe["text"], given) for probe, given in probed]
+        expected = {probe["text"]: probe["expected"] for probe, _ in probed}
+        sections.append(report.Samples("What it guesses, as it learns", samples, expected))
+    for corpus in run.get("corpora", []):
+        manifest = Path(corpus) / "manifest.json"
+        if manifest.exists():
+            sections.append(_corpus(corpus, read_json(manifest)))
+    return of_one_run(folder, "Pre-training", run, sections)
+
+
+def terms_of(run: dict[str, Any]) -> dict[str, Term]:
+    """Loss term -> how it is described: by the run, or, for one that does not, by the objectives of the house."""
+    return registry.terms() | {term["name"]: Term(**term) for term in run.get("terms", [])}
+
+
+def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
+    found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
+    name, rows = term.name, []
+    for who, of in found.items():
+        loss = of[f"loss/{name}"]  # None where it was no number
+        rows.append([who, of[f"{name}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
+    note = f"Accuracy is the share of {term.accuracy}; loss is in nats."
+    if last.get(f"{name}/bits_per_character") is not None:
+        note += f" The model takes {last[f'{name}/bits_per_character']:.3f} bits per character."
+    return report.Table(term.table, ["", "accuracy", "loss", "perplexity"], rows, note=note)
+
+
+def _growth(run: dict[str, Any]) -> str:
+    """A sentence on rows that grow longer, which the curves show as a step; empty where they do not."""
+    config = run.get("config", {})
+    rows = config.get("rows", {})
+    tokens = rows.get("tokens") or config.get("model", {}).get("length")
+    if not rows.get("first") or rows["first"] == tokens:
+        return ""
+    share = f"{rows['first_share']:.0%} of the steps have rows of {rows['first']} tokens"
+    return f"The first {share}, the others, and held-out text throughout, have {tokens}."
+
+
+def _corpus(folder: str, manifest: dict[str, Any]) -> report.Facts:
+    values: dict[str, Any] = {}
+    for split, facts in manifest["splits"].items():
+        values |= {f"{split}: {what}": facts[what] for what in ("documents", "sentences", "tokens")}
+    values |= {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
+    return report.Facts(f"Corpus {folder}", values)

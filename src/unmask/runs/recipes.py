@@ -1,0 +1,283 @@
+"""Every run that has a name, as a function that returns its config; nothing but choices.
+
+The command line looks names up here (`bert-mini` is `bert_mini`), then in `writing_recipes.py` and
+`recurrent_recipes.py`, and overrides fields: `unmask pretrain bert-mini --lr 5e-4`. A variant of your own is a function
+too: call one of these and `replace` what differs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from unmask.errors import UnmaskError, unknown
+from unmask.models import albert, electra
+from unmask.models.albert import Albert
+from unmask.models.bert import SIZES, Bert, Roberta
+from unmask.models.electra import Electra
+from unmask.models.mobilebert import SIZES as MOBILE_SIZES
+from unmask.models.mobilebert import MobileBert
+from unmask.objectives import (
+    MaskedLMConfig,
+    NextSentenceConfig,
+    ObjectiveConfig,
+    ReplacedTokenConfig,
+    SentenceOrderConfig,
+    SingleRuns,
+)
+from unmask.objectives.registry import FolderSentences
+from unmask.runs import recurrent_recipes, writing_recipes
+from unmask.runs.pretraining import Pretraining, Rows
+from unmask.runs.writing_recipes import short
+from unmask.train.optim import Optimizer, Schedule
+from unmask.train.trainer import Training
+
+
+def bert_tiny() -> Pretraining:
+    """2 layers of 128 (4 M parameters): minutes on a laptop."""
+    return _small(_bert("tiny"), _NEXT, lr=3e-3, algorithm="muon")
+
+
+def quickstart() -> Pretraining:
+    """bert-tiny for a few minutes of a slow processor: hidden words alone, in short rows, from warm token vectors.
+
+    Steps are small and rows short throughout, a quarter of the tokens is hidden, and token vectors start from what
+    stands beside the tokens: that learns most in two to four minutes (docs/log.md). Hours want `bert-tiny`.
+    """
+    config = bert_tiny().replace(objective=MaskedLMConfig(rate=0.25), warm_start="ppmi")
+    return config.replace(rows={"tokens": 32, "first": None, "batch": 32, "heldout": 512})
+
+
+def bert_mini() -> Pretraining:
+    """4 layers of 256 (11 M parameters): minutes to hours on a CPU."""
+    return _small(_bert("mini"), _NEXT, lr=2e-3, algorithm="muon")
+
+
+def bert_small() -> Pretraining:
+    """4 layers of 512 (29 M parameters): hours on a CPU, minutes on a GPU."""
+    return _small(_bert("small"), _NEXT, lr=7e-4)
+
+
+def bert_medium() -> Pretraining:
+    """8 layers of 512 (41 M parameters): a GPU, or a day of CPU."""
+    return _small(_bert("medium"), _NEXT, lr=5e-4)
+
+
+def bert_base() -> Pretraining:
+    """12 layers of 768 (110 M parameters), batch 256, learning rate 1e-4: as published."""
+    return _published(_bert("base"), _NEXT)
+
+
+def bert_large() -> Pretraining:
+    """24 layers of 1,024 (340 M parameters), batch 256, learning rate 1e-4: as published."""
+    return _published(_bert("large"), _NEXT)
+
+
+def multilingual_tiny() -> Pretraining:
+    """bert-tiny on corpora of several languages, of one vocabulary: small ones are raised as multilingual BERT does.
+
+    Sizes to the power of 0.7 (multilingual.md of google-research's BERT, where the vocabulary has 110,000 pieces).
+    """
+    return bert_tiny().replace(rows={"alpha": 0.7})
+
+
+def albert_tiny() -> Pretraining:
+    """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on hidden words and sentence order."""
+    return _small(_albert("tiny"), _ORDER, lr=3e-3, algorithm="muon")
+
+
+def albert_base() -> Pretraining:
+    """12 layers of 768 that share their weights (12 M parameters); the optimizer is AdamW in place of LAMB."""
+    return _published(_albert("base"), _ORDER)
+
+
+def albert_large() -> Pretraining:
+    """24 layers of 1,024 that share their weights (18 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("large"), _ORDER)
+
+
+def albert_xlarge() -> Pretraining:
+    """24 layers of 2,048 that share their weights (59 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("xlarge"), _ORDER)
+
+
+def albert_xxlarge() -> Pretraining:
+    """12 layers of 4,096 that share their weights (223 M parameters): the published size, trained as albert-base."""
+    return _published(_albert("xxlarge"), _ORDER)
+
+
+def electra_tiny() -> Pretraining:
+    """ELECTRA of bert-tiny's width, which finds the words that a generator of half that width has replaced."""
+    return _small(_electra("tiny"), _REPLACED, lr=2e-3)
+
+
+def electra_small() -> Pretraining:
+    """12 layers of 256 (14 M parameters), rows of 128 tokens, batch 128, learning rate 5e-4: as published."""
+    config = _published(_electra("small").replace(length=128), _REPLACED)
+    return config.replace(rows={"batch": 128, "first": None, "micro_batch": 32}, training={"optimizer": {"lr": 5e-4}})
+
+
+def electra_base() -> Pretraining:
+    """12 layers of 768 (110 M parameters), batch 256 of 512 tokens, learning rate 2e-4: as published."""
+    training = {"steps": 766_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
+    return _published(_electra("base"), _REPLACED).replace(rows={"first": None}, training=training)
+
+
+def electra_large() -> Pretraining:
+    """24 layers of 1,024 (335 M parameters), a quarter of the words hidden, batch 2,048 of 512 tokens: as published."""
+    training = {"steps": 400_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
+    config = _published(_electra("large"), ReplacedTokenConfig(masked=MaskedLMConfig(rate=0.25)))
+    return config.replace(rows={"batch": 2_048, "first": None}, training=training)
+
+
+def mobilebert_tiny() -> Pretraining:
+    """MobileBERT of bert-tiny's width: 4 layers of 128 in bottlenecks of 64, from scratch: minutes on a laptop."""
+    return _small(MobileBert().replace(**MOBILE_SIZES["tiny"]), _NEXT, lr=3e-3)
+
+
+def mobilebert() -> Pretraining:
+    """24 layers of 512 in bottlenecks of 128 (25 M parameters), from scratch, where the paper has a teacher."""
+    return _published(MobileBert(), _NEXT)
+
+
+def roberta_tiny() -> Pretraining:
+    """RoBERTa of bert-tiny's size: hidden words alone, and no row that is short on purpose."""
+    return _small(_roberta("tiny"), _FULL, lr=3e-3, algorithm="muon")
+
+
+def roberta_base() -> Pretraining:
+    """12 layers of 768, batch 8,192 of 512 tokens, learning rate 6e-4: as published."""
+    config = _published(_roberta("base"), _FULL)
+    training = {"steps": 500_000, "schedule": {"warmup": 24_000}, "optimizer": _ADAM_ROBERTA}
+    return config.replace(rows={"batch": 8_192, "first": None}, training=training)
+
+
+def continued() -> Pretraining:
+    """Go on from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
+
+    A second phase of pre-training on the text of a domain, or of the task itself (Gururangan et al. 2020): rows as
+    long as the model takes, and a rate far below that of fresh weights, which would undo what they know.
+    """
+    return Pretraining(
+        objective=MaskedLMConfig(sentences=FolderSentences()),
+        rows=Rows(batch=32, micro_batch=8, heldout=64),
+        training=Training(
+            minutes=30.0,
+            optimizer=Optimizer(lr=5e-5),
+            schedule=Schedule(warmup=0.06),
+        ),
+    )
+
+
+def _bert(size: str) -> Bert:
+    return Bert().replace(**SIZES[size])
+
+
+def _albert(size: str) -> Albert:
+    return Albert().replace(**albert.SIZES[size])
+
+
+def _electra(size: str) -> Electra:
+    return Electra().replace(**electra.SIZES[size])
+
+
+def _roberta(size: str) -> Roberta:
+    return Roberta().replace(**SIZES[size])
+
+
+_NEXT = MaskedLMConfig(sentences=NextSentenceConfig())
+_ORDER = MaskedLMConfig(sentences=SentenceOrderConfig())
+_FULL = MaskedLMConfig(sentences=SingleRuns(short=0.0))
+_REPLACED = ReplacedTokenConfig()
+_ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9
+
+
+def _small(
+    model: Bert, objective: ObjectiveConfig, lr: float, algorithm: Literal["auto", "muon"] = "auto"
+) -> Pretraining:
+    """Short runs on little text: higher rates, and no dropout (too few passes to learn the text by heart).
+
+    The published initialisation suits a width of 768; narrower models start from the same scale of activations
+    (std ∝ dim^-0.5), which brings them past word frequencies sooner. Some learn by Muon (decision 22), and at a
+    higher rate: AdamW wants 1e-3 at four layers of 256.
+    """
+    std = round(0.02 * (768 / model.dim) ** 0.5, 3)
+    return Pretraining(
+        model=model.replace(length=128, dropout=0.0, attention_dropout=0.0, std=std, positions="sinusoids"),
+        objective=objective,
+        rows=Rows(batch=32, first=32, first_share=0.6),
+        training=short(lr).replace(optimizer={"algorithm": algorithm}),
+    )
+
+
+def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
+    """Devlin et al. 2018, appendix A.2: 1,000,000 steps, of which 10,000 warm up; 128 tokens a row, then 512."""
+    return Pretraining(
+        model=model,
+        objective=objective,
+        rows=Rows(batch=256, first=128, micro_batch=16, workers=4),
+        training=Training(
+            steps=1_000_000,
+            optimizer=Optimizer(lr=1e-4),
+            schedule=Schedule(warmup=0.01),
+            log_every=100,
+            evaluate_every=10_000,
+            save_every=10_000,
+        ),
+    )
+
+
+def _recipes() -> dict[str, Callable[[], Pretraining]]:
+    """Name -> recipe, in the order in which they are written, this page first."""
+    pages = (globals(), vars(writing_recipes), vars(recurrent_recipes))
+    return {
+        name.replace("_", "-"): function
+        for page in pages
+        for name, function in page.items()
+        if inspect.isfunction(function)
+        and not name.startswith("_")
+        and function.__annotations__ == {"return": "Pretraining"}  # a recipe is not asked anything
+    }
+
+
+def names() -> dict[str, str]:
+    """Recipe name -> its first line of documentation, in the order in which they are written, this page first."""
+    return {name: (inspect.getdoc(recipe) or "").split("\n", 1)[0] for name, recipe in _recipes().items()}
+
+
+def find(name: str) -> Pretraining:
+    """The config of a recipe by its name. Raises UnmaskError naming the nearest for one that does not exist."""
+    found = _recipes()
+    if name not in found:
+        raise unknown("recipe", name, found)
+    return found[name]()
+
+
+def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | None = None) -> tuple[str, Pretraining]:
+    """Recipe and config of a run: as it was saved where it is resumed, else the recipe, from `start` where given.
+
+    start  model folder to go on from; it needs no recipe
+    run    run.json of the run that is resumed; empty or None for a new one
+
+    Raises UnmaskError where nothing says which run is meant, and where the two disagree on the recipe or the start.
+    """
+    facts = dict(run or {})
+    recipe = name or facts.get("recipe") or ("continued" if start or facts.get("origin") else None)
+    if recipe is None:
+        raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
+    config = find(recipe)
+    if "config" in facts:
+        if facts.get("recipe") and recipe != facts["recipe"]:  # a run of one's own making has no recipe
+            raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{recipe}': leave the recipe out.")
+        config = config.resumed(facts)
+        if start is not None and start != config.start:
+            raise UnmaskError(
+                f"This run started from {config.start or 'fresh weights'}, not {start}: leave --from out."
+            )
+        return recipe, config
+    if start is not None:
+        return recipe, config.starting_from(start)
+    if recipe == "continued":
+        raise UnmaskError("The recipe 'continued' goes on from a model: say from which, with --from FOLDER.")
+    return recipe, config

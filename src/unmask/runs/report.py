@@ -1,0 +1,112 @@
+"""report.html of a run: the kinds of runs there are, and what their pages have in common.
+
+A report is a list of sections. Each kind of run has a module with `report_of(folder, facts) -> Report`, which says what
+is on its page; `write_report` asks the run which kind it is, and adds the table of its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from unmask.config import flatten, read_json
+from unmask.errors import UnmaskError, unknown
+from unmask.runs import probes
+from unmask.train import checkpoint, report
+from unmask.train.metrics import read as read_metrics
+from unmask.train.metrics import thin
+
+Rows = list[dict[str, Any]]  # of metrics.jsonl
+Answers = list[tuple[str, Sequence[tuple[str, float]]]]  # when, and the guesses with their probabilities
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page of one run shows; `config` comes last, and opens on a click."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[report.Section]
+    config: Mapping[str, Any] | None = None
+
+
+KINDS = {
+    "pretraining": "unmask.runs.pretraining_evaluation",
+    "finetuning": "unmask.runs.finetune_report",
+    "translation": "unmask.runs.translation.report",
+    "curve": "unmask.runs.curve",
+    "quickstart": "unmask.runs.quickstart",
+}
+"""Kind of run, as run.json names it -> the module of its `report_of`."""
+
+SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve"}
+"""File with the facts of several runs, whose folder has no run.json -> their kind."""
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html of the run in `folder`, while it runs, too. Raises UnmaskError where there is no run, or a file
+    of it is damaged."""
+    file = next((name for name in SEVERAL if (folder / name).exists()), None)
+    facts = read_json(folder / file) if file else run_facts(folder)
+    if not isinstance(facts.get("config", {}), dict):
+        raise UnmaskError(f"{folder} holds a damaged run: its config is no JSON object.")
+    kind = SEVERAL[file] if file else str(facts.get("kind") or _kind_in_version_01(folder, facts))
+    if kind not in KINDS:
+        raise unknown("kind of run", kind, KINDS)
+    found: Report = import_module(KINDS[kind]).report_of(folder, facts)
+    config = [] if found.config is None else [report.Facts("Configuration", flatten(found.config), folded=True)]
+    return report.write(folder, found.title, [*found.sections, *config], subtitle=found.subtitle)
+
+
+def _kind_in_version_01(folder: Path, facts: Mapping[str, Any]) -> str:
+    """The kind of a run whose run.json does not name it."""
+    if facts.get("recipe") == "finetune" or (folder / "results.json").exists():
+        return "finetuning"
+    return "translation" if "texts" in facts.get("config", {}) else "pretraining"
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """run.json of a run, from its newest checkpoint: that of the folder is older where a run that had ended was made
+    longer, and then killed."""
+    checkpoints = folder / "checkpoints"
+    for step in reversed(checkpoint.steps(checkpoints)):
+        with suppress(UnmaskError):  # damaged, or of a run whose checkpoints have none
+            return checkpoint.read_one(checkpoint.folder_of(checkpoints, step), "run.json")
+    return read_json(folder / "run.json") if (folder / "run.json").exists() else {}
+
+
+# ------------------------------------------------------------------------------------------------ what pages share
+
+
+def of_one_run(folder: Path, what: str, facts: Mapping[str, Any], sections: Sequence[report.Section]) -> Report:
+    """The report of a run that trains one model: its recipe and its size below the name of the folder."""
+    subtitle = f"{facts.get('recipe') or what.lower()} · {facts.get('parameters', 0) / 1e6:.1f} M parameters"
+    return Report(f"{what}: {folder.name}", subtitle, sections, facts.get("config"))
+
+
+def history(folder: Path) -> tuple[Rows, Rows]:
+    """What metrics.jsonl holds of training, and of the held-out data."""
+    path = folder / "metrics.jsonl"
+    return read_metrics(path, "train"), read_metrics(path, "heldout")
+
+
+def curve(
+    title: str, key: str, found: Mapping[str, Rows], *, floors: Mapping[str, float] | None = None, note: str = ""
+) -> list[report.Chart]:
+    """The chart of one value of metrics.jsonl by step, a line for each name in `found`; none where the rows lack it."""
+    points = {name: [(row["step"], row[key]) for row in rows if key in row] for name, rows in found.items()}
+    lines = [report.Series(name, of) for name, of in points.items() if of]
+    return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines or not any(found.values()) else []
+
+
+def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:
+    """The probes of the last evaluation, each with its guesses at `most` evaluations or fewer, spread over the run."""
+    lines = thin(probes.read(folder), most)
+    return [
+        (probe, [(f"step {x['step']:,}", x["samples"][n]["guesses"]) for x in lines if n < len(x["samples"])])
+        for n, probe in enumerate(lines[-1]["samples"] if lines else ())
+    ]

@@ -1,0 +1,70 @@
+"""Survey: what labelled rows are like, and which row of the table of advice they fall in; nothing is trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from unmask import huggingface
+from unmask.data.dataset import values_of
+from unmask.data.rows import Row
+from unmask.errors import UnmaskError
+from unmask.runs.finetune import FineTuning, Prepared, Speaker, prepare
+from unmask.runs.transfer import advise, measure
+from unmask.tasks import Encoded
+
+SHOWN, BAR = 30, 30  # classes that are listed; characters of the longest bar
+
+
+def survey(config: FineTuning) -> str:
+    """What there is to know before a run: files, classes, lengths, baseline, similarity, and the advice they lead to.
+
+    Reads the rows and the model as `finetune` does, and raises UnmaskError where it would.
+    """
+    if config.model is None:
+        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+    say = Speaker(None)
+    prepared = prepare(config, say)
+    rows = prepared.encoded["train"].rows
+    loaded = huggingface.load(config.model, huggingface.SINGLE_STACK)
+    evidence = measure(texts_of(rows), prepared.tokenizer, loaded.model, seed=config.seed)
+    labels = len(prepared.task.labels) or None
+    advice = advise(len(rows), evidence.similarity, classes=labels, loss=evidence.loss)
+    parts = {
+        "Rows": say.notes,
+        "Classes of the training rows": _classes(prepared),
+        "Lengths": [_length(name, encoded) for name, encoded in prepared.encoded.items()],
+        "Text and model": evidence.sentences,
+        f"Advice ({advice.amount} data, {advice.domain} text): --strategy {advice.transfer.strategy}": advice.sentences,
+    }
+    return "\n\n".join("\n".join([name, *(f"  {line}" for line in lines)]) for name, lines in parts.items() if lines)
+
+
+def texts_of(rows: Sequence[Row]) -> list[str]:
+    """All texts of some rows, a context that several share once."""
+    return list(dict.fromkeys(text for row in rows for text in row.texts if text.strip()))
+
+
+def _classes(prepared: Prepared) -> list[str]:
+    """A line for each label or tag of the training rows; nothing for scores and free answers."""
+    if not prepared.task.labels:
+        return []
+    counts = Counter(value for row in prepared.encoded["train"].rows for value in values_of(row))
+    whole, most = sum(counts.values()), counts.most_common(1)[0][1]
+    width = max(map(len, counts))
+    lines = [
+        f"{label:<{width}} {n:>9,} {n / whole:>7.1%}  {'#' * max(1, round(BAR * n / most))}"
+        for label, n in counts.most_common(SHOWN)
+    ]
+    return lines if len(counts) <= SHOWN else [*lines, f"and {len(counts) - SHOWN:,} more"]
+
+
+def _length(name: str, encoded: Encoded) -> str:
+    longer = len(encoded.cut) or encoded.split
+    done = "are cut" if encoded.cut else "become several windows" if encoded.split else "would be cut"
+    tokens = median(len(example.tokens) for example in encoded.examples)
+    return (
+        f"{name}: {longer:,} of {len(encoded.rows):,} rows ({longer / len(encoded.rows):.1%}) are longer than "
+        f"{encoded.length} tokens and {done}; the median of what the model reads is {tokens:g}."
+    )

@@ -1,0 +1,22 @@
+"""Transfer: how much of a pre-trained model a task changes; adapters as files; which strategy fits which data."""
+
+from unmask.runs.transfer.adapter import load_adapter, save_adapter
+from unmask.runs.transfer.advice import Advice, Evidence, advise, measure
+from unmask.runs.transfer.remembered import remembering
+from unmask.runs.transfer.strategy import Transfer, Tuning, merged, prepare, scale, trainable
+
+__all__ = [
+    "Advice",
+    "Evidence",
+    "Transfer",
+    "Tuning",
+    "advise",
+    "load_adapter",
+    "measure",
+    "merged",
+    "prepare",
+    "remembering",
+    "save_adapter",
+    "scale",
+    "trainable",
+]

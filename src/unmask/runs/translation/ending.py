@@ -1,0 +1,76 @@
+"""How a translation run ended, in sentences: the score that is kept, beside the others, and whether it has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unmask.errors import plural
+from unmask.runs.pretraining_evaluation import CLEARLY, too_few
+from unmask.train.metrics import chosen
+
+LEARNED = {"exact": 0.5, "bleu": 5.0}
+"""Metric -> the score of the dev pairs below which most translations are useless."""
+
+
+def unigram_loss(train: Sequence[np.ndarray], dev: Sequence[np.ndarray], end: int, vocabulary: int) -> float:
+    """Nats per dev token, the ends included, of a guess by the frequencies of the training tokens alone (add one)."""
+    counts = np.ones(vocabulary)
+    counts += np.bincount(np.concatenate(train), minlength=vocabulary)
+    counts[end] += len(train)
+    log_p = np.log(counts / counts.sum())
+    total = log_p[np.concatenate(dev)].sum() + len(dev) * log_p[end]
+    return float(-total / (sum(map(len, dev)) + len(dev)))
+
+
+def kept(rows: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any] | None:
+    """The evaluation whose weights are kept: the best one, of equal ones the later; None where there is none yet."""
+    scored = [row for row in rows if metric in row]
+    return max(scored, key=lambda row: (row[metric], row["step"]), default=None)
+
+
+def score(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """The score that is kept, of how many evaluations, and the last one. There must be an evaluation."""
+    scored, best = [row for row in rows if metric in row], kept(rows, metric)
+    assert best is not None
+    how = chosen(len(scored), best["step"], shown(metric, scored[-1][metric]))
+    return f"{shown(metric, best[metric])}, {how}; perplexity {best['perplexity']:.2f}"
+
+
+def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None) -> list[str]:
+    """Sentences for a run that came to its end without a model that is of use, and what to do; none for any other.
+
+    rows     evaluations
+    minutes  that the run was to take; None: its length was given in steps
+    floor    the loss of `unigram_loss`; None: the run went on from a model
+    """
+    learned = hardly_learned(rows, metric, floor, "--steps" if minutes is None else "--minutes")
+    few = too_few(rows[-1]["step"], minutes) if rows and (learned or floor is not None) else None
+    return [sentence for sentence in (few, learned) if sentence]
+
+
+def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float | None, option: str) -> str | None:
+    """A sentence for a model that is of no use yet; None for any other.
+
+    option  what sets the length of the run
+    """
+    best = kept(rows, metric)
+    if best is None:
+        return None
+    loss = best["next/nll"]
+    if floor is not None and loss >= CLEARLY * floor:
+        why = f"its loss on the dev pairs, {loss:.2f}, is not clearly better than word frequencies alone ({floor:.2f})"
+    elif best[metric] < LEARNED.get(metric, 0.0):
+        why = f"it has {shown(metric, best[metric])} on the dev pairs"
+    else:
+        return None
+    after = plural(rows[-1]["step"], "step")
+    return f"The model has hardly learned after {after}: {why}. Train longer: give it more {option}."
+
+
+def shown(metric: str, value: float) -> str:
+    """A score as a person reads it."""
+    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}"}
+    return named.get(metric, f"{metric} {value:.3f}")

@@ -1,0 +1,116 @@
+"""Evaluation: a folder that translates, scored on pairs of texts with BLEU, chrF and by length of the source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from unmask.data.bitext import Bitext
+from unmask.data.numbers import Numbers
+from unmask.files import check_place, write_text
+from unmask.generate import Search
+from unmask.metrics import translation as scores
+from unmask.metrics.hypotheses import refuse_tokenised
+from unmask.metrics.translation import Bucket
+from unmask.runs.translation.texts import read_pairs
+from unmask.serve.translator import Translator
+
+BOUNDS = (5, 10, 15, 20, 30, 40, 50)  # words of a source
+
+
+def evaluate_pairs(
+    model: Translator | Path | str,
+    pairs: Sequence[str],
+    search: Search | None = None,
+    *,
+    columns: tuple[str, str] | None = None,
+    format: str | None = None,
+    encoding: str | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Translate the sources of some pairs, and score the translations against the targets.
+
+    model   a Translator, or the folder for one
+    search  None: that of the model
+    columns, format, encoding  as for `read_pairs`
+    out     file for the translations, one a line, and an empty line for each pair that is left out, so that line n
+            belongs to line n of two aligned files, or to row n of a table
+    force   score references that look tokenised all the same
+
+    Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens where words stand between spaces, each with its
+    signature), `exact` (the share of translations that equal their reference), `by_length` (of sources that are texts),
+    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
+    does not translate, for what is no pairs, and where `out` cannot be written.
+    """
+    if out is not None:
+        check_place(Path(out))
+    found = read_pairs(pairs, columns, format, encoding)
+    if not force:
+        refuse_tokenised("references", found.targets)  # before anything is translated
+    translator = model if isinstance(model, Translator) else Translator(model)
+    translator.search = search or translator.search
+    translator.cut = translator.unknown = translator.endless = 0  # the notes are of these pairs
+    began = time.perf_counter()
+    answers = list(translator.stream(found.sources))
+    seconds = time.perf_counter() - began
+    texts = [answer.text for answer in answers]
+    if out is not None:
+        write_text(Path(out), "".join(f"{line}\n" for line in _lines(found, texts)))
+    buckets = []  # vectors have no length
+    if not isinstance(translator.tokenizer, Numbers):
+        buckets = scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
+    scored = {
+        "bleu": scores.bleu(texts, found.targets, force=force),
+        "chrf": scores.chrf(texts, found.targets, force=force),
+    }
+    if scores.tokenizer_for(found.targets) == "13a":  # which that of Multi30k counts with, whatever the script
+        scored["bleu_lowercase_tokens"] = scores.multi30k_bleu(texts, found.targets)
+    used = translator.search
+    assert isinstance(used, Search)
+    return {
+        "description": f"{found.description}.",
+        "notes": [*translator.notes, *_of_empty_lines(found, out)],
+        "sentences": len(found),
+        "sentences_per_second": len(found) / seconds,
+        "search": {**used.to_dict(), "formula": used.formula},
+        "scores": {name: asdict(score) for name, score in scored.items()},
+        "exact": scores.exact_match_accuracy(texts, found.targets),
+        "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
+    }
+
+
+def _lines(pairs: Bitext, texts: Sequence[str]) -> Iterator[str]:
+    """The lines of a file of translations, in the order of the input, empty where it had no pair."""
+    line_of = dict(zip(pairs.lines, (" ".join(text.split("\n")) for text in texts), strict=True))
+    left_out = chain.from_iterable(pairs.report.left_out.values())
+    return (line_of.get(number, "") for number in sorted([*line_of, *left_out]))
+
+
+def _of_empty_lines(pairs: Bitext, out: Path | str | None) -> list[str]:
+    count = sum(map(len, pairs.report.left_out.values()))
+    return [f"Empty lines in {out}, for pairs that are left out: {count:,}."] if out is not None and count else []
+
+
+def _bucket(bucket: Bucket) -> dict[str, Any]:
+    value = None if bucket.score is None else bucket.score.value
+    return {"above": bucket.above, "up_to": bucket.up_to, "sentences": bucket.count, "bleu": value}
+
+
+def render_scores(found: Mapping[str, Any]) -> str:
+    """What `evaluate_pairs` found, as text."""
+    search = found["search"]
+    how = "greedy" if search["beam_size"] == 1 else f"beam of {search['beam_size']}, score {search['formula']}"
+    lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
+    lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
+    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of the translations equal their reference")
+    lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"] if found["by_length"] else []
+    for bucket in found["by_length"]:
+        words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"
+        lines.append(f"{words:16}{bucket['sentences']:10,}{bucket['bleu']:8.1f}")
+    lines += ["", f"{found['sentences_per_second']:.1f} sentences a second."]
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""Where the weights and the vocabulary of a run are from: fresh ones, or those of a folder that it goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unmask import huggingface
+from unmask.data import numbers
+from unmask.data.bitext import Bitext
+from unmask.data.numbers import Numbers
+from unmask.data.subwords import Subwords
+from unmask.errors import UnmaskError
+from unmask.models.model import Model
+from unmask.runs.translation.texts import DATE_VECTORS, DATES
+from unmask.train.optim import ADAFACTOR
+
+if TYPE_CHECKING:
+    from unmask.runs.translation.run import Translation
+
+
+def starting_from(config: Translation, folder: Path | str) -> Translation:
+    """The same run from the weights, with the sizes, of the folder of an encoder–decoder; its dropout stays, and its
+    optimizer, unless it is any and the folder's a T5."""
+    model = huggingface.load(folder, huggingface.ENCODER_DECODER).model.config
+    dropout = getattr(config.model, "dropout", None)
+    if dropout is not None and hasattr(model, "dropout"):
+        model = model.replace(dropout=dropout)
+    if model.adafactor and config.training.optimizer.algorithm == "auto":
+        config = config.replace(training={"optimizer": ADAFACTOR})
+    if model.features is not None and config.texts.train == (DATES,):
+        config = config.replace(texts={"train": (DATE_VECTORS,)})
+    return replace(config, model=model, start=str(folder))
+
+
+def learned(config: Translation, train: Bitext) -> Subwords:
+    """A vocabulary of the training pairs: of both sides, or where the sources are vectors, of the targets. Raises
+    UnmaskError where they should be vectors and are not."""
+    wanted, vectors = config.vocabulary, config.model.features is not None
+    texts = train.targets if vectors else [*train.sources, *train.targets]
+    first = numbers.vector(train.sources[0]) if vectors else None
+    if vectors and first is None:
+        raise UnmaskError(
+            f"This system writes from vectors, and line {train.lines[0]:,} of the sources of {train.report.name} is "
+            "none: give numbers with spaces between, or an array in a .npy file."
+        )
+    found = Subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
+    return found if first is None else Numbers(found.side, len(first))
+
+
+def vocabulary(folder: Path | str) -> Subwords:
+    """That of a folder. Raises UnmaskError where there is none."""
+    tokenizer = huggingface.load(folder, huggingface.ENCODER_DECODER).tokenizer
+    if tokenizer is None:
+        raise UnmaskError(f"{folder} has no tokenizer: put the files of its vocabulary into the folder.")
+    return tokenizer
+
+
+def kept(checkpoint: Path, config: Translation) -> Subwords:
+    """The vocabulary that a run has kept in a checkpoint of its own."""
+    return Subwords.load(checkpoint) if config.model.features is None else vocabulary(checkpoint)
+
+
+def settled(config: Translation, tokenizer: Subwords) -> Translation:
+    """The config with everything that the tokenizer decides; a folder's model has its ids already. Raises UnmaskError
+    for what means nothing where sources are vectors."""
+    ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
+    forbidden = {"blocking": {"forbidden": (tokenizer.pad,)}}
+    if isinstance(tokenizer, Numbers):
+        if config.texts.ratio is not None:
+            raise UnmaskError("A ratio compares the lengths of two texts, and a vector has none: leave --ratio out.")
+        ids["features"] = tokenizer.features
+    return config.replace(model={} if config.start else ids, search=forbidden)
+
+
+def build(config: Translation, *, resume: bool) -> Model:
+    """The model to train; a run that is resumed fills it from its own checkpoint, though the folder be gone.
+
+    Raises UnmaskError where other sizes are wanted than those of the folder.
+    """
+    model = config.model.build(seed=config.training.seed)
+    if config.start and not resume:
+        try:
+            model.load_state_dict(huggingface.load(config.start, huggingface.ENCODER_DECODER).model.state_dict())
+        except RuntimeError:
+            raise UnmaskError(
+                f"A model that goes on from {config.start} keeps its sizes; leave the fields of the model out."
+            ) from None
+    return model

@@ -1,0 +1,76 @@
+"""The report of a translation run: its curves, what it writes as it learns, and where it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from unmask.errors import UnmaskError
+from unmask.runs.report import Answers, Report, Rows, answers, curve, history, of_one_run
+from unmask.runs.translation.ending import hardly_learned
+from unmask.serve.alignment import Alignment
+from unmask.serve.translator import Translator
+from unmask.train import report
+from unmask.train.metrics import require_run
+
+CURVES = (
+    ("Loss per token (nats)", "next/nll"),
+    ("Tokens guessed right", "next/correct"),
+    ("BLEU of greedy translations", "bleu"),
+    ("chrF of greedy translations", "chrf"),
+    ("Share of exact answers", "exact"),
+    ("Learning rate", "lr"),
+    ("Real tokens per second", "tokens_per_second"),
+)
+MAPS = 3  # sentences whose alignment is shown
+
+
+def report_of(folder: Path, run: dict[str, Any]) -> Report:
+    """What the page of a run shows. Raises UnmaskError where the folder has no metrics.jsonl."""
+    require_run(folder)
+    train, heldout = history(folder)
+    sections: list[report.Section] = []
+    if stuck := _hardly_learned(heldout, run):
+        sections.append(report.Text([stuck], kind="warning"))
+    if run.get("notes"):
+        sections.append(report.Text(run["notes"], title="Data"))
+    for title, key in CURVES:
+        sections += curve(title, key, {"training": train, "dev": heldout})
+    if probed := answers(folder, 5):
+        sections.append(_written(probed))
+        sections += [_map(found) for found in _alignments(folder, [probe["text"] for probe, _ in probed[:MAPS]])]
+    return of_one_run(folder, "Translation", run, sections)
+
+
+def _hardly_learned(heldout: Rows, run: dict[str, Any]) -> str | None:
+    """What the run itself says at its end, if it has learned next to nothing."""
+    if "metric" not in run:
+        return None
+    floor = None if run["config"].get("start") else run.get("baseline", {}).get("next/nll")
+    minutes = run["config"].get("training", {}).get("minutes")
+    return hardly_learned(heldout, run["metric"], floor, "--steps" if minutes is None else "--minutes")
+
+
+def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
+    """The last translations, below what was written on the way."""
+    rows: list[list[str]] = []
+    for probe, given in probed:
+        rows += [["source", probe["text"]], *([step, guesses[0][0]] for step, guesses in given)]
+        rows += [["reference", " / ".join(probe["expected"])], ["", ""]]
+    return report.Table("What it writes, as it learns", ["", "text"], rows[:-1])
+
+
+def _alignments(folder: Path, sources: list[str]) -> list[Alignment]:
+    """Where the finished model looks; nothing for a run that has not ended, or a model without attention."""
+    if not (folder / "model.safetensors").exists():
+        return []
+    translator = Translator(folder)
+    try:
+        return [translator.alignment(source, translator([source])[0]) for source in sources]
+    except UnmaskError:
+        return []
+
+
+def _map(found: Alignment) -> report.Heatmap:
+    title = "".join(found.source[:-1]).replace("·", " ").strip()
+    return report.Heatmap(f"Where it looks: {title}", found.target, found.source, found.weights)

@@ -1,0 +1,172 @@
+"""Every translation system that has a name, as a function that returns its config; nothing but choices.
+
+`unmask train transformer-small --pairs train.en train.de` looks names up here and overrides fields. The road that the
+lectures walk: a fixed vector between two networks, attention, convolution, the Transformer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from unmask.errors import unknown
+from unmask.generate import Limits, Search
+from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
+from unmask.models.encoder_decoder import EncoderDecoderConfig
+from unmask.models.vector_decoder import VectorDecoder
+from unmask.runs.translation import origin
+from unmask.runs.translation.run import Learning, Translation, Vocabulary
+from unmask.runs.translation.texts import DATE_VECTORS, Texts
+from unmask.train.optim import Optimizer, Schedule
+from unmask.train.trainer import Training
+
+# A text that turns in circles is cut at three times its source, as Marian does.
+BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))
+
+
+def seq2seq() -> Translation:
+    """LSTM encoder–decoder with a fixed vector between the two (Sutskever et al. 2014)."""
+    return _recurrent(attention="none", bidirectional=False, reverse=True, layers=2)
+
+
+def seq2seq_attention() -> Translation:
+    """The same with attention to every state of the encoder (Luong et al. 2015)."""
+    return _recurrent(attention="general", bidirectional=True)
+
+
+def seq2seq_bahdanau() -> Translation:
+    """GRU encoder–decoder with additive attention (Bahdanau et al. 2014)."""
+    return _recurrent(attention="additive", bidirectional=True, cell="gru")
+
+
+def convs2s_small() -> Translation:
+    """Gated convolutions with attention in every layer of the decoder (Gehring et al. 2017)."""
+    return _run(ConvS2S().replace(**convs2s.SIZES["small"]), lr=1e-3)
+
+
+def transformer_tiny() -> Translation:
+    """3 + 3 layers of 256: minutes to an hour on a CPU."""
+    return _transformer("tiny")
+
+
+def transformer_small() -> Translation:
+    """4 + 4 layers of 256: an hour or more on a CPU."""
+    return _transformer("small")
+
+
+def transformer_base() -> Translation:
+    """6 + 6 layers of 512, as published: a GPU."""
+    return _published("base")
+
+
+def transformer_big() -> Translation:
+    """6 + 6 layers of 1,024, as published: several GPUs."""
+    return _published("big")
+
+
+def vector_decoder() -> Translation:
+    """LSTM that writes a text from a vector: of an image, of a sentence, of a class (Vinyals et al. 2015)."""
+    run = _run(VectorDecoder(dim=256, hidden=512), lr=2e-3)
+    return run.replace(texts={"train": (DATE_VECTORS,)}, search={"limits": {"max_factor": None}})
+
+
+def _recurrent(**fields: Any) -> Translation:
+    return _run(Seq2Seq(dim=256, hidden=512).replace(**fields), lr=2e-3)
+
+
+def _transformer(size: str) -> Translation:
+    """Short runs: norms before the sub-layers learn from the first steps, at twice the rate (docs/log.md)."""
+    model = _marian(size).replace(norm="pre")
+    return _run(model, lr=2e-3).replace(learning={"average": 5}, training={"keep": 5})
+
+
+def _published(size: str) -> Translation:
+    """Vaswani et al. 2017, section 5: about 25,000 target tokens a step, 4,000 steps of warm-up, rate by the inverse
+    square root; 100,000 steps for base, 300,000 for big."""
+    steps = {"base": 100_000, "big": 300_000}[size]
+    rate = 512**-0.5 * 4_000**-0.5 if size == "base" else 1_024**-0.5 * 4_000**-0.5
+    run = _run(_marian(size).replace(dropout=0.1 if size == "base" else 0.3), lr=rate)
+    return run.replace(
+        texts={"tokens": 25_000},
+        vocabulary={"size": 37_000, "kind": "bpe"},
+        learning={"average": 5 if size == "base" else 20},
+        training={
+            "minutes": None,
+            "steps": steps,
+            "keep": 5 if size == "base" else 20,
+            "schedule": {"warmup": 4_000, "shape": "inverse-sqrt"},
+            "log_every": 100,
+            "evaluate_every": 5_000,
+            "save_every": 5_000,
+        },
+        search={"beam_size": 4, "length_penalty": 0.6, "penalty": "gnmt"},
+    )
+
+
+def _marian(size: str) -> Transformer:
+    return Transformer(positions="halves", output_bias=True).replace(**transformer.SIZES[size])
+
+
+def _run(model: EncoderDecoderConfig, lr: float) -> Translation:
+    """Short runs on little text, in many small steps."""
+    return Translation(
+        model=model,
+        texts=Texts(tokens=1_024),
+        vocabulary=Vocabulary(size=8_000),
+        learning=Learning(label_smoothing=0.1),
+        search=BEAM,
+        training=Training(
+            minutes=20.0,
+            optimizer=Optimizer(lr=lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0),
+            schedule=Schedule(warmup=0.1),
+            evaluate_every=0.1,
+            save_every=0.05,
+        ),
+    )
+
+
+def tuned(folder: str) -> Translation:
+    """Go on from a folder, T5 or any of these, on other pairs, at half the rate of fresh weights."""
+    run = _run(Transformer(), lr=5e-4).replace(learning={"label_smoothing": 0.0})
+    run = run.replace(search={"limits": {"max_factor": None}})  # texts of any kind, not translations alone
+    return origin.starting_from(run, folder)
+
+
+def dates(config: Translation) -> Translation:
+    """The same system for the embedded default, dates to their ISO form, or from vectors: characters, small, about two
+    minutes."""
+    small = {"dim": 128, "dropout": 0.1}
+    rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
+    if hasattr(config.model, "cell"):
+        small["hidden"] = 256
+    if config.model.features is not None:
+        rate, tokens = 5e-3, 1_024  # 1e-3 with 2,048 tokens, and steps of 512, learned less in the time
+    return config.replace(
+        model=small,
+        texts={"tokens": tokens, "longest": 64},
+        vocabulary={"kind": "character", "size": 2_000},
+        learning={"label_smoothing": 0.0, "average": 0},
+        training={"minutes": 1.5, "evaluate_every": 0.25, "optimizer": {"lr": rate}},
+        search={"limits": {"max_length": 64}},
+    )
+
+
+def names() -> dict[str, str]:
+    """Name of a system -> its first line of documentation."""
+    return {
+        name.replace("_", "-"): (inspect.getdoc(function) or "").split("\n", 1)[0]
+        for name, function in globals().items()
+        if inspect.isfunction(function)
+        and function.__module__ == __name__
+        and not name.startswith("_")
+        and function.__annotations__ == {"return": "Translation"}  # a system is not asked anything
+    }
+
+
+def find(name: str) -> Translation:
+    """The config of a system by its name. Raises UnmaskError naming the nearest for one that does not exist."""
+    if name not in names():
+        raise unknown("system", name, names())
+    function: Callable[[], Translation] = globals()[name.replace("-", "_")]
+    return function()

@@ -1,0 +1,9 @@
+"""Word vectors: word2vec from text or any sequences, what vectors answer, files of others, scores."""
+
+from unmask.runs.word_vectors.formats import read, write
+from unmask.runs.word_vectors.reading import Reading, random_walks
+from unmask.runs.word_vectors.settings import Word2Vec, Words
+from unmask.runs.word_vectors.training import Trained, train
+from unmask.runs.word_vectors.vectors import WordVectors
+
+__all__ = ["Reading", "Trained", "Word2Vec", "WordVectors", "Words", "random_walks", "read", "train", "write"]

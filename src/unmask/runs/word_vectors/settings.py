@@ -1,0 +1,88 @@
+"""The settings of word2vec: the network, its output layer, which words have a vector, how files are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.runs.word_vectors import sampling
+from unmask.runs.word_vectors.reading import Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Config):
+    """Which words have a vector, and how often they are seen.
+
+    min_count   rarer words are left out          most        keep the so many most frequent; None: all
+    limit       different words in memory while the text is read (see `corpus.number`); None: as many as there are
+    subsample   frequent words are skipped at random (see `sampling.keep_probabilities`); 0: never
+    phrases     passes that join pairs into phrases, such as 2 for `new_york_times`
+    phrase_threshold  of the first pass; each further one has half of it
+    """
+
+    min_count: int = 5
+    most: int | None = None
+    limit: int | None = None
+    subsample: float = 1e-3
+    phrases: int = 0
+    phrase_threshold: float = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word2Vec(Config):
+    """The settings of word2vec (Mikolov et al. 2013a, b); the numbers are those that gensim begins with.
+
+    network   skip-gram predicts a word from each neighbour, cbow from their mean
+    output    negative: tell the word from `negative` others drawn at random; hierarchical: find it in a Huffman tree
+    noise     power of the counts from which those others are drawn
+    dim       D, numbers of a vector            window  furthest neighbour, in words
+    epochs    times that the text is read       alpha, min_alpha  first and last learning rate, linear between
+    save_minutes  from one checkpoint to the next, in a run that has a folder
+    """
+
+    network: Literal["skip-gram", "cbow"] = "skip-gram"
+    output: Literal["negative", "hierarchical"] = "negative"
+    dim: int = 100
+    window: int = 5
+    negative: int = 5
+    noise: float = 0.75
+    epochs: int = 5
+    alpha: float = 0.025
+    min_alpha: float = 1e-4
+    seed: int = 0
+    save_minutes: float = 10.0
+    words: Words = field(default_factory=Words)
+    reading: Reading = field(default_factory=Reading)
+
+    @property
+    def recipe(self) -> str:
+        """What `unmask pretrain` calls it."""
+        return "word2vec" if self.network == "skip-gram" else "word2vec-cbow"
+
+    def check(self) -> None:
+        """Raises UnmaskError for a number that makes no sense."""
+        for name in ("dim", "window", "epochs", "negative", "words.min_count"):
+            if self.places()[name] < 1:
+                raise UnmaskError(f"{name} must be at least 1, not {self.places()[name]}.")
+        for name in ("most", "limit"):
+            if (count := self.places()[f"words.{name}"]) is not None and count < 2:
+                raise UnmaskError(f"words.{name} must be at least 2, or none for all words, not {count}.")
+        if not 0 <= self.min_alpha <= self.alpha or not self.alpha > 0:
+            raise UnmaskError(
+                f"The learning rate must fall from alpha to min_alpha, not {self.alpha} to {self.min_alpha}."
+            )
+        if not self.save_minutes > 0:
+            raise UnmaskError(f"save_minutes must be above 0, not {self.save_minutes}.")
+        if self.words.subsample < 0 or not math.isfinite(self.noise) or self.words.phrases < 0 or self.seed < 0:
+            raise UnmaskError("subsample, phrases and seed must not be negative, and noise must be finite.")
+
+    def questions(self, counts: np.ndarray) -> sampling.Output:
+        """What the output layer asks about words that occur so often."""
+        if self.output == "hierarchical":
+            return sampling.hierarchical_softmax(counts)
+        return sampling.negative_sampling(counts, self.negative, self.noise)

@@ -1,0 +1,7 @@
+"""ONNX: a model folder as a graph that ONNX Runtime runs, checked against the model, fused, in eight bits."""
+
+from unmask.serve.onnx.folder import Exported, Score, export, render
+from unmask.serve.onnx.graph import EncoderGraph, graph_of
+from unmask.serve.onnx.session import OnnxModel
+
+__all__ = ["EncoderGraph", "Exported", "OnnxModel", "Score", "export", "graph_of", "render"]

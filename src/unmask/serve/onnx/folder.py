@@ -1,0 +1,180 @@
+"""export: a model folder as a folder of ONNX, with how far its answers are from those of the model."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unmask import huggingface
+from unmask.errors import UnmaskError
+from unmask.files import atomic
+from unmask.models.model import Model
+from unmask.serve.onnx import drift
+from unmask.serve.onnx.graph import EncoderGraph, graph_of, quiet, write
+from unmask.serve.onnx.session import OnnxModel, needed
+
+PLAIN, FUSED, INT8 = "model.onnx", "model_optimized.onnx", "model_quantized.onnx"
+"""Names of the files, as `optimum` gives them."""
+
+FARTHEST = 1e-3  # that an answer in float32 may be from that of the model
+
+BESIDE = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
+    *("1_Pooling/config.json", "2_Normalize/config.json"),
+)
+"""Files that others open a folder by, besides the graph; the `*` is a family: bert, roberta."""
+
+Score = Callable[[Callable[[Model], Model]], Mapping[str, float]]
+"""What answers in the place of a folder's model -> the metrics of its answers to labelled rows."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far it is from the model.
+
+    head         by which the graph answers: one of `OUTPUTS`
+    left_out     heads of the folder that are not in the graph
+    sizes        file -> bytes
+    differences  file in float32 -> the largest difference from what the model answers
+    drift        of the file in eight bits: name -> number (`drift.of_answers`)
+    scores       file -> metric -> value, on labelled rows; "PyTorch" is the model itself
+    """
+
+    folder: Path
+    head: str
+    left_out: tuple[str, ...]
+    sizes: Mapping[str, int]
+    differences: Mapping[str, float]
+    drift: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def export(
+    folder: Path | str, out: Path | str, *, fuse: bool = False, int8: bool = False, score: Score | None = None
+) -> Exported:
+    """Write model.onnx, the config and the tokenizer to `out`, so that `optimum` and `sentence-transformers` open it.
+
+    fuse   also write model_optimized.onnx, in which ONNX Runtime's own operators stand for whole attentions, norms and
+           activations; only ONNX Runtime reads it
+    int8   also write model_quantized.onnx: weights in eight bits, one scale for each output, activations in eight bits
+           scaled as they come; made from the fused graph where there is one. ONNX Runtime cuts large sums of products
+           off on x86 processors without VNNI: what is said of its drift holds for the processor that exports
+    score  labelled rows to score each file on
+
+    Raises UnmaskError, and writes nothing, for a model that has no such form, a folder of another model, and where a
+    file in float32 answers otherwise than the model by more than 1e-3.
+    """
+    if Path(out).resolve() != Path(folder).resolve() and any(Path(out).glob("*.safetensors")):
+        raise UnmaskError(f"{out} holds another model, whose config would be lost: choose another folder.")
+    needed()
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
+    graph, left_out = graph_of(loaded.model, loaded.settings)
+    texts = drift.rows(graph, loaded.require_tokenizer(folder))
+    with tempfile.TemporaryDirectory(prefix="unmask-onnx-") as temporary:
+        made = _files(graph, Path(temporary), fuse=fuse, int8=int8)
+        wanted = drift.of_model(graph, texts)
+        models = {path.name: OnnxModel(graph, path) for path in made}
+        said = {name: model.run(texts.inputs) for name, model in models.items()}
+        differences = {name: drift.difference(graph, texts, wanted, said[name]) for name in said if name != INT8}
+        for name, found in differences.items():
+            if not found <= FARTHEST:
+                raise UnmaskError(f"{name} answers otherwise than the model, by {found:.1e}, and was not kept.")
+        scores: dict[str, Mapping[str, float]] = {}
+        if score is not None:
+            scores["PyTorch"] = score(lambda model: model)
+            scores |= {name: score(_instead(model)) for name, model in models.items()}
+        sizes = {path.name: path.stat().st_size for path in made}
+        loss = drift.of_answers(graph, texts, wanted, said[INT8]) if int8 else {}
+        _place(Path(folder), Path(out), made)
+    return Exported(Path(out), graph.head, left_out, sizes, differences, loss, scores)
+
+
+def _instead(model: OnnxModel) -> Callable[[Model], Model]:
+    """What answers in the place of any model: this one."""
+    return lambda _: model
+
+
+def _files(graph: EncoderGraph, folder: Path, *, fuse: bool, int8: bool) -> list[Path]:
+    """The files of ONNX that were asked for."""
+    made = [folder / PLAIN]
+    write(graph, made[0])
+    if fuse:
+        made.append(folder / FUSED)
+        _fuse(graph, *made)
+    if int8:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        from onnx import TensorProto
+
+        types = {"DefaultTensorType": TensorProto.FLOAT}  # of what fused operators answer, of which nobody infers it
+
+        with quiet():
+            quantize_dynamic(
+                made[-1], folder / INT8, per_channel=True, weight_type=QuantType.QInt8, extra_options=types
+            )
+        made.append(folder / INT8)
+    return made
+
+
+def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
+    """Let ONNX Runtime put its own operators in. Raises UnmaskError where it recognises no attention."""
+    from onnxruntime.transformers.fusion_options import FusionOptions
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    sizes = graph.model.config.to_dict()
+    with quiet():
+        found = optimize_model(
+            str(plain),
+            "bert",
+            num_heads=sizes["heads"],
+            hidden_size=sizes["dim"],
+            optimization_options=FusionOptions("bert"),
+            opt_level=0,
+        )
+    if not found.get_fused_operator_statistics().get("Attention"):
+        raise UnmaskError("ONNX Runtime recognises no attention in this graph: leave --fuse out.")
+    found.save_model_to_file(str(fused))
+
+
+def _place(folder: Path, out: Path, made: list[Path]) -> None:
+    """Put the files into the folder, each whole; what an earlier export left there does not outlive it."""
+    beside = [(path, out / path.relative_to(folder)) for path in _beside(folder)]
+    before = (out / PLAIN).is_file()
+    stale = _beside(out) - {goal for _, goal in beside} if before else set()
+    for path in (*stale, *(out / name for name in (PLAIN, FUSED, INT8))):
+        path.unlink(missing_ok=True)
+    for source, goal in [*beside, *((path, out / path.name) for path in made)]:
+        if source.resolve() != goal.resolve():
+            with atomic(goal) as temporary:
+                shutil.copyfile(source, temporary)
+
+
+def _beside(folder: Path) -> set[Path]:
+    return {path for name in BESIDE for path in folder.glob(name) if path.is_file()}
+
+
+def render(found: Exported) -> str:
+    """What was written, as a person reads it."""
+    lines = [f"{found.folder} answers as its head '{found.head}' does."]
+    if found.left_out:
+        lines.append(f"Not in the graph: {', '.join(found.left_out)}.")
+    for name, size in found.sizes.items():
+        line = f"{name:22} {size / 1e6:9.1f} MB"
+        if name in found.differences:
+            line += f"   at most {found.differences[name]:.1e} from PyTorch"
+        lines.append(line)
+    lines += [f"  {name:32} {value:.6f}" for name, value in found.drift.items()]
+    if found.scores:
+        names = list(found.scores)
+        metrics = dict.fromkeys(metric for scores in found.scores.values() for metric in scores)
+        lines += ["", f"{'':16}" + "".join(f"{name:>22}" for name in names)]
+        for metric in metrics:
+            lines.append(
+                f"{metric:16}" + "".join(f"{found.scores[name].get(metric, float('nan')):22.4f}" for name in names)
+            )
+    return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""OnnxModel: a file of ONNX in the place of the model that it was made from.
+
+Shapes: B rows, T tokens, D width, M places, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unmask.errors import UnmaskError, needs
+from unmask.models.model import Model
+from unmask.serve.onnx.graph import EncoderGraph
+from unmask.types import Batch
+
+Arrays = Mapping[str, np.ndarray]
+"""Inputs of a graph, by name."""
+
+
+def needed() -> None:
+    """Raises UnmaskError where what writes and runs ONNX is not installed."""
+    if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
+        raise needs("ONNX needs onnx, onnxscript and onnxruntime", "onnx")
+
+
+def open_session(path: Path | str) -> Any:
+    """A file of ONNX, ready to run on the CPU, with as many threads as PyTorch has."""
+    needed()
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the library has a class for each kind of fault, and no common one
+        raise UnmaskError(f"{path} is no file that ONNX Runtime opens: {str(error).splitlines()[0]}") from None
+
+
+class OnnxModel(Model):
+    """Answers as the graph does, wherever a `Model` answers: tasks and predictors need not know.
+
+    graph  from which the file was written
+    path   of the file
+    """
+
+    def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
+        own = graph.model
+        super().__init__(own.config)
+        self.model, self.heads, self.pooler = own, own.heads, own.pooler
+        self.graph, self.session = (graph,), open_session(path)  # in a tuple it is no part of this one
+        self.eval()
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """The outputs of the graph, in the order of `graph.outputs`."""
+        found: list[np.ndarray] = self.session.run(list(self.graph[0].outputs), dict(inputs))
+        return found
+
+    def forward(self, batch: Batch) -> Tensor:
+        """What stands for hidden states [B, T, C]: logits at every token, those of a text at each of its tokens; of an
+        encoder the hidden states. Raises UnmaskError for several sequences a row."""
+        graph = self.graph[0]
+        B, T = batch.tokens.shape
+        if batch.documents is not None and int(batch.documents.max()) > 1:
+            raise UnmaskError("A graph reads one sequence a row; pad them with collate.pad.")
+        seen = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+        segments = torch.zeros_like(batch.tokens) if batch.segments is None else batch.segments
+        tensors = {"input_ids": batch.tokens, "attention_mask": seen, "token_type_ids": segments}
+        given = {name: tensors[name].cpu() for name in graph.inputs}
+        if graph.kind == "choice":
+            given = {name: tensor[:, None] for name, tensor in given.items()}
+        first, *others = (torch.from_numpy(found) for found in self.run({k: v.numpy() for k, v in given.items()}))
+        if graph.kind == "span":
+            return torch.stack([first, *others], -1)
+        if graph.kind in ("sequence", "choice"):
+            return first[:, None].expand(B, T, first.shape[1])
+        return first.view(B, T, -1)
+
+    def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
+        """Answers [M, C] at places of the flattened rows."""
+        if name != self.graph[0].head:
+            raise UnmaskError(f"The graph answers by its head '{self.graph[0].head}' alone, not by '{name}'.")
+        return hidden_BTD.flatten(0, 1)[places_M]

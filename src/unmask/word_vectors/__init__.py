@@ -1,9 +1,0 @@
-"""Word vectors: word2vec from text or any sequences, what vectors answer, files of others, scores."""
-
-from unmask.word_vectors.formats import read, write
-from unmask.word_vectors.reading import Reading, random_walks
-from unmask.word_vectors.settings import Word2Vec, Words
-from unmask.word_vectors.training import Trained, train
-from unmask.word_vectors.vectors import WordVectors
-
-__all__ = ["Reading", "Trained", "Word2Vec", "WordVectors", "Words", "random_walks", "read", "train", "write"]
