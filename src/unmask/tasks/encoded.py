@@ -48,7 +48,7 @@ class Encoded:
         return ""
 
     def said(self, processor: Processor[Any]) -> str:
-        """What is to be said of rows that did not fit, and of what the processor could not read; empty where nothing."""
+        """What is to be said of rows that did not fit, and of what the processor did not read; empty where nothing."""
         return " ".join(filter(None, (self.notice, processor.unread(self.examples))))
 
     @cached_property
