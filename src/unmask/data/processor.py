@@ -56,6 +56,11 @@ class Processor(ABC, Generic[Item]):
         Raises UnmaskError for a place outside the example.
         """
 
+    @property
+    def fingerprint(self) -> str:
+        """What is equal for processors that read items alike. Here its `repr`, which tells all of a dataclass."""
+        return repr(self)
+
     @abstractmethod
     def save(self, folder: Path, /) -> list[str]:
         """Write the files of the processor into a folder; returns their names."""
