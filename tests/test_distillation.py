@@ -443,9 +443,9 @@ def test_loaded_folders_are_checked_as_they_are(tmp_path):
     student = huggingface.load(tmp_path / "student", heads=task.heads)
     check_teacher(teacher, student, task)
     with pytest.raises(UnmaskError, match=r"^The teacher has no tokenizer"):
-        check_teacher(replace(teacher, tokenizer=None), student, task)
+        check_teacher(replace(teacher, processor=None), student, task)
     with pytest.raises(UnmaskError, match=r"^The student has no tokenizer"):
-        check_teacher(teacher, replace(student, tokenizer=None), task)
+        check_teacher(teacher, replace(student, processor=None), task)
     with pytest.raises(UnmaskError, match=r"has the labels none, but the task has"):
         check_teacher(replace(teacher, labels=()), student, task)
 

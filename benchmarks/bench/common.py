@@ -18,8 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from unmask.terminal import harmless_streams
-
+from unmask.cli.terminal import harmless_streams
 from unmask.config import read_json
 from unmask.errors import UnmaskError, needs
 from unmask.files import write_text

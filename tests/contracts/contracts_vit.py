@@ -10,11 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.nn import (
     Attention,
     Block,
+    Classifier,
     Embedding,
     FeedForward,
     Learned,
@@ -54,11 +57,16 @@ class Vit(ModelConfig):
             Residual(feedforward, before=nn.LayerNorm(self.dim, self.eps)),
         )
 
+    def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Classifier(self.dim, head.outputs)
+
+    sequence_head = token_head
+
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         patches = Patch(self.channels * self.patch**2, self.dim)
         embedding = Embedding(Places(patches, self.dim, (Kind.CLS, Kind.MASK)), position=Learned(self.length, self.dim))
         stack = Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
-        made = {name: nn.Linear(self.dim, head.outputs) for name, head in (heads or {}).items()}
+        made = {name: head_of(self, head) for name, head in (heads or {}).items()}
         model = StackModel(self, embedding, stack, heads=made)
         if seed is not None:
             self.initialise(model, seed)
@@ -71,6 +79,8 @@ class Vit(ModelConfig):
 def encode(picture_CHW: np.ndarray, patch: int) -> Example:
     """A class token, then the patches of a picture, from left to right and from top to bottom."""
     C, H, W = picture_CHW.shape
+    if H % patch or W % patch:
+        raise UnmaskError(f"A picture of {H} x {W} pixels cannot be cut into patches of {patch}.")
     patches = picture_CHW.reshape(C, H // patch, patch, W // patch, patch).transpose(1, 3, 0, 2, 4)
     values = patches.reshape(-1, C * patch**2).astype(np.float32)
     tokens = np.full(len(values) + 1, Kind.SIGNAL)

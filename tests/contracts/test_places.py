@@ -171,7 +171,7 @@ NAMES = {
     "embedding.token.kinds.CLS": "embeddings.cls_token",
     "embedding.token.signal.project": "embeddings.patch_embeddings.projection",
     "embedding.position.table.weight": "embeddings.position_embeddings",
-    "heads.class": "classifier",
+    "heads.class.output": "classifier",
     "stack.norm": "layernorm",
     "stack.blocks": "layers",
     "attention.f.query": "attention.q_proj",

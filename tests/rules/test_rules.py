@@ -40,7 +40,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": LAYERS | {"nn"},
     "objectives": LEARNED | {"data", "generate"},
     "generate": LEARNED,
-    "huggingface": LEARNED | {"data.tokenizer", "data.subwords", "data.numbers"},
+    "huggingface": LEARNED | {"data.processor", "data.tokenizer", "data.subwords", "data.numbers"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},

@@ -15,9 +15,11 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import pre_tokenizers
 
 from unmask.data import tokenizer_files as files
+from unmask.data.processor import Processor, Region
 from unmask.data.vocabulary import PREFIX, clean, learn
 from unmask.errors import UnmaskError
 from unmask.files import write_text
+from unmask.types import Example
 
 LONG = 4_096  # characters of a text that takes milliseconds to encode
 MOST_IDS = 10_000_000  # many times the largest vocabulary published; tables of all ids are made
@@ -40,8 +42,8 @@ class Encoding:
         return len(self.ids)
 
 
-class Tokenizer:
-    """A trained tokenizer: text to ids and back.
+class Tokenizer(Processor[str]):
+    """A trained tokenizer: text to ids and back. It is the processor of texts.
 
     `ids` and `encode_words` take the text as plain characters, so that no text in a corpus or among labels can
     bring in a special token; `encode` reads a literal `[MASK]` as the mask. `special=` turns this round.
@@ -214,6 +216,29 @@ class Tokenizer:
         if not sum(map(len, tokens)):
             return _row([self.cls]), _row([0])
         return np.concatenate(tokens), np.concatenate(segments)
+
+    def example(self, item: str) -> Example:
+        """A text between its special tokens: tokens and segments [T]; like `ids`, it reads no special token in it."""
+        return Example(*self.join(self.ids([item])[0]))
+
+    def describe(self, item: str, place: int) -> Region | None:
+        encoding = self.encode(item, special=False)
+        # Numbers below all ids stand for the pieces, so that special tokens are told from them.
+        framed, _ = self.join(np.arange(-len(encoding), 0))
+        if not 0 <= place < len(framed):
+            raise UnmaskError(f"The text has {len(framed)} tokens, and none at place {place}.")
+        if framed[place] >= 0:
+            return None
+        begin, end = encoding.offsets[framed[place]].tolist()
+        return Region("characters", (begin,), (end,))
+
+    def unread(self, examples: Sequence[Example]) -> str:
+        """One sentence where more than a token in a hundred stands for words that the vocabulary lacks."""
+        if self.unknown in (self.pad, self.cls, self.sep):  # a vocabulary of bytes lacks nothing
+            return ""
+        unknown = sum(int((example.tokens == self.unknown).sum()) for example in examples)
+        share = unknown / max(1, sum(len(example.tokens) for example in examples))
+        return f"{share:.1%} of the tokens stand for words that the vocabulary lacks." if share > 0.01 else ""
 
     def decode(self, ids: Sequence[int] | np.ndarray, *, special: bool = False) -> str:
         """Text of the ids; special tokens are left out unless `special`."""

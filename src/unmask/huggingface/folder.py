@@ -1,4 +1,4 @@
-"""Model folders: config, weights and tokenizer together, read and written, of every system by its table."""
+"""Model folders: config, weights and processor together, read and written, of every system by its table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unmask.config import read_json
+from unmask.data.processor import Processor
 from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
-from unmask.huggingface import sentence_transformers, sizes, vocabularies
+from unmask.huggingface import sentence_transformers, sizes
 from unmask.huggingface.config import (
     TABLES,
     completed,
@@ -34,6 +34,7 @@ from unmask.huggingface.config import (
 from unmask.huggingface.hub import model_folder
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
+from unmask.huggingface.processors import TEXT
 from unmask.huggingface.searching import GENERATION
 from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
@@ -56,9 +57,9 @@ V = TypeVar("V")
 class Loaded(Generic[M, V]):
     """A folder in memory.
 
-    model, tokenizer  ready to use, in evaluation mode; the tokenizer is None where the folder has none. Encoders and
-                      causal models read by a `Tokenizer`, encoder–decoders read and write by `Subwords`, whose two
-                      sides may differ
+    model, processor  ready to use, in evaluation mode; the processor is None where the folder has none. Encoders and
+                      causal models of text read by a `Tokenizer`, encoder–decoders read and write by `Subwords`, whose
+                      two sides may differ
     labels            class names, in the order of the outputs, of a classification or tagging head
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
     settings          what the task or run that made the folder wants remembered (`Task.settings`); of an
@@ -67,18 +68,32 @@ class Loaded(Generic[M, V]):
     """
 
     model: M
-    tokenizer: V | None
+    processor: Processor[Any] | Subwords | None
     labels: tuple[str, ...]
     new: tuple[str, ...]
     dropped: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
 
+    @property
+    def tokenizer(self) -> V | None:
+        """The processor of a model of text; None where there is none, or the model reads something else."""
+        return cast(V, self.processor) if isinstance(self.processor, TEXT) else None
+
     def require_tokenizer(self, owner: object) -> V:
         """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        if self.tokenizer is None and self.processor is not None:
+            raise UnmaskError(f"{owner} reads by a {type(self.processor).__name__}, not a tokenizer: it takes no text.")
         if self.tokenizer is None:
             raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
         return self.tokenizer
+
+    def require_processor(self, owner: object) -> Processor[Any]:
+        """The processor. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        if isinstance(self.processor, Processor):
+            return self.processor
+        names = " or ".join(table_of(cast(Any, self.model).config).processor.signs)
+        raise UnmaskError(f"{owner} has no processor: put its {names} into the folder.")
 
     @property
     def kind(self) -> Kind[M, V]:
@@ -96,16 +111,16 @@ class Loaded(Generic[M, V]):
 def save(
     folder: Path | str,
     model: Model,
-    tokenizer: Tokenizer | Subwords | None = None,
+    processor: Processor[Any] | Subwords | None = None,
     *,
     labels: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     words: Sequence[str] = (),
 ) -> None:
-    """Write a folder that `transformers` opens, where it has such a model (`only_here`): config, weights, tokenizer,
+    """Write a folder that `transformers` opens, where it has such a model (`only_here`): config, weights, processor,
     then a manifest of checksums.
 
-    tokenizer  of the kind that `Loaded` has; an encoder–decoder takes the pieces of a `Tokenizer`, too
+    processor  of the kind that `Loaded` has; an encoder–decoder takes the pieces of a `Tokenizer`, too
     labels     class names of a classification or tagging head, in the order of its outputs
     settings   plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
                of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept; "search",
@@ -113,12 +128,12 @@ def save(
     words      what a head over words guesses, a line each in words.txt
 
     Raises UnmaskError, before anything is written, for a model that no table describes, another number of labels and a
-    tokenizer that is not the model's, and where the folder cannot be written.
+    processor that is not the model's, and where the folder cannot be written.
     """
     folder, table = Path(folder), table_of(model.config)
-    if tokenizer is not None:
-        tokenizer = table.vocabulary.of(tokenizer)
-        table.vocabulary.check(tokenizer, model.config, folder)
+    if processor is not None:
+        processor = table.processor.of(processor)
+        table.processor.check(processor, model.config, folder)
     beside = dict(sentence_transformers.files_of(model, settings or {}))
     if beside:
         model, settings = model.without_heads(), {}
@@ -127,8 +142,8 @@ def save(
     values = config_json(table, model, labels)
     if beside:  # the files beside it say that no pooler is read
         values["architectures"] = [name for name, has in table.architectures.items() if not has][:1]
-    if tokenizer is not None:
-        values |= table.vocabulary.fields(tokenizer, model)
+    if processor is not None:
+        values |= table.processor.fields(processor, model)
     if settings or table.kind.heads:
         values[SETTINGS] = dict(settings or {})
     if words:
@@ -146,14 +161,15 @@ def save(
             (folder / stale).unlink(missing_ok=True)
     for name, content in {"config.json": config, **beside}.items():
         write_text(folder / name, content)
-    if tokenizer is not None:
-        written = table.vocabulary.save(tokenizer, folder, model)
-        for name in vocabularies.FILES.difference(written):  # of the tokenizer that was there before
+    if processor is not None:
+        written = table.processor.save(processor, folder, model)
+        known = {name for one in TABLES.values() for name in one.processor.files}
+        for name in known.difference(written):  # of the processor that was there before
             (folder / name).unlink(missing_ok=True)
-    there = [name for name in table.vocabulary.files if (folder / name).is_file()]
+    there = [name for name in table.processor.files if (folder / name).is_file()]
     write_manifest(folder, ["config.json", "model.safetensors", *there, *beside])
     for name, other in model.auxiliary.items():
-        save(folder / name, other, tokenizer)
+        save(folder / name, other, processor)
 
 
 def config_of(folder: Path | str) -> ModelConfig:
@@ -243,7 +259,7 @@ def load(
         as_heads({name: n for name, n in stored.items() if name not in own}) | own if heads is None else dict(heads)
     )
     pooler = heads is None and bool(table.pooler) and "pooler" in parts_of(table, tensors)
-    table.vocabulary.check_ids(config, folder)
+    table.processor.check_ids(config, folder)
     make = partial(config.build, heads=wanted, seed=None, **({"pooler": True} if pooler else {}))
     model = sizes.build(make, config.to_dict(), tensors.values(), folder)
     new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
@@ -264,10 +280,10 @@ def load(
     if classes and labels and classes[0] != len(labels):
         named = f"{folder / 'config.json'} names {plural(len(labels), 'label')}"
         raise UnmaskError(f"{named}, but the weights have {classes[0]}.")
-    tokenizer = table.vocabulary.load(folder, config)
-    settings = {} if heads is not None else _settings(table, config, values, tokenizer, folder)
+    processor = table.processor.load(folder, config)
+    settings = {} if heads is not None else _settings(table, config, values, processor, folder)
     words = words_of(folder) if "words" in model.heads else ()
-    return Loaded(model.eval(), tokenizer, labels if classes else (), new, dropped, settings, words)
+    return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words)
 
 
 def opened(model: Path | str | Loaded[Any, Any], kind: Kind[M, V]) -> Loaded[M, V]:
@@ -281,12 +297,12 @@ def opened(model: Path | str | Loaded[Any, Any], kind: Kind[M, V]) -> Loaded[M, 
 
 
 def _settings(
-    table: Table[Any], config: Any, values: Mapping[str, Any], tokenizer: Any, folder: Path
+    table: Table[Any], config: Any, values: Mapping[str, Any], processor: Any, folder: Path
 ) -> Mapping[str, Any]:
     """`Loaded.settings` of a folder: ours, or what other programs say in their place."""
     found = values.get(SETTINGS)
     if not table.kind.heads:
-        found = sentence_transformers.read(folder, tokenizer) or found or None
+        found = sentence_transformers.read(folder, processor) or found or None
     if not isinstance(found, Mapping | None):
         raise UnmaskError(f"{folder / 'config.json'}: {SETTINGS} must hold settings, not {found!r}.")
     for part in table.parts if found is None else ():

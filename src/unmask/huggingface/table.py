@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unmask.config import Config
 from unmask.huggingface.kinds import SINGLE_STACK, Kind
-from unmask.huggingface.vocabularies import TOKENS, Vocabulary
+from unmask.huggingface.processors import TOKENS, ProcessorFiles
 from unmask.types import Head
 
 Page = TypeVar("Page", bound=Config, covariant=True)
@@ -120,7 +120,7 @@ class Table(Generic[Page]):
                    written by the first one that has no obstacle
     marks          theirs -> the value by which config.json chooses this variant
     kind           what those who open the folder may ask for
-    vocabulary     how the files of its tokenizer are read and written
+    processor      which processor its folders have, and how its files are read and written
     """
 
     model_type: str
@@ -146,7 +146,7 @@ class Table(Generic[Page]):
     variants: tuple[Table[Any], ...] = ()
     marks: Mapping[str, object] = field(default_factory=dict)
     kind: Kind[Any, Any] = SINGLE_STACK
-    vocabulary: Vocabulary[Any] = TOKENS
+    processor: ProcessorFiles[Any] = TOKENS
 
     def obstacles(self, config: Config) -> list[str]:
         """What keeps a model of this config from being written as such a folder; empty where nothing does."""

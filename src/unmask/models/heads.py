@@ -17,10 +17,10 @@ ASKED = "asked"
 """Where a layer keeps what it answers."""
 
 
-def head_of(page: Config, head: Head, token: nn.Embedding) -> nn.Module:
+def head_of(page: Config, head: Head, token: nn.Embedding | None = None) -> nn.Module:
     """The layer of a page for a head; `asked_of` tells the head again.
 
-    token  the table of token vectors, for outputs that are tied to it
+    token  the table of token vectors, for outputs that are tied to it; None: the model reads no ids
 
     Raises UnmaskError for a kind that the page has no method for, naming those that it has.
     """

@@ -133,7 +133,7 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
             f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
             "unmask train --from or unmask finetune."
         )
-    return replace(loaded, tokenizer=Tokenizer.load(folder))  # both kinds are trained alike
+    return replace(loaded, processor=Tokenizer.load(folder))  # both kinds are trained alike
 
 
 def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ def _run(prepared: Prepared, places: Sequence[int], seed: int, out: Path, displa
     _clear(out / RUN)  # of a process that was killed
     model, row, _ = run_seed(prepared, seed, out / RUN, display, Speaker(display))
     if "test" in prepared.encoded:
-        row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.tokenizer.pad)
+        row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.processor.pad)
     _clear(out / RUN)
     return row
 

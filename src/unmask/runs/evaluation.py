@@ -58,7 +58,7 @@ def evaluate(
         raise UnmaskError(f"There is no file {data}.")
     model = loaded.model if ready is None else ready(loaded.model)
     task = task_of(loaded.model, loaded.labels, loaded.settings)
-    tokenizer = loaded.require_tokenizer(folder)
+    processor = task.processor_of(loaded, folder)
     found, length = _rows_of(Path(folder), Path(data), type(task), rows, length)
     if no_answer is not None:
         task = doubting(task, no_answer)
@@ -66,8 +66,8 @@ def evaluate(
     found = task.named(found, str(folder))
     usual = min(model.positions or MOST_TOKENS, MOST_TOKENS)
     longest = length or task.length or usual
-    encoded = task.encode(found, tokenizer, min(longest, model.positions or longest))
-    answers = task.answer_all(model, encoded, tokenizer.pad)
+    encoded = task.encode(found, processor, min(longest, model.positions or longest))
+    answers = task.answer_all(model, encoded, processor.pad)
     scores = task.judge(model, answers, found)
     return {
         "task": task.name,

@@ -15,7 +15,7 @@ import numpy as np
 
 from unmask import huggingface
 from unmask.data import glue
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
 from unmask.files import sweep, write_text
 from unmask.models.model import Model
@@ -64,7 +64,7 @@ class FineTuning(TaskConfig):
     model         folder of the pre-trained model
     seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
                   3 where there are fewer than 10,000 training rows, else 1
-    from_scratch  keep the tokenizer and the sizes of `model` but none of its weights, for comparison
+    from_scratch  keep the processor and the sizes of `model` but none of its weights, for comparison
     language_model  weight of the loss of the next token beside that of the task, for models that read from left to
                   right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
     """
@@ -172,7 +172,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows, task and tokenizer of a run that has not begun.
+    """Rows, task and processor of a run that has not begun.
 
     config    with what depends on the rows and the model filled in
     encoded   split -> its rows as tokens; the training rows as they are at hand, whole or in part
@@ -182,7 +182,7 @@ class Prepared:
 
     config: FineTuning
     task: Task
-    tokenizer: Tokenizer
+    processor: Processor[Any]
     encoded: Mapping[str, Encoded]
     baseline: dict[str, dict[str, float]]
     aim: Distilled | WithLanguageModel | None = None
@@ -202,22 +202,21 @@ def prepare(config: FineTuning, say: Speaker) -> Prepared:
     loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
     strategy.prepare(loaded.model, config.transfer)  # does it fit? each seed reads a model of its own
-    tokenizer = loaded.tokenizer
-    assert tokenizer is not None
+    processor = task.processor_of(loaded, config.model)
     say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")
-    encoded = {name: task.encode(rows, tokenizer, length) for name, rows in sets.items()}
+    encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for name, rows in encoded.items():
-        say((said := rows.said(tokenizer)) and f"{name}: {said}")
+        say((said := rows.said(processor)) and f"{name}: {said}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
-    check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], tokenizer.pad))
-    aim = aim or _taught(config.distillation, task, tokenizer)
+    check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
+    aim = aim or _taught(config.distillation, task, processor)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])
     if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")
     task.check_rows(loaded.model, sets["train"].rows)
-    return Prepared(config.replace(rows={"length": length}), task, tokenizer, encoded, baseline, aim)
+    return Prepared(config.replace(rows={"length": length}), task, processor, encoded, baseline, aim)
 
 
 def _beside(config: FineTuning, task: Task) -> WithLanguageModel | None:
@@ -229,10 +228,10 @@ def _beside(config: FineTuning, task: Task) -> WithLanguageModel | None:
     return WithLanguageModel(task, config.language_model)
 
 
-def _taught(config: Distillation, task: Task, tokenizer: Tokenizer) -> Distilled | None:
+def _taught(config: Distillation, task: Task, processor: Processor[Any]) -> Distilled | None:
     if config.teacher is None:
         return None
-    teacher = load_teacher(config.teacher, task, tokenizer)
+    teacher = load_teacher(config.teacher, task, processor)
     return Distilled(task, teacher, temperature=config.temperature, weight=config.weight, hidden=config.hidden)
 
 
@@ -281,7 +280,7 @@ def _run_seeds(
             say(f"Seed {seed}:", note=False)
         model, row, answers = run_seed(prepared, seed, out, display, say, resume=resume)
         if "test" in encoded:
-            row["test"] = task.evaluate(model, encoded["test"], prepared.tokenizer.pad)
+            row["test"] = task.evaluate(model, encoded["test"], prepared.processor.pad)
         seeds.append(row)
         value = sign_of(row["metric"]) * row["dev"][row["metric"]]
         if kept is None or value > kept.value:
@@ -300,7 +299,7 @@ def run_seed(
     its start, which a seed can do to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another
     order of rows often helps.
     """
-    config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.tokenizer.pad
+    config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.processor.pad
     folder = out / "seeds" / str(seed)
     collapsed = f"Seed {seed} collapsed: it gives every dev row the same answer. It is started again, once."
     for restarted in (False, True):
@@ -365,10 +364,10 @@ def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
     """The model with the heads that `aim` needs. Raises UnmaskError where it has none for the next token."""
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
-    tokenizer = loaded.require_tokenizer(config.model)
+    config.kind.processor_of(loaded, config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=aim.heads, seed=seed)
-        return huggingface.Loaded(fresh, tokenizer, (), loaded.new, loaded.dropped)
+        return huggingface.Loaded(fresh, loaded.processor, (), loaded.new, loaded.dropped)
     return loaded
 
 
@@ -381,8 +380,8 @@ def _length(config: FineTuning, model: Model) -> int:
 
 
 def _write(out: Path, prepared: Prepared, result: Result, kept: _Kept) -> None:
-    model, tokenizer = merged(kept.model).cpu(), prepared.tokenizer
-    huggingface.save(out, model, tokenizer, labels=result.labels, settings=kept.settings)
+    model = merged(kept.model).cpu()
+    huggingface.save(out, model, prepared.processor, labels=result.labels, settings=kept.settings)
     prepared.task.save_beside(out, kept.model)
     write_config(out, prepared.config)
     write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")

@@ -28,7 +28,7 @@ def survey(config: FineTuning) -> str:
     prepared = prepare(config, say)
     rows = prepared.encoded["train"].rows
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK)
-    evidence = measure(texts_of(rows), prepared.tokenizer, loaded.model, seed=config.seed)
+    evidence = measure(texts_of(rows), loaded.require_tokenizer(config.model), loaded.model, seed=config.seed)
     labels = len(prepared.task.labels) or None
     advice = advise(len(rows), evidence.similarity, classes=labels, loss=evidence.loss)
     parts = {

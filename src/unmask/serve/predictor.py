@@ -1,4 +1,4 @@
-"""Predictor: texts in, answers out, by whatever head a model folder has."""
+"""Predictor: rows in, answers out, by whatever head a model folder has."""
 
 from __future__ import annotations
 
@@ -71,10 +71,13 @@ class Predictor(Answering):
         self.model: Model = placed(loaded.model, device)
         self.settled = settle(precision, self.model.device)
         self.layout = inference_layout(self.model, self.settled.precision)
-        self.tokenizer: Tokenizer = loaded.require_tokenizer("The model" if loaded is model else model)
+        self._owner = "The model" if loaded is model else model
+        self._loaded = replace(loaded, model=self.model)
         heads = set(self.model.heads)
+        kind = task_found(heads, loaded.settings)
+        self.processor = (kind or Task).processor_of(loaded, self._owner)
         self.task: Task | None = None
-        if task_found(heads, loaded.settings) is not None:
+        if kind is not None:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
         elif not found_in(heads):
             raise UnmaskError(f"The model has no head that answers: {_instead(self.model)}.")
@@ -87,9 +90,16 @@ class Predictor(Answering):
         positions = self.model.positions or length or MOST_TOKENS
         usual = None if self.task is None else self.task.length
         self.length = min(length or usual or positions, positions)
-        how = {"top": min(top, self.tokenizer.size), "length": self.length}
-        self.pretrained = {name: kind(name, self.tokenizer, **how) for name, kind in found_in(heads).items()}
+        self.pretrained = {
+            name: kind(name, self.tokenizer, top=min(top, self.tokenizer.size), length=self.length)
+            for name, kind in found_in(heads).items()
+        }
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What a model of text reads by. Raises UnmaskError for a model that reads something else."""
+        return self._loaded.require_tokenizer(self._owner)
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         if not rows:
@@ -103,15 +113,15 @@ class Predictor(Answering):
         """What the task finds in each row, as arrays (`Task.answer_all`), before it is put into words."""
         if self.task is None:
             raise UnmaskError("The model has no head for labelled rows, nor is it a sentence encoder.")
-        encoded = self.task.encode(rows, self.tokenizer, self.length)
+        encoded = self.task.encode(rows, self.processor, self.length)
         with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.layout):
-            return self.task.answer_all(self.layout, encoded, self.tokenizer.pad)
+            return self.task.answer_all(self.layout, encoded, self.processor.pad)
 
     # -- heads for labelled rows
 
     def _labelled(self, task: Task, rows: Sequence[Row]) -> list[Answer]:
-        encoded = task.encode(rows, self.tokenizer, self.length)
-        found = task.answer_all(self.layout, encoded, self.tokenizer.pad)
+        encoded = task.encode(rows, self.processor, self.length)
+        found = task.answer_all(self.layout, encoded, self.processor.pad)
         cut = frozenset(encoded.cut)
         answers = [task.answer(row, answer) for row, answer in zip(rows, found, strict=True)]
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]

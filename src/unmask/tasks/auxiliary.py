@@ -45,7 +45,7 @@ class WithLanguageModel(Objective):
     def _with_targets(self, example: Example) -> Example:
         follow = np.asarray(example.tokens[1:], dtype=np.int64)
         targets = {**example.targets, self.next.name: (np.arange(len(follow)), follow)}
-        return Example(example.tokens, example.segments, targets)
+        return replace(example, targets=targets)
 
     @contextmanager
     def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
@@ -109,7 +110,7 @@ class Distilled(Objective):
         if HIDDEN in self.weights:
             count = len(example.tokens)
             targets[HIDDEN] = (np.arange(count), np.zeros(count, np.int64))
-        return Example(example.tokens, example.segments, targets)
+        return replace(example, targets=targets)
 
     @contextmanager
     def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
@@ -171,18 +172,20 @@ class Distilled(Objective):
         return Loss(errors_ME.square().mean(-1).sum(), len(places_M))
 
 
-def load_teacher(folder: Path | str, task: Task, tokenizer: Tokenizer) -> Model:
-    """The model of a folder, as the teacher of a student that has this tokenizer and learns this task.
+def load_teacher(folder: Path | str, task: Task, processor: Processor[Any]) -> Model:
+    """The model of a folder, as the teacher of a student that has this processor and learns this task.
 
     Raises UnmaskError as `check_teacher`, and for a folder that cannot be read.
     """
     teacher = huggingface.load(folder, huggingface.SINGLE_STACK)
-    check_teacher(teacher, tokenizer, task, place=folder)
+    check_teacher(teacher, processor, task, place=folder)
     return teacher.model
 
 
-def check_teacher(teacher: Loaded, student: Loaded | Tokenizer, task: Task, *, place: object = "The teacher") -> None:
-    """Raises UnmaskError where a teacher cannot teach a student, named by itself or its tokenizer: for want of the
+def check_teacher(
+    teacher: Loaded, student: Loaded | Processor[Any], task: Task, *, place: object = "The teacher"
+) -> None:
+    """Raises UnmaskError where a teacher cannot teach a student, named by itself or its processor: for want of the
     task's head, with another tokenizer, or with other labels than the task. `place` is what the teacher is called."""
     task.check_teachable()
     heads = teacher.model.heads
@@ -191,8 +194,8 @@ def check_teacher(teacher: Loaded, student: Loaded | Tokenizer, task: Task, *, p
             f"{place} cannot teach {task.name} (its heads: {', '.join(heads) or 'none'}): fine-tune it on this task "
             "first, without a CRF."
         )
-    own = student if isinstance(student, Tokenizer) else student.require_tokenizer("The student")
-    if teacher.require_tokenizer(place).fingerprint != own.fingerprint:
+    own = task.processor_of(student, "The student") if isinstance(student, Loaded) else student
+    if task.processor_of(teacher, place).fingerprint != own.fingerprint:
         raise UnmaskError(
             f"{place} has another tokenizer than the student, so it cannot read the same tokens: start the student "
             "from a model with the teacher's tokenizer, or fine-tune a teacher that has the student's."

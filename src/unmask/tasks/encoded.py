@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from unmask.data.processor import Processor
 from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
 from unmask.types import Example
 
 
@@ -46,17 +47,9 @@ class Encoded:
             return f"{share} are longer than {self.length} tokens and were split into windows."
         return ""
 
-    def said(self, tokenizer: Tokenizer) -> str:
-        """What is to be said of rows that did not fit, and of words that the vocabulary lacks; empty where nothing."""
-        return " ".join(filter(None, (self.notice, self._unread(tokenizer))))
-
-    def _unread(self, tokenizer: Tokenizer) -> str:
-        """One sentence where more than a token in a hundred stands for such words; else nothing."""
-        if tokenizer.unknown in (tokenizer.pad, tokenizer.cls, tokenizer.sep):  # a vocabulary of bytes lacks nothing
-            return ""
-        unknown = sum(int((example.tokens == tokenizer.unknown).sum()) for example in self.examples)
-        share = unknown / max(1, sum(len(example.tokens) for example in self.examples))
-        return f"{share:.1%} of the tokens stand for words that the vocabulary lacks." if share > 0.01 else ""
+    def said(self, processor: Processor[Any]) -> str:
+        """What is to be said of rows that did not fit, and of what the processor did not read; empty where nothing."""
+        return " ".join(filter(None, (self.notice, processor.unread(self.examples))))
 
     @cached_property
     def of_rows(self) -> list[slice]:

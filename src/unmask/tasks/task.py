@@ -18,9 +18,10 @@ from torch import Tensor
 from unmask.data import collate
 from unmask.data.dataset import Dataset
 from unmask.data.glue import Benchmark
+from unmask.data.processor import Processor
 from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
 from unmask.tasks.batching import answered
@@ -143,6 +144,15 @@ class Task(Objective):
     # -- folders
 
     @classmethod
+    def processor_of(cls, loaded: Loaded[Any, Any], owner: object) -> Processor[Any]:
+        """What the rows are encoded by: the tokenizer of a folder. A task whose rows are no texts takes its processor.
+
+        Raises UnmaskError, in which `owner` lacks it, where there is none.
+        """
+        tokenizer: Processor[Any] = loaded.require_tokenizer(owner)
+        return tokenizer
+
+    @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
         """Whether a folder with these heads and settings answers as this task does."""
         return cls.name in heads
@@ -162,8 +172,11 @@ class Task(Objective):
 
     # -- the model
 
-    def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
-        """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at."""
+    def encode(self, rows: Sequence[Row], processor: Any, length: int) -> Encoded:
+        """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at.
+
+        processor  what `processor_of` gives
+        """
         raise NotImplementedError
 
     def squash(self, logits: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
 from unmask.huggingface.parts import OwnForm
+from unmask.huggingface.processors import SIDES
 from unmask.huggingface.table import Table
-from unmask.huggingface.vocabularies import SIDES
 from unmask.models.convs2s import ConvS2S
 
 CONVS2S = Table(
@@ -20,5 +20,5 @@ CONVS2S = Table(
     architectures={},
     parts=(OwnForm(ConvS2S),),
     kind=ENCODER_DECODER,
-    vocabulary=SIDES,
+    processor=SIDES,
 )

@@ -16,9 +16,9 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.huggingface.kinds import ENCODER_DECODER
 from unmask.huggingface.parts import DtypeLast, Own, Written
+from unmask.huggingface.processors import SIDES
 from unmask.huggingface.searching import POSITIONS, Searched
 from unmask.huggingface.table import Part, Table
-from unmask.huggingface.vocabularies import SIDES
 from unmask.models.transformer import Transformer
 from unmask.nn import Sinusoidal, SinusoidalHalves
 
@@ -234,7 +234,7 @@ _ONE = Table(
     required={**REQUIRED, "norm": "post"},
     parts=parts(SizesTwice(_V), _SHARED),
     kind=ENCODER_DECODER,
-    vocabulary=SIDES,
+    processor=SIDES,
 )
 
 APART = replace(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
 from unmask.huggingface.parts import OwnForm
+from unmask.huggingface.processors import SIDES
 from unmask.huggingface.table import Table
-from unmask.huggingface.vocabularies import SIDES
 from unmask.models.seq2seq import Seq2Seq
 
 SEQ2SEQ = Table(
@@ -20,5 +20,5 @@ SEQ2SEQ = Table(
     architectures={},
     parts=(OwnForm(Seq2Seq),),
     kind=ENCODER_DECODER,
-    vocabulary=SIDES,
+    processor=SIDES,
 )

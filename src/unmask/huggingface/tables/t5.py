@@ -15,9 +15,9 @@ from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.kinds import ENCODER_DECODER
 from unmask.huggingface.layout import without_copies
 from unmask.huggingface.parts import DtypeLast, Own, Written
+from unmask.huggingface.processors import SIDES
 from unmask.huggingface.searching import Searched
 from unmask.huggingface.table import Names, Part, Table
-from unmask.huggingface.vocabularies import SIDES
 from unmask.models.t5 import T5
 from unmask.nn import ACTIVATIONS, FEEDFORWARDS
 
@@ -165,7 +165,7 @@ _PLAIN_ALONE = Table(
     ignored=IGNORED,
     parts=_parts(gated=False),
     kind=ENCODER_DECODER,
-    vocabulary=SIDES,
+    processor=SIDES,
 )
 
 T5_GATED = replace(_PLAIN_ALONE, trunk=_trunk(_GATED), parts=_parts(gated=True))

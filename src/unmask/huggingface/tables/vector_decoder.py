@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unmask.huggingface.kinds import ENCODER_DECODER
 from unmask.huggingface.parts import OwnForm
+from unmask.huggingface.processors import VECTORS
 from unmask.huggingface.table import Table
-from unmask.huggingface.vocabularies import VECTORS
 from unmask.models.vector_decoder import VectorDecoder
 
 VECTOR_DECODER = Table(
@@ -20,5 +20,5 @@ VECTOR_DECODER = Table(
     architectures={},
     parts=(OwnForm(VectorDecoder),),
     kind=ENCODER_DECODER,
-    vocabulary=VECTORS,
+    processor=VECTORS,
 )

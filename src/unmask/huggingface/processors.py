@@ -1,32 +1,38 @@
-"""The files of a tokenizer in a model folder: which they are, how they are opened, whether they belong to the model."""
+"""The files of a processor in a model folder: which they are, how they are opened, whether they belong to the model."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from unmask.data.numbers import Numbers
+from unmask.data.processor import Processor
 from unmask.data.subwords import Subwords
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
-V = TypeVar("V")
+P = TypeVar("P")
+Q = TypeVar("Q", bound=Processor[Any])
 NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model was trained with."
+TEXT = (Tokenizer, Subwords)
+"""Processors of text."""
 
 
-class Vocabulary(ABC, Generic[V]):
-    """How folders of some models keep their tokenizer V.
+class ProcessorFiles(ABC, Generic[P]):
+    """How folders of some models keep their processor P.
 
-    files  names that its files may have        signs  those of which one tells that there is a tokenizer
+    processor  its class
+    files      names that its files may have        signs  those of which one tells that there is a processor
     """
 
-    files: ClassVar[tuple[str, ...]]
-    signs: ClassVar[tuple[str, ...]]
+    processor: type[P]
+    files: tuple[str, ...]
+    signs: tuple[str, ...]
 
-    def load(self, folder: Path, config: Any) -> V | None:
-        """The tokenizer of a folder; None where it has none. Raises UnmaskError for one of another model."""
+    def load(self, folder: Path, config: Any) -> P | None:
+        """The processor of a folder; None where it has none. Raises UnmaskError for one of another model."""
         if not any((folder / name).is_file() for name in self.signs):
             return None
         found = self.open(folder, config)
@@ -34,24 +40,26 @@ class Vocabulary(ABC, Generic[V]):
         return found
 
     @abstractmethod
-    def open(self, folder: Path, config: Any) -> V:
-        """The tokenizer of a folder that has one. Raises UnmaskError where its files are damaged."""
+    def open(self, folder: Path, config: Any) -> P:
+        """The processor of a folder that has one. Raises UnmaskError where its files are damaged."""
 
-    def of(self, tokenizer: Any) -> V:
-        """A tokenizer as these models take it."""
-        found: V = tokenizer
-        return found
+    def of(self, processor: Any) -> P:
+        """A processor as these models take it. Raises UnmaskError for one of another class."""
+        if not isinstance(processor, self.processor):
+            found, wanted = type(processor).__name__, self.processor.__name__
+            raise UnmaskError(f"The processor of this model must be a {wanted}, not a {found}.")
+        return processor
+
+    def check(self, processor: P, config: Any, folder: Path) -> None:
+        """Raises UnmaskError for a processor that does not belong to a model of this config."""
+        return
 
     @abstractmethod
-    def check(self, tokenizer: V, config: Any, folder: Path) -> None:
-        """Raises UnmaskError for a tokenizer that does not belong to a model of this config."""
+    def save(self, processor: P, folder: Path, model: Any) -> list[str]:
+        """Write the processor of a model; returns the names of its files."""
 
-    @abstractmethod
-    def save(self, tokenizer: V, folder: Path, model: Any) -> list[str]:
-        """Write the tokenizer of a model; returns the names of its files."""
-
-    def fields(self, tokenizer: V, model: Any) -> Mapping[str, Any]:
-        """What config.json says of the tokenizer."""
+    def fields(self, processor: P, model: Any) -> Mapping[str, Any]:
+        """What config.json says of the processor."""
         return {}
 
     def check_ids(self, config: Any, folder: Path) -> None:
@@ -59,9 +67,26 @@ class Vocabulary(ABC, Generic[V]):
         return
 
 
-class Tokens(Vocabulary[Tokenizer]):
+class OwnFiles(ProcessorFiles[Q]):
+    """Of a processor that reads and writes its files by itself.
+
+    processor  the class      files  names of its files, the first of which tells that there is a processor
+    """
+
+    def __init__(self, processor: type[Q], files: tuple[str, ...]) -> None:
+        self.processor, self.files, self.signs = processor, files, files[:1]
+
+    def open(self, folder: Path, config: Any) -> Q:
+        return self.processor.load(folder)
+
+    def save(self, processor: Q, folder: Path, model: Any) -> list[str]:
+        return processor.save(folder)
+
+
+class Tokens(ProcessorFiles[Tokenizer]):
     """Of models with a single stack: a `Tokenizer`."""
 
+    processor = Tokenizer
     files = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
     signs = ("tokenizer.json", "vocab.txt", "merges.txt")
 
@@ -84,9 +109,10 @@ class Tokens(Vocabulary[Tokenizer]):
         return {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep} if "next" in model.heads else {}
 
 
-class Sides(Vocabulary[Subwords]):
+class Sides(ProcessorFiles[Subwords]):
     """Of encoder–decoders: `Subwords`, one vocabulary or one for each side."""
 
+    processor: type[Subwords] = Subwords
     files = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
@@ -97,9 +123,9 @@ class Sides(Vocabulary[Subwords]):
     def open(self, folder: Path, config: Any) -> Subwords:
         return Subwords.load(folder)
 
-    def of(self, tokenizer: Any) -> Subwords:
+    def of(self, processor: Any) -> Subwords:
         """The pieces of a `Tokenizer`, for a model that was pre-trained with one."""
-        return Subwords.of(tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer
+        return super().of(Subwords.of(processor) if isinstance(processor, Tokenizer) else processor)
 
     def check(self, tokenizer: Subwords, config: Any, folder: Path) -> None:
         """Raises UnmaskError for one that is larger than its model, or has other ids for padding and the end."""
@@ -137,5 +163,3 @@ class Vectors(Sides):
 
 
 TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
-FILES = frozenset({*Tokens.files, *Sides.files})
-"""Of tokenizers of all kinds."""

@@ -1,0 +1,132 @@
+"""Pictures in one file outside the source: registered by two lines, they are learned, scored, answered and saved."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from unmask import huggingface
+from unmask.cli import main
+from unmask.data import collate
+from unmask.data.processor import Region
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.models.bert import Bert
+from unmask.runs.finetune import FineTuning, evaluate, finetune
+from unmask.serve import Predictor
+from unmask.tasks import TASKS
+
+SIZES = {"train": 1000, "dev": 200, "test": 200}
+
+
+@pytest.fixture(autouse=True)
+def digits(monkeypatch):
+    import digits
+
+    monkeypatch.setitem(huggingface.TABLES, digits.TABLE.model_type, digits.TABLE)  # the two lines
+    monkeypatch.setitem(TASKS, digits.Digits.task_name, digits.Digits)
+    return digits
+
+
+@pytest.fixture
+def files(digits, tmp_path):
+    pixels, labels = load_digits(return_X_y=True)
+    begin = 0
+    for name, size in SIZES.items():
+        part = slice(begin, begin + size)
+        np.savez(tmp_path / f"{name}.npz", pixels=pixels[part].reshape(-1, 8, 8), labels=labels[part])
+        begin += size
+    page = digits.Vit(length=17, patch=2, channels=1, dim=32, hidden=64, layers=2, heads=2)
+    huggingface.save(tmp_path / "trunk", page.build(), digits.Pictures(patch=2))
+    return tmp_path
+
+
+def run(files, *more):
+    given = {"model": files / "trunk", "task": "digits", "out": files / "tuned", "epochs": 12, "lr": 3e-3, "seeds": 1}
+    given |= {name: files / f"{name}.npz" for name in SIZES} | {"device": "cpu", "precision": "fp32"}
+    main(["finetune", *(part for name, value in given.items() for part in (f"--{name}", str(value))), *more])
+
+
+def test_pictures_are_learned_scored_answered_saved_and_loaded(files, digits, capsys):
+    run(files)
+    result = json.loads((files / "tuned" / "results.json").read_text())
+    dev = result["seeds"][0]["dev"]
+    assert dev["accuracy"] > 0.85
+    assert result["baseline"]["dev"]["accuracy"] < 0.2
+    scores = evaluate(files / "tuned", files / "dev.npz")
+    assert scores["metrics"]["accuracy"] == dev["accuracy"]
+    assert scores["metrics"]["loss"] == pytest.approx(dev["loss"], rel=1e-4)
+
+    loaded = huggingface.load(files / "tuned")
+    assert loaded.processor == digits.Pictures(patch=2)
+    assert loaded.tokenizer is None
+    rows = digits.Digits.read_rows(files / "test.npz").rows
+    predictor = Predictor(files / "tuned")
+    answers = predictor.answer(rows)
+    right = np.mean([answer["label"] == row.label for row, answer in zip(rows, answers, strict=True)])
+    assert right == pytest.approx(result["seeds"][0]["test"]["accuracy"])
+    with pytest.raises(UnmaskError, match="reads by a Pictures, not a tokenizer: it takes no text"):
+        _ = predictor.tokenizer
+
+    capsys.readouterr()
+    main(["predict", "--model", str(files / "tuned"), "--file", str(files / "test.npz"), "--json"])
+    said = [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+    assert said == [answer["label"] for answer in answers]
+
+
+def test_a_place_is_a_box_of_pixels(digits):
+    processor, picture = digits.Pictures(patch=2), np.arange(48.0).reshape(6, 8)
+    values = processor.example(picture).signal[1]
+    assert processor.describe(picture, 0) is None
+    for place in range(1, 13):
+        region = processor.describe(picture, place)
+        (left, top), (right, bottom) = region.begin, region.end
+        assert region == Region("pixels", (left, top), (left + 2, top + 2))
+        inside = picture[top:bottom, left:right].ravel() / 16 - 0.5
+        np.testing.assert_array_equal(values[place - 1], inside.astype(np.float32))
+
+
+def test_a_picture_that_does_not_fit_is_refused(digits):
+    with pytest.raises(UnmaskError, match="A picture of 8 x 7 pixels cannot be cut into patches of 2"):
+        digits.Pictures(patch=2).example(np.zeros((8, 7)))
+
+
+def test_pictures_of_several_sizes_share_a_batch(digits):
+    model = digits.Vit(length=17, patch=2, channels=1).build(seed=0).eval()
+    processor, rng = digits.Pictures(patch=2), np.random.default_rng(0)
+    examples = [processor.example(rng.uniform(0, 16, size)) for size in ((8, 8), (4, 8), (2, 2))]
+    padded, packed = processor.collate(examples), collate.pack(examples, 24, processor.pad)
+    hidden = [model(batch).flatten(0, 1)[batch.starts] for batch in (padded, packed)]
+    np.testing.assert_allclose(*(x.detach().numpy() for x in hidden), atol=2e-6)
+
+
+def test_what_does_not_belong_together_is_refused(files, digits):
+    (files / "t.tsv").write_text("text\tlabel\n" + "".join(f"word{i}\t{'ab'[i % 2]}\n" for i in range(40)))
+    texts = FineTuning().override({"model": files / "trunk", "train": files / "t.tsv"})
+    with pytest.raises(UnmaskError, match=r"trunk reads by a Pictures, not a tokenizer: it takes no text"):
+        finetune(texts, files / "x")
+    tokenizer = Tokenizer.train(["the cat sees the dog"] * 5, 40)
+    model = digits.Vit().build()
+    with pytest.raises(UnmaskError, match="The processor of this model must be a Pictures, not a Tokenizer"):
+        huggingface.save(files / "wrong", model, tokenizer)
+    bert = Bert(vocabulary=tokenizer.size, length=16, layers=1, dim=16, heads=2, hidden=32).build()
+    with pytest.raises(UnmaskError, match="The processor of this model must be a Tokenizer, not a Pictures"):
+        huggingface.save(files / "wrong", bert, digits.Pictures())
+    assert not (files / "wrong").exists()
+    (files / "trunk" / digits.FILE).unlink()
+    (files / "trunk" / "manifest.json").unlink()
+    with pytest.raises(UnmaskError, match=f"has no processor: put its {digits.FILE} into the folder"):
+        Predictor(huggingface.load(files / "trunk", heads=digits.Digits(("a", "b")).heads))
+
+
+def test_files_of_another_processor_go(files, digits):
+    tokenizer = Tokenizer.train(["the cat sees the dog"] * 5, 40)
+    bert = Bert(vocabulary=tokenizer.size, length=16, layers=1, dim=16, heads=2, hidden=32).build()
+    huggingface.save(files / "trunk", bert, tokenizer)
+    assert not (files / "trunk" / digits.FILE).exists()
+    huggingface.save(files / "trunk", digits.Vit().build(), digits.Pictures())
+    assert not (files / "trunk" / "tokenizer.json").exists()
+    assert huggingface.load(files / "trunk").processor == digits.Pictures()
