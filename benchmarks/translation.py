@@ -22,7 +22,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import translation_tables
 from bench import common
@@ -64,6 +64,7 @@ RUNS = {
 
 def train(settings: Settings) -> Result:
     """Pairs to a finished folder with `TrainTranslation`, as `unmask train` does it."""
+    from unmask.data.loader import Collated
     from unmask.runs.translation import TrainTranslation, systems
     from unmask.train import checkpoint
     from unmask.train.metrics import read
@@ -79,7 +80,7 @@ def train(settings: Settings) -> Result:
     return {
         "parameters": run.model.parameters_total,
         "vocabulary": {"size": run.tokenizer.size, "sha256": _digest(Path(settings["folder"]) / "source.spm")},
-        "pairs": len(run.pairs.blocks.order.source.cost),
+        "pairs": len(cast(Collated, run.pairs.blocks).order.source.cost),
         "steps": result.step,
         "epochs": result.step / run.pairs.steps(),
         "seconds": result.seconds,
