@@ -257,7 +257,7 @@ def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path
     assert isinstance(trained.objective, BidirectionalLM)
     assert more.objective.words == trained.objective.words
     with torch.no_grad():
-        before = more.evaluate(more.model.eval(), 0)
+        before = more.evaluate(more.model.eval(), 0).numbers
     assert before["loss/forward"] == pytest.approx(trained.trainer.heldout["loss/forward"], abs=1e-5)
     said = more.summary(more.run())
     assert "at the start: " in said

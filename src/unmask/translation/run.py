@@ -181,7 +181,7 @@ class TrainTranslation:
         return self.trainer.plan()
 
     def run(self, *listeners: Listener) -> Result:
-        """Train, heard by `listeners`; then write the finished folder, with the weights that translated dev pairs best."""
+        """Train, heard by `listeners`; then write the finished folder, with the weights that are best on dev pairs."""
         result = self.trainer.train(self._hear, probes.writing(self.out), *listeners, display=self.display)
         self.trainer.engine.on_main(lambda: self._finish(chosen=result.stopped is None))
         return result
