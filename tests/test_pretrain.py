@@ -23,6 +23,7 @@ from unmask.runs import probes, recipes, report
 from unmask.runs.pretrain import Pretrain, warm_start
 from unmask.runs.pretraining_evaluation import plateau, too_few
 from unmask.train.display import Terminal
+from unmask.train.events import Evaluated
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 
@@ -115,15 +116,12 @@ def test_a_resumed_run_ends_where_the_whole_one_does(folder, tmp_path):
     whole = Pretrain(config(dropout=0.1, attention_dropout=0.1, save_every=4), [folder], tmp_path / "whole")
     whole.run()
     part = Pretrain(config(dropout=0.1, attention_dropout=0.1, save_every=4), [folder], tmp_path / "part")
-    evaluate = part.trainer.evaluate
 
-    def stop_halfway(model, step):
-        if step:
+    def stop_halfway(event):
+        if isinstance(event, Evaluated) and event.step:
             part.trainer.stop("the test")
-        return evaluate(model, step)
 
-    part.trainer.evaluate = stop_halfway
-    assert part.run().step == 10
+    assert part.run(stop_halfway).step == 10
     again = config(dropout=0.1, attention_dropout=0.1, save_every=4, workers=1)
     Pretrain(again, [folder], tmp_path / "part", resume=True).run()
     one, two = (huggingface.load(tmp_path / name).model for name in ("whole", "part"))

@@ -20,6 +20,7 @@ from unmask.nn.lora import adapters
 from unmask.runs.transfer import Transfer, Tuning, merged, prepare, scale, trainable
 from unmask.runs.transfer.strategy import CRF
 from unmask.tasks import Classification
+from unmask.train.events import Evaluation
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training
 from unmask.types import Batch, Target
@@ -139,9 +140,9 @@ def test_what_is_frozen_runs_without_dropout_and_without_a_graph(tmp_path: Path)
     assert of.heads[TASK.name].training
     seen: list[bool] = []
 
-    def evaluate(_: object, step: int) -> dict[str, float]:
+    def evaluate(_: object, step: int) -> Evaluation:
         seen.append(of.training or of.stack.training)
-        return {}
+        return Evaluation({})
 
     trainer(of, tuning, tmp_path / "run", evaluate=evaluate, evaluate_every=2).train()
     assert not any(seen)
@@ -201,10 +202,10 @@ def test_gradual_moves_each_level_when_its_time_comes(tmp_path: Path) -> None:
     tuning = prepare(of, Transfer(strategy="gradual"))
     seen = [weights(of)]
 
-    def evaluate(_: object, step: int) -> dict[str, float]:
+    def evaluate(_: object, step: int) -> Evaluation:
         if step:
             seen.append(weights(of))
-        return {}
+        return Evaluation({})
 
     trainer(of, tuning, tmp_path / "run", evaluate=evaluate, evaluate_every=1).train()
     for step in range(5):
@@ -216,10 +217,10 @@ def test_a_resumed_gradual_run_is_the_same_run(tmp_path: Path) -> None:
         of = model()
         tuning = prepare(of, Transfer(strategy="gradual", layer_decay=0.8))
 
-        def evaluate(_: object, step: int) -> dict[str, float]:
+        def evaluate(_: object, step: int) -> Evaluation:
             if step == stop:
                 running.stop("as told")
-            return {}
+            return Evaluation({})
 
         running = trainer(
             of, tuning, tmp_path / name, 10, evaluate=evaluate, evaluate_every=1, save_every=100, resume=resume

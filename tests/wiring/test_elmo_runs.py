@@ -31,6 +31,7 @@ from unmask.runs.pretraining_evaluation import plateau
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.likelihood import Scorer
+from unmask.train.events import Step
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Document
 
@@ -189,16 +190,7 @@ def test_a_run_resumes_to_the_same_weights(folder: Path, tmp_path: Path) -> None
     settings = config(steps=6, save_every=3, dropout=0.1)
     whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
     whole.run()
-    step = part.trainer._one_step
-
-    def stop_after_three(batches: object, interrupt: object) -> bool:
-        done = step(batches, interrupt)
-        if part.trainer.step == 3:
-            part.trainer.stop("the test")
-        return done
-
-    part.trainer._one_step = stop_after_three
-    assert part.run().step == 3
+    assert part.run(lambda event: event == Step(3) and part.trainer.stop("the test")).step == 3
     again = Pretrain(settings, [folder], tmp_path / "part", resume=True)
     again.run()
     for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
@@ -268,7 +260,7 @@ def test_it_goes_on_with_the_words_that_it_knows(trained: Pretrain, folder: Path
     assert isinstance(trained.objective, BidirectionalLM)
     assert more.objective.words == trained.objective.words
     with torch.no_grad():
-        before = more.evaluate(more.model.eval(), 0)
+        before = more.evaluate(more.model.eval(), 0).numbers
     assert before["loss/forward"] == pytest.approx(trained.trainer.heldout["loss/forward"], abs=1e-5)
     said = more.summary(more.run())
     assert "at the start: " in said

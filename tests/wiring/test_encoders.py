@@ -25,6 +25,7 @@ from unmask.runs.pretrain import Pretrain, Pretraining
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.http.pool import kind_of
+from unmask.train.events import Step
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Example
@@ -103,16 +104,7 @@ def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_
     settings = config(trained.recipe, steps=8, save_every=4, evaluate_every=4, dropout=0.1, workers=0)
     whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
     whole.run()
-    step = part.trainer._one_step
-
-    def stop_after_four(batches: object, interrupt: object) -> bool:
-        done = step(batches, interrupt)
-        if part.trainer.step == 4:
-            part.trainer.stop("the test")
-        return done
-
-    part.trainer._one_step = stop_after_four
-    assert part.run().step == 4
+    assert part.run(lambda event: event == Step(4) and part.trainer.stop("the test")).step == 4
     again = Pretrain(settings, [folder], tmp_path / "part", resume=True)
     again.run()
     for (name, a), b in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):

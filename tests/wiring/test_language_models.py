@@ -23,6 +23,7 @@ from unmask.runs.finetune import FineTuning, finetune
 from unmask.runs.pretrain import Pretrain
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
+from unmask.train.events import Step
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch
 
@@ -103,16 +104,7 @@ def test_a_run_resumes_to_the_same_weights(corpora, tmp_path):
     settings = config(steps=6, dropout=0.1, save_every=3)
     half = Pretrain(settings, [corpora / "pieces"], tmp_path / "half")
     half.trainer.evaluate = None
-    step = half.trainer._one_step
-
-    def stop_after_three(batches, interrupt):
-        done = step(batches, interrupt)
-        if half.trainer.step == 3:
-            half.trainer.stop("a test")
-        return done
-
-    half.trainer._one_step = stop_after_three
-    half.trainer.train()
+    half.trainer.train(lambda event: event == Step(3) and half.trainer.stop("a test"))
     Pretrain(settings, [corpora / "pieces"], tmp_path / "half", resume=True).run()
     first, second = (huggingface.load(tmp_path / name).model.state_dict() for name in ("whole", "half"))
     assert all(torch.equal(first[name], second[name]) for name in first)

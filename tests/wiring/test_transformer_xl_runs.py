@@ -26,6 +26,7 @@ from unmask.runs.pretraining import Pretraining
 from unmask.serve.continuation import Continuer
 from unmask.serve.likelihood import Scorer
 from unmask.train import checkpoint
+from unmask.train.events import Step
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
 
@@ -155,16 +156,7 @@ def test_a_run_resumes_with_its_memory_to_the_same_weights(folder: Path, tmp_pat
     settings = config(steps=8, save_every=4, evaluate_every=4, dropout=dropout)
     whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
     whole.run()
-    step = part.trainer._one_step
-
-    def stop_after_four(batches: object, interrupt: object) -> bool:
-        done = step(batches, interrupt)
-        if part.trainer.step == 4:
-            part.trainer.stop("the test")
-        return done
-
-    part.trainer._one_step = stop_after_four
-    assert part.run().step == 4
+    assert part.run(lambda event: event == Step(4) and part.trainer.stop("the test")).step == 4
     kept = checkpoint.latest(tmp_path / "part" / "checkpoints")
     assert kept is not None
     assert kept.tensors()["carried.0.7"].shape == (2, 16, 32)

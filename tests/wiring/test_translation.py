@@ -21,6 +21,7 @@ from unmask.runs.report import write_report
 from unmask.runs.translation import TrainTranslation, Translation, ending, evaluate_pairs, systems
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
+from unmask.train.events import Step
 from unmask.visualize import runs
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
@@ -154,16 +155,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=8, dropout=0.1).replace(training={"save_every": 4})
     whole = TrainTranslation(chosen, tmp_path / "whole")
     whole.run()
-
-    class Stopped(TrainTranslation):
-        def evaluate(self, model, step):
-            if step == 4:
-                self.trainer.stop("as told")
-            return super().evaluate(model, step)
-
     chosen_early = chosen.replace(training={"evaluate_every": 4})
-    stopped = Stopped(chosen_early, tmp_path / "part")
-    assert stopped.run().step == 4
+    part = TrainTranslation(chosen_early, tmp_path / "part")
+    assert part.run(lambda event: event == Step(4) and part.trainer.stop("as told")).step == 4
     assert runs.run(tmp_path / "part")["state"] == "stopped"
     again = TrainTranslation(chosen_early, tmp_path / "part", resume=True)
     assert again.run().step == 8
@@ -252,15 +246,9 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("at", "differ"), [(2, False), (3, True)])
 def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, differ: bool, tmp_path: Path) -> None:
-    class Stopped(Tied):
-        def evaluate(self, model, step):
-            if step == at:
-                self.trainer.stop("as told")
-            return super().evaluate(model, step)
-
     chosen = config("transformer-tiny", tmp_path, steps=4).replace(training={"evaluate_every": 1})
-    run = Stopped(chosen, tmp_path / "run")
-    said = run.summary(run.run()).splitlines()[2:]
+    run = Tied(chosen, tmp_path / "run")
+    said = run.summary(run.run(lambda event: event == Step(at) and run.trainer.stop("as told"))).splitlines()[2:]
     out = tmp_path / "run"
     assert said == ([f"{out} holds the weights of step 3, and {out / 'best'} the best ones."] if differ else [])
 

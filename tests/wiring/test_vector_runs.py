@@ -20,6 +20,7 @@ from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
 from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
 from unmask.serve.written import features_of
+from unmask.train.events import Step
 
 CLASSES = ("a red rose", "the sea", "one two three four", "snow on the hills")
 
@@ -175,14 +176,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
         model={"dropout": 0.1}, texts={"allow_overlap": True}, training={"save_every": 4, "evaluate_every": 4}
     )
     TrainTranslation(chosen, tmp_path / "whole").run()
-
-    class Stopped(TrainTranslation):
-        def evaluate(self, model, step):
-            if step == 4:
-                self.trainer.stop("as told")
-            return super().evaluate(model, step)
-
-    assert Stopped(chosen, tmp_path / "part").run().step == 4
+    part = TrainTranslation(chosen, tmp_path / "part")
+    assert part.run(lambda event: event == Step(4) and part.trainer.stop("as told")).step == 4
     assert TrainTranslation(chosen, tmp_path / "part", resume=True).run().step == 8
     place = Path("checkpoints") / "step-00000008" / "model.safetensors"
     ours, theirs = load_file(tmp_path / "part" / place), load_file(tmp_path / "whole" / place)

@@ -27,7 +27,7 @@ from unmask.runs.pretraining import Pretraining, Rows, settled, tokens_of
 from unmask.runs.teacher import prepare, with_teacher
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display, on_main
-from unmask.train.events import Began, Evaluation, Event, Result
+from unmask.train.events import Began, Evaluation, Event, Listener, Result
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Trainer
@@ -115,9 +115,10 @@ class Pretrain:
         """What the run would take, measured on a few steps that leave no trace."""
         return self.trainer.plan()
 
-    def run(self) -> Result:
-        """Train, then write the finished folder. The folder can be resumed until then, and is sound at any time."""
-        result = self.trainer.train(self._hear, probes.writing(self.out), display=self.display)
+    def run(self, *listeners: Listener) -> Result:
+        """Train, and let `listeners` hear what happens; then write the finished folder. It can be resumed until then,
+        and is sound at any time."""
+        result = self.trainer.train(self._hear, probes.writing(self.out), *listeners, display=self.display)
         self.trainer.engine.on_main(lambda: self.save(self.out))
         return result
 

@@ -38,7 +38,7 @@ from unmask.runs.translation.texts import Texts, by_length, cut_short, unchanged
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display, on_main
-from unmask.train.events import Began, Evaluated, Evaluation, Event, Result
+from unmask.train.events import Began, Evaluated, Evaluation, Event, Listener, Result
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
 from unmask.train.trainer import Trainer, Training
@@ -181,9 +181,9 @@ class TrainTranslation:
         """What the run would take, measured on a few steps that leave no trace."""
         return self.trainer.plan()
 
-    def run(self) -> Result:
-        """Train, then write the finished folder: the weights that translated the dev pairs best."""
-        result = self.trainer.train(self._hear, probes.writing(self.out), display=self.display)
+    def run(self, *listeners: Listener) -> Result:
+        """Train, heard by `listeners`; then write the finished folder, with the weights that are best on dev pairs."""
+        result = self.trainer.train(self._hear, probes.writing(self.out), *listeners, display=self.display)
         self.trainer.engine.on_main(lambda: self._finish(chosen=result.stopped is None))
         return result
 
