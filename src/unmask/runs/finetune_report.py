@@ -64,15 +64,9 @@ def render_result(results: Mapping[str, Any]) -> str:
 def _chosen(results: Mapping[str, Any]) -> list[str]:
     """Of how many evaluations the dev score of each seed is the best, which makes it optimistic; nothing for results
     that do not know."""
-    return [
-        f"The dev scores of seed {run['seed']} are of {chosen(run['evaluations'], run['step'], _last(results, run))}."
-        for run in results["seeds"]
-        if "evaluations" in run
-    ]
-
-
-def _last(results: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    return f"{results['metric']} {run['last']:.4f}"
+    found = [(run, f"{results['metric']} {run['last']:.4f}") for run in results["seeds"] if "evaluations" in run]
+    of = ((run["seed"], chosen(run["evaluations"], run["step"], last)) for run, last in found)
+    return [f"The dev scores of seed {seed} are of {choice}." for seed, choice in of]
 
 
 def shown(values: Mapping[str, float]) -> str:

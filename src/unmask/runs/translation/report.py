@@ -8,7 +8,6 @@ from typing import Any
 from unmask.errors import UnmaskError
 from unmask.runs.report import Answers, Report, Rows, answers, curve, history, of_one_run
 from unmask.runs.translation.ending import hardly_learned
-from unmask.serve.alignment import Alignment
 from unmask.serve.translator import Translator
 from unmask.train import report
 from unmask.train.metrics import require_run
@@ -38,7 +37,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         sections += curve(title, key, {"training": train, "dev": heldout})
     if probed := answers(folder, 5):
         sections.append(_written(probed))
-        sections += [_map(found) for found in _alignments(folder, [probe["text"] for probe, _ in probed[:MAPS]])]
+        sections += _maps(folder, [probe["text"] for probe, _ in probed[:MAPS]])
     return of_one_run(folder, "Translation", run, sections)
 
 
@@ -60,17 +59,17 @@ def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
     return report.Table("What it writes, as it learns", ["", "text"], rows[:-1])
 
 
-def _alignments(folder: Path, sources: list[str]) -> list[Alignment]:
+def _maps(folder: Path, sources: list[str]) -> list[report.Heatmap]:
     """Where the finished model looks; nothing for a run that has not ended, or a model without attention."""
     if not (folder / "model.safetensors").exists():
         return []
     translator = Translator(folder)
     try:
-        return [translator.alignment(source, translator([source])[0]) for source in sources]
+        found = [translator.alignment(source, translator([source])[0]) for source in sources]
     except UnmaskError:
         return []
-
-
-def _map(found: Alignment) -> report.Heatmap:
-    title = "".join(found.source[:-1]).replace("·", " ").strip()
-    return report.Heatmap(f"Where it looks: {title}", found.target, found.source, found.weights)
+    titles = ["".join(one.source[:-1]).replace("·", " ").strip() for one in found]
+    return [
+        report.Heatmap(f"Where it looks: {title}", one.target, one.source, one.weights)
+        for title, one in zip(titles, found, strict=True)
+    ]
