@@ -21,10 +21,11 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.serve import Predictor
 from unmask.runs.in_context import InContext, Prompts, answer_all, evaluate_in_context
 from unmask.serve.likelihood import Scorer, windows
 from unmask.tasks.prompting import Prompting
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 TEXTS = ["The film was good, and the plot was bad.", "a plot of bad people", "Good! " * 20, "the"]
 LENGTH = 16
@@ -157,6 +158,18 @@ def test_the_command_line_says_how_likely_a_file_is(gpt2, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(gpt2), "--text", str(tmp_path / "text.txt"), "--label", "x"])
     assert "--label" in capsys.readouterr().err
+
+
+def test_what_a_foreign_head_says_is_not_taken_for_a_likelihood_or_an_answer():
+    """A kind does not tell what another objective trained a head to say."""
+    tokenizer = Tokenizer.train(TEXTS, 80)
+    foreign = {"length": Head("sequence", 2, pretraining=True), "swapped": Head("token", 1, pretraining=True)}
+    sizes = {"vocabulary": tokenizer.size, "dim": 8, "layers": 1, "heads": 2, "hidden": 8, "length": 8}
+    loaded = huggingface.Loaded(Bert(**sizes).build(foreign).eval(), tokenizer, (), (), ())
+    with pytest.raises(UnmaskError, match="No head of this model says how likely a text is"):
+        Scorer(loaded)
+    with pytest.raises(UnmaskError, match="no head that answers"):
+        Predictor(loaded)
 
 
 # ------------------------------------------------------------------------------------------------ in context

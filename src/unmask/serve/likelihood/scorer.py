@@ -89,7 +89,7 @@ def _chosen(loaded: Loaded) -> tuple[type[Scoring], str]:
                 return kind, name
     raise UnmaskError(
         "No head of this model says how likely a text is: take one as it was pre-trained, such as `unmask pretrain "
-        "gpt-tiny` or `bert-tiny` makes."
+        "gpt-tiny` makes."
     )
 
 
