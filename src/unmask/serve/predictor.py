@@ -14,7 +14,6 @@ from torch import Tensor
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
@@ -175,7 +174,7 @@ class Predictor(Answering):
 
     def _answers(self, asked: list[_Asked]) -> list[Answer]:
         """The answers to some inputs of about one length."""
-        batch = collate.pad([one.example for one in asked], self.tokenizer.pad, multiple=1).to(self.model.device)
+        batch = self.processor.collate([one.example for one in asked]).to(self.model.device)
         hidden_BTD = self.layout(batch)
         width = batch.tokens.shape[1]
         found: list[Answer] = [{} for _ in asked]
