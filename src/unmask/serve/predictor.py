@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unmask import huggingface
 from unmask.config import read_json
+from unmask.data import collate
 from unmask.data.rows import Row
 from unmask.data.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
@@ -92,7 +93,7 @@ class Predictor(Answering):
         positions = self.model.positions or length or MOST_TOKENS
         usual = None if self.task is None else self.task.length
         self.length = min(length or usual or positions, positions)
-        self.top = top
+        self.top = top if loaded.tokenizer is None else min(top, loaded.tokenizer.size)
         self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
 
     @property
@@ -174,7 +175,7 @@ class Predictor(Answering):
 
     def _answers(self, asked: list[_Asked]) -> list[Answer]:
         """The answers to some inputs of about one length."""
-        batch = self.processor.collate([one.example for one in asked]).to(self.model.device)
+        batch = collate.pad([one.example for one in asked], self.tokenizer.pad, multiple=1).to(self.model.device)
         hidden_BTD = self.layout(batch)
         width = batch.tokens.shape[1]
         found: list[Answer] = [{} for _ in asked]
@@ -200,7 +201,7 @@ class Predictor(Answering):
         beyond the tokenizer's."""
         probabilities_MV = logits_MV.softmax(-1)
         probabilities_MV[:, sorted(self.tokenizer.specials)] = 0.0
-        best = probabilities_MV[:, : self.tokenizer.size].topk(min(self.top, self.tokenizer.size), dim=-1)
+        best = probabilities_MV[:, : self.tokenizer.size].topk(self.top, dim=-1)
         return best.values.cpu().numpy(), best.indices.cpu().numpy()
 
     def _filled(self, texts: tuple[str, ...], ids: np.ndarray, probabilities: np.ndarray) -> Answer:
