@@ -86,7 +86,8 @@ def test_a_run_that_has_just_begun_has_a_report(kind, tmp_path):
 @pytest.mark.parametrize(("evaluations", "steps"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (9, [0, 4, 8])])
 def test_the_first_and_the_last_answers_are_shown(evaluations, steps, tmp_path):
     for step in range(evaluations):
-        probes.note(tmp_path, step, [Probe(text="a", tokens=np.array([1]), expected=("b",))], [[(str(step), 0.5)]])
+        probe = Probe(text="a", tokens=np.array([1]), expected=("b",))
+        probes.note(tmp_path, step, probes.samples([probe], [[(str(step), 0.5)]]))
     ((probe, given),) = report.answers(tmp_path, 3)
     assert probe["text"] == "a"
     assert given == [(f"step {step}", [[str(step), 0.5]]) for step in steps]

@@ -21,8 +21,8 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.recurrent import RecurrentNetwork
-from unmask.serve import Predictor
 from unmask.runs.in_context import InContext, Prompts, answer_all, evaluate_in_context
+from unmask.serve import Predictor
 from unmask.serve.likelihood import Scorer, windows
 from unmask.tasks.prompting import Prompting
 from unmask.types import Batch, Head
