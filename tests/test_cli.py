@@ -114,7 +114,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["evaluate", "--label", "kind", "--data", "missing.tsv"], "required: --model"),
         (["finetune", "--model", "missing", "--search", "--advise"], "--advise: not allowed with argument --search"),
         (["finetune", "--model", "missing", "--search", "few", "--out", "out"], "'few'"),
-        (["submit", "--models", "missing", "--data", "missing", "--out", "out"], "does not say of which task"),
+        (["submit", "--models", "missing", "--data", "missing", "--out", "out"], "does not name its task"),
         (["submit", "--models", "RTE=missing", "--data", "missing", "--out", "out"], "missing"),
         (["submit", "--data", "missing", "--out", "out"], "required: --models"),
         (["glue-table", "missing"], "There is no file or folder missing"),

@@ -100,7 +100,7 @@ def test_a_folder_without_names_answers_by_number(runs, glue, tmp_path):
 @pytest.mark.parametrize(
     ("models", "sentence"),
     [
-        (["{place}"], "does not say of which task it is"),
+        (["{place}"], "does not name its task"),
         (["{runs}/SST-2", "SST-2={runs}/SST-2"], "both for SST-2"),
         (["STS-B={runs}/SST-2"], "needs a model for regression"),
         (["SST-2={place}"], "needs a model for classification"),
@@ -138,5 +138,5 @@ def test_results_that_are_none(runs, tmp_path):
         table([f"RTE={tmp_path / 'x.json'}"])
     with pytest.raises(UnmaskError, match="two results"):
         table([runs / "SST-2", f"SST-2={runs / 'SST-2'}"])
-    with pytest.raises(UnmaskError, match="does not say"):
+    with pytest.raises(UnmaskError, match="does not name its task"):
         table([tmp_path])

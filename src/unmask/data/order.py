@@ -1,4 +1,4 @@
-"""Order: which units of a source come in which block of which epoch, as a pure function of (seed, epoch, block).
+"""Order: the units of a source that each block of each epoch reads, as a pure function of (seed, epoch, block).
 
 Shapes: U units of a source, N units of an epoch.
 """
@@ -54,7 +54,7 @@ class Order:
 class SeededBlocks(Order):
     """A mixture of sources, permuted together and cut into blocks of about equal cost.
 
-    An epoch costs about as much as all sources together, n = Σ n_i, of which source i gives `shares[i]`: all of its
+    An epoch costs about as much as all sources together, n = Σ n_i, and source i gives `shares[i]` of that: all of its
     units floor(n p_i / n_i) times, and for the rest the first units of a fresh permutation. So a single source gives
     each unit once an epoch.
 

@@ -1,6 +1,6 @@
 """Hugging Face checkpoint folders: config.json, model.safetensors and the tokenizer, read and written by a table.
 
-Nothing is passed over in silence: a key that no rule names, a parameter that nobody filled, and a field whose
+Nothing is passed over in silence: a key that no rule names, a parameter without a value, and a field whose
 value the page does not implement are errors. Nothing is unpickled.
 """
 

@@ -268,7 +268,7 @@ def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
 
 
 def _usual_names(head: str, outputs: int) -> list[str]:
-    """What the outputs of a head are called that nobody named."""
+    """Names for the outputs of a head without names."""
     if head == "regression" and outputs == 1:
         return ["score"]
     return [f"LABEL_{i}" for i in range(outputs)]

@@ -24,7 +24,7 @@ class ProcessorFiles(ABC, Generic[P]):
     """How folders of some models keep their processor P.
 
     processor  its class
-    files      names that its files may have        signs  those of which one tells that there is a processor
+    files      names that its files may have        signs  a folder with one of these has a processor
     """
 
     processor: type[P]
@@ -70,7 +70,7 @@ class ProcessorFiles(ABC, Generic[P]):
 class OwnFiles(ProcessorFiles[Q]):
     """Of a processor that reads and writes its files by itself.
 
-    processor  the class      files  names of its files, the first of which tells that there is a processor
+    processor  the class      files  names of its files; a folder with the first has this processor
     """
 
     def __init__(self, processor: type[Q], files: tuple[str, ...]) -> None:

@@ -34,7 +34,7 @@ class InferenceBlock:
         self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D], of which the first B * T rows count. `seen` is added to the scores, if given."""
+        """[N, D] -> [N, D]; the first B * T rows count. `seen` is added to the scores, if given."""
         own, feedforward = self.residuals
         x_ND = own.after(x_ND + self.output.forward(self._attend(own.before(x_ND), B, T, seen)))
         return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))

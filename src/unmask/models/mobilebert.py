@@ -36,7 +36,7 @@ from unmask.types import Head, Signal
 class MobileBert(Bert):
     """The numbers that make a MobileBERT; the defaults are the published ones.
 
-    factor        E, width of the token vectors, of which each token reads three: the next, its own and the last
+    factor        E, width of the token vectors; each token reads three: the next, its own and the last
     bottleneck    width inside a block
     feedforwards  feed-forward networks of a block, one after the other
     pooled        whether heads for sequences read the first token through a pooler; the published weights have none

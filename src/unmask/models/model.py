@@ -75,7 +75,7 @@ class Model(nn.Module, ABC):
         found = ((name, asked_of(layer)) for name, layer in self.heads.items())
         return sorted(name for name, head in found if head is not None and head.of_sequence)
 
-    # -- what a model reads and of which parts it is
+    # -- what a model reads, and its parts
 
     @property
     def reads_source(self) -> bool:

@@ -116,7 +116,7 @@ class RecurrentModel(StackModel):
         return logits_NV
 
     def _after(self, tokens_BT: Tensor, lengths_B: Tensor) -> RecurrentState:
-        """The state after the first `lengths_B` tokens of each row, of which there may be none."""
+        """The state after the first `lengths_B` tokens of each row; a length may be 0."""
         order_B = lengths_B.argsort(descending=True, stable=True)
         _, last = self.stack(self.embedding(tokens_BT[order_B]), lengths_N=lengths_B[order_B].clamp(min=1))
         last = last.select(order_B.argsort())

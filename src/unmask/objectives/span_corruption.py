@@ -26,7 +26,7 @@ from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example, Head
 
 PROBES, SHOWN = 4, 48
-"""Held-out texts out of which spans are cut at an evaluation, and tokens of each, and of what is written into it."""
+"""Held-out texts that an evaluation cuts spans out of; tokens of each text, and of what is written into it."""
 
 
 class SpanCorruption(NextToken):
@@ -167,7 +167,7 @@ class SpanCorruption(NextToken):
         ]
 
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Beginnings of held-out documents out of which spans were cut."""
+        """Beginnings of held-out documents with spans cut out."""
         rng = np.random.default_rng(0)
         found: list[Probe] = []
         units = split.units(length)
@@ -224,7 +224,7 @@ class SpanCorruptionConfig(ObjectiveConfig):
 def cut_out(
     text: np.ndarray, sentinels: Sequence[int], rng: np.random.Generator, *, rate: float, mean: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What is read and what is written of a text [N] out of which spans are cut, without start and end."""
+    """Source and target of a text [N] with spans cut out, without start and end."""
     objective = SpanCorruption(sentinels, start=0, end=0, padding=0, rate=rate, mean=mean)
     return objective.hide(text, objective.noise(len(text), rng))
 

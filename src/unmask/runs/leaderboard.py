@@ -67,8 +67,8 @@ def submit(
 def table(results: Sequence[str | Path], *, wnli: bool = False) -> Average:
     """The GLUE score of fine-tuning runs on their dev rows, each as the mean of its seeds.
 
-    results  folders of runs, their results.json, or files of `unmask evaluate --json`; "MNLI-mm=FILE" where it does
-             not say of which task it is
+    results  folders of runs, their results.json, or files of `unmask evaluate --json`; "MNLI-mm=FILE" where
+             the folder does not name its task
     """
     scores: dict[str, Mapping[str, float]] = {}
     for given in results:
@@ -96,7 +96,7 @@ def _benchmark_of(folder: Path) -> str:
     run = read_json(folder / "run.json") if (folder / "run.json").is_file() else {}
     name = run.get("config", {}).get("rows", {}).get("benchmark")
     if not name:
-        raise UnmaskError(f"{folder} does not say of which task it is; name it, as in RTE={folder}.")
+        raise UnmaskError(f"{folder} does not name its task; put it before the folder, as in RTE={folder}.")
     return str(name)
 
 

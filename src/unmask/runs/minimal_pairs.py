@@ -69,7 +69,7 @@ def evaluate_minimal_pairs(
     accuracy is the mean over kinds, which count alike.
 
     Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
-    Raises UnmaskError for a model of which no head scores texts, and for files that hold no pairs.
+    Raises UnmaskError for a model without a head that scores texts, and for files that hold no pairs.
     """
     scorer = Scorer(model)
     pairs = read(paths, most=most, encoding=encoding)

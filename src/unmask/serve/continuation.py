@@ -16,7 +16,7 @@ from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 
-LONGEST = 100  # tokens that are written, where nobody says how many
+LONGEST = 100  # tokens that are written, unless a number is given
 
 Name = Callable[[int], str]
 NUMBERED = "Beginning {}".format

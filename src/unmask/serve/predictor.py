@@ -27,7 +27,7 @@ from unmask.serve.answering import Answer, Answering
 from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
 
-MOST_TOKENS = 512  # of a text, where nobody says how long it may be and the model could take more
+MOST_TOKENS = 512  # of a text, for models that could take more, unless `length` is given
 
 
 class Predictor(Answering):
@@ -209,7 +209,7 @@ def reach(model: Model, folder: Path | str) -> int | None:
 
 
 def _instead(model: Model) -> str:
-    """What to do with a model of which no head answers."""
+    """What to do with a model without a head that answers."""
     if model.continues_prompt:
         return "it goes on with texts, so ask it by `unmask generate`, or fine-tune it first"
     return "fine-tune it first, or take one with its mlm head"

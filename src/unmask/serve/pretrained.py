@@ -188,7 +188,7 @@ class ReplacedTokens(PretrainedHead):
             yield i, self._judged(query, numbers_M, probabilities_M[rows_M == i])
 
     def _judged(self, query: Query, numbers_M: np.ndarray, probabilities_M: np.ndarray) -> Answer:
-        """How likely each token that was read was put there by another model; `numbers_M` says of which text it is."""
+        """How likely each token that was read was put there by another model; `numbers_M` is the number of its text."""
         found = [
             [
                 {"token": piece, "probability": p, "begin": begin, "end": end}

@@ -94,7 +94,7 @@ class EncodedQuestions(Encoded):
     """Questions with the windows of their contexts.
 
     cut       rows whose question was cut
-    torn      rows of which every annotated answer begins or ends inside a piece
+    torn      rows in which every annotated answer begins or ends inside a piece
     windows   [N] of each example
     contexts  of each row
     """

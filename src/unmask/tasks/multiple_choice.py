@@ -174,7 +174,7 @@ class MultipleChoice(Task):
         return lambda rows: self.metrics([own[None] for own in near(asked(rows), offered(rows))], rows)
 
     def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """Of the choices of a row, the first of which has the target."""
+        """The scores of the choices of a row; the first choice has the target."""
         firsts_Q = sequence_of(batch, batch.targets[self.name].places).sort().values
         places_N = self.places(batch)
         row_N = torch.searchsorted(firsts_Q, torch.arange(len(places_N), device=places_N.device), right=True) - 1

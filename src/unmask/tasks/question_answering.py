@@ -116,7 +116,7 @@ class QuestionAnswering(Task):
         self.stride, self.longest_question, self.longest_answer = stride, longest_question, longest_answer
         self.best, self.unanswerable, self.threshold, self.characters = best, unanswerable, threshold, characters
         self.metric = "best_f1" if unanswerable else "f1"
-        self.undecided = False  # whether rows have no answer, though nobody said when to give none
+        self.undecided = False  # whether rows have no answer, though no threshold was given
 
     @classmethod
     def read_rows(cls, path: Path, rows: Rows, *, scoring: bool = False) -> Dataset:
@@ -266,7 +266,7 @@ class QuestionAnswering(Task):
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def doubting(self, threshold: float) -> QuestionAnswering:
-        """The same task, for a model of which nobody said that it may answer nothing: it does above the threshold."""
+        """The same task, for a model not marked as one that may answer nothing: it does above the threshold."""
         if math.isnan(threshold):
             raise UnmaskError("The threshold above which nothing is answered must be a number, not nan.")
         return QuestionAnswering(**{**self.settings(), "unanswerable": True, "threshold": threshold})

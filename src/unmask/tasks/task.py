@@ -43,7 +43,7 @@ class Task(Objective):
 
     task_name  on the command line, in run.json and results.json
     name       of the head, the loss term and the target
-    outcomes   what the numbers of an answer are: probabilities of which one is right, of each for itself, or scores
+    outcomes   what the numbers of an answer are: probabilities that exclude each other, independent ones, or scores
     rows_class     fields of its rows (a config); `read_rows` takes them
     options_class  fields of what it is learned with; `learned` takes them
     scoring_class  those of the options that also mean something where no model is trained

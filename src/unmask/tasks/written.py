@@ -1,4 +1,4 @@
-"""Written: labelled rows as pairs of texts, of which a T5 writes the second (Raffel et al. 2020, section 2.4)."""
+"""Written: labelled rows as pairs of texts; a T5 writes the second (Raffel et al. 2020, section 2.4)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Written:
     name    what stands before each text, such as "sst2"
     labels  as they are written
     mean    of the scores of the training rows
-    task    of which it is the written form; the task says so
+    task    the task that this is the written form of; the task sets it
     scoring fields of the options of that task with which its plain references are scored beside what is written
     metric  what decides which weights are kept, where nothing else is said
     length  longest text in tokens, where nothing else is said; None: as for encoders

@@ -141,8 +141,8 @@ class Trainer:
     def events(self) -> Events:
         """Run to the last step, or until a signal or `stop`, and yield what happens, last the `Result`.
 
-        Each rank yields the same events. Every way out leaves a sound checkpoint; whoever does not go through all
-        events must close the iterator, which unlocks the folder (`listen` does).
+        Each rank yields the same events. Every way out leaves a sound checkpoint; a caller that stops early must
+        close the iterator, which unlocks the folder (`listen` does).
         """
         self.clock = Clock()
         torch.manual_seed(self.config.seed + distributed.rank())  # dropout
@@ -344,7 +344,7 @@ class Trainer:
         return Measured(self.step, round(self.clock.seconds(), 3), numbers)
 
     def _evaluated(self, cutting: AbstractContextManager[None] | None = None) -> Generator[Event, None, bool]:
-        """Evaluate; False where a signal ended that, so that it is owed: whoever sent it does not wait long."""
+        """Evaluate; False where a signal cut it short: it is owed, and made when the run goes on."""
         try:
             with cutting or nullcontext():
                 found = self._evaluation()

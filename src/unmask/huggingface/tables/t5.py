@@ -34,7 +34,7 @@ IGNORED = frozenset(
 
 @dataclass(frozen=True)
 class FeedForward(Part):
-    """The feed-forward layer, of which three fields say what it is; whether it is `gated` decides its names."""
+    """The feed-forward layer, set by three fields; `gated` decides the names of its parameters."""
 
     gated: bool
 

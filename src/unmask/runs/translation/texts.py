@@ -126,7 +126,7 @@ Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 
 def unwritable(tokenizer: Subwords, **pairs: Sides) -> list[str]:
-    """A sentence for each set of pairs, by name, of which the vocabulary cannot write all."""
+    """A sentence for each set of pairs, by name, that the vocabulary cannot write in full."""
     what = "pairs with characters or words that the vocabulary lacks, read as <unk>"
     notes = []
     for name, (sources, targets) in pairs.items():

@@ -86,11 +86,11 @@ _MODEL: Schema = forms.form(
     loaded={"type": "boolean", "description": "whether it is in memory; else it is read when it is asked for"},
     panel={
         "type": "string",
-        "description": "of a fine-tuned one, the panel of the page that asks it",
+        "description": "for a task: the panel of the page that asks it",
     },
-    gives={"type": "string", "description": "of such a one, what it answers, in words"},
-    task={"type": "string", "description": "of one that translates, the task that /predict asks it about, if any"},
-    features={"type": "integer", "description": "of one that writes from a vector, how many numbers that has"},
+    gives={"type": "string", "description": "for a task: what it answers, in words"},
+    task={"type": "string", "description": "for a translation model: the task that /predict asks it about, if any"},
+    features={"type": "integer", "description": "for a decoder of vectors: the length of a vector"},
 )
 _STATE: Schema = forms.form(["status"], status={"type": "string"})
 

@@ -37,7 +37,7 @@ class Scorer:
     window  tokens that are read at once; None: as many as the model has positions, or 1,024
     stride  tokens by which a window goes on; None: half a window. A smaller one costs more and gives more context
 
-    Raises UnmaskError for a folder of which no head scores texts, for numbers that make no windows, and for windows
+    Raises UnmaskError for a folder without a head that scores texts, for numbers that make no windows, and for windows
     over a model that reads whole texts.
     """
 

@@ -51,7 +51,7 @@ sentence encoder, "hidden" those of a folder without a head."""
 
 @dataclass(frozen=True)
 class Answers:
-    """What a graph answers: by which head, of which kind (in OUTPUTS), and what its numbers are (`Task.outcomes`)."""
+    """What a graph answers: its head, the kind of its output (OUTPUTS), and what its numbers are (`Task.outcomes`)."""
 
     head: str
     kind: str
