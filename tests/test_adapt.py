@@ -149,7 +149,7 @@ def test_a_run_starts_at_the_loss_that_transformers_finds(folders, name, kind, t
     first = read_metrics(tmp_path / "run" / "metrics.jsonl", "heldout")[0]
     assert first["step"] == 0
     assert first["loss/mlm"] == pytest.approx(expected, rel=1e-5)
-    assert abs(expected - np.log(run.tokenizer.size)) > 0.1, "as bad as a guess: the weights would not matter"
+    assert abs(expected - np.log(run.processor.size)) > 0.1, "as bad as a guess: the weights would not matter"
 
 
 def test_objectives_and_dropout_are_the_folder_s_unless_told_otherwise(folders, tmp_path):
@@ -303,17 +303,17 @@ def test_masks_of_a_byte_level_corpus_are_its_own(folders, whole_words, tmp_path
     masks = targets = 0
     for batch in run.heldout:
         flat, target = batch.tokens.reshape(-1), batch.targets["mlm"]
-        hidden = flat == run.tokenizer.mask
+        hidden = flat == run.processor.mask
         masks, targets = masks + int(hidden.sum()), targets + len(target.places)
         assert set(hidden.nonzero().flatten().tolist()) <= set(target.places.tolist())
-        assert not set(target.values.tolist()) & run.tokenizer.specials
+        assert not set(target.values.tolist()) & run.processor.specials
         original = flat.clone()
         original[target.places] = target.values
-        words = [piece.startswith("Ġ") for piece in run.tokenizer.pieces(original)]
+        words = [piece.startswith("Ġ") for piece in run.processor.pieces(original)]
         if whole_words:  # the rest of a hidden word is hidden with it
             hit = set(target.places.tolist())
             for place in hit:
-                ordinary = place + 1 < len(flat) and int(original[place + 1]) not in run.tokenizer.specials
+                ordinary = place + 1 < len(flat) and int(original[place + 1]) not in run.processor.specials
                 assert not ordinary or words[place + 1] or place + 1 in hit
     assert 0.6 < masks / targets < 0.95
 

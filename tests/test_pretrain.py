@@ -102,7 +102,7 @@ def test_what_was_trained_opens_in_transformers_with_the_same_numbers(folder, tm
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
     text = "The cat sees the water."
     inputs = tokenizer(text, return_tensors="pt")
-    assert inputs["input_ids"][0].tolist() == run.tokenizer.join(run.tokenizer.encode(text).ids)[0].tolist()
+    assert inputs["input_ids"][0].tolist() == run.processor.join(run.processor.encode(text).ids)[0].tolist()
     loaded = huggingface.load(tmp_path / "run")
     assert set(loaded.model.heads) == {"mlm", "nsp"}
     batch = unmask.types.Batch(inputs["input_ids"])
@@ -159,7 +159,7 @@ def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
     assert lengths == [(32, 8)] * 10 + [(8, 32)] * 10  # rows x tokens: as many tokens in every step
     for stop in (7, 10, 13):
         part = Pretrain(config(**changes), [folder], tmp_path / f"part-{stop}")
-        batches = part.batches
+        batches = part.data.batches
 
         def ends(position, batches=batches, part=part, stop=stop):
             for micro, after in batches(position):
@@ -176,7 +176,7 @@ def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
 
 def test_the_time_of_a_run_is_measured_on_rows_of_every_length(folder, tmp_path, monkeypatch):
     run = Pretrain(config(first=8, first_share=0.75, sentences="none"), [folder], tmp_path / "run")
-    shares, steps = zip(*run.phases(), strict=True)
+    shares, steps = zip(*run.data.phases(), strict=True)
     assert shares == (0.75, 0.25)
     assert [next(found)[0][0].tokens.shape for found in steps] == [(32, 8), (8, 32)]
     now, takes = [0.0], {8: 2.0, 32: 20.0}  # seconds
@@ -188,7 +188,7 @@ def test_the_time_of_a_run_is_measured_on_rows_of_every_length(folder, tmp_path,
     run.trainer.engine.step = step
     assert run.plan()["seconds_per_step"] == pytest.approx(0.75 * 2 + 0.25 * 20)
     alike = Pretrain(config(first=32, first_share=0.75), [folder], tmp_path / "run")
-    assert sum(share for share, _ in alike.phases()) == 1
+    assert sum(share for share, _ in alike.data.phases()) == 1
 
 
 def test_token_vectors_may_start_from_what_stands_beside_the_tokens(folder, tmp_path):
@@ -196,13 +196,13 @@ def test_token_vectors_may_start_from_what_stands_beside_the_tokens(folder, tmp_
     one, two = (dict(run.model.named_parameters()) for run in (cold, warm))
     assert [name for name in one if not torch.equal(one[name], two[name])] == ["embedding.token.weight"]
     before, after = one["embedding.token.weight"].detach(), two["embedding.token.weight"].detach()
-    specials = sorted(warm.tokenizer.specials)
+    specials = sorted(warm.processor.specials)
     assert torch.equal(before[specials], after[specials])
     assert float(after.std()) == pytest.approx(float(before.std()), rel=0.05)
 
     def alike(word, others):
         """Mean cosine of the vector of a word and those of others."""
-        own, theirs = (after[[ids[0] for ids in warm.tokenizer.ids(words)]] for words in ([word], others))
+        own, theirs = (after[[ids[0] for ids in warm.processor.ids(words)]] for words in ([word], others))
         return float(torch.cosine_similarity(own, theirs).mean())
 
     # Words that stand in the same places, beside those that do not. Which verb is nearest is chance.

@@ -105,15 +105,13 @@ def run_unmask(settings: Settings) -> Result:
     grouped = recipes.bert_tiny().override({"sentences": "none"}).objective
     watch = Stopwatch()
 
-    class Timed(Pretrain):
-        def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
-            steps = super().batches(position)
-            while True:
-                watch.next_step()  # the trainer requests a batch when the step before has ended
-                batches, after = next(steps)
-                for batch in batches:
-                    watch.count(batch.real_tokens, batch.tokens.numel(), attended(batch))
-                yield batches, after
+    def timed(steps: Iterator[tuple[list[Batch], dict[str, Any]]]) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+        while True:
+            watch.next_step()  # the trainer requests a batch when the step before has ended
+            batches, after = next(steps)
+            for batch in batches:
+                watch.count(batch.real_tokens, batch.tokens.numel(), attended(batch))
+            yield batches, after
 
     config = Pretraining(
         objective=grouped if settings["text"] == "grouped" else Lines(),
@@ -132,7 +130,10 @@ def run_unmask(settings: Settings) -> Result:
         ),
     ).starting_from(settings["model"])
     with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
-        Timed(config, [settings["corpus"]], out).run()
+        run = Pretrain(config, [settings["corpus"]], out)
+        batches = run.data.batches
+        run.data.batches = lambda position: timed(batches(position))  # type: ignore[method-assign]
+        run.run()
         rows = read(Path(out) / "metrics.jsonl", "train")
         losses = [row["loss/mlm"] for row in rows if row["step"] % trainer.LOG_EVERY == 0]  # without the last steps
     return {**watch.result(settings["warmup"], settings["steps"]), "losses": losses}

@@ -206,7 +206,7 @@ def test_a_resumed_run_guesses_its_own_words(
     )  # as of a run that did not write them down
     texts = [". ".join(text for text, _ in reviews(8, seed)) + "." for seed in range(80)]
     more = [TextDocument(t.replace("film", "plot"), str(i)) for i, t in enumerate(texts)]
-    built = corpus.build(more, tmp_path / "more", tokenizer=trained.tokenizer)
+    built = corpus.build(more, tmp_path / "more", tokenizer=trained.processor)
     shutil.copytree(trained.out, tmp_path / "run")
     again = Pretrain(config(), [built.folder], tmp_path / "run", resume=True)
     assert Pretrain(config(), [built.folder], tmp_path / "new").objective.words != trained.objective.words
@@ -227,7 +227,7 @@ def test_what_cannot_be_learned_is_said(
     with pytest.raises(UnmaskError, match="elmo-tiny"):
         Pretrain(recipes.find("gpt-tiny").override({"written": "both"}), [folder], tmp_path / "run")
     wordless = tmp_path / "wordless"
-    huggingface.save(wordless, trained.model, trained.tokenizer)
+    huggingface.save(wordless, trained.model, trained.processor)
     with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start afresh"):
         Pretrain(config().starting_from(wordless), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match=r"no words.txt of its own, which says which words it guesses"):
@@ -282,11 +282,11 @@ def test_other_words_than_it_knows_are_refused(
 def test_texts_are_as_likely_as_their_words(trained: Pretrain, tmp_path: Path) -> None:
     texts = ["the film was good", "the plot was bad, and the film", "zzz \u2603", ""]
     scorer, model = Scorer(trained.out), trained.model.eval()
-    first, sums = spelling.continues(trained.tokenizer), []
+    first, sums = spelling.continues(trained.processor), []
     names = {word: i for i, word in enumerate(trained.objective.words, 2)}
     for text in texts:  # word by word, from the layers of the model
-        (ids,) = trained.tokenizer.ids([text])
-        row = torch.tensor([[trained.tokenizer.cls, *ids.tolist(), trained.tokenizer.sep]])
+        (ids,) = trained.processor.ids([text])
+        row = torch.tensor([[trained.processor.cls, *ids.tolist(), trained.processor.sep]])
         begins = [0, *(i + 1 for i, token in enumerate(ids.tolist()) if token < first), len(ids) + 1]
         said = [1, *(names.get(word, 0) for word in spelling.words(ids, first)), 1]
         with torch.no_grad():
@@ -341,7 +341,7 @@ def tagged(folder: Path) -> dict[str, Path]:
 def test_frozen_features_serve_a_tagger_and_so_does_none_of_them(trained: Pretrain, tmp_path: Path) -> None:
     rows = tagged(tmp_path)
     bare = tmp_path / "bare"  # the same tagger without the language model
-    huggingface.save(bare, trained.model.config.replace(layers=0).build({}), trained.tokenizer)
+    huggingface.save(bare, trained.model.config.replace(layers=0).build({}), trained.processor)
     values = {
         "task": "tagging",
         "seeds": 1,

@@ -116,7 +116,7 @@ def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_
 
 def test_a_batch_without_a_pair_of_sentences_teaches_the_words(folder: Path, tmp_path: Path) -> None:
     run = Pretrain(config("albert-tiny", tokens=8, steps=2), [folder], tmp_path / "run")
-    micro, _ = next(run.batches(None))
+    micro, _ = next(run.data.batches(None))
     assert all("sop" not in batch.targets for batch in micro)
     run.run()
     assert all("loss/sop" not in row for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train"))
@@ -292,7 +292,7 @@ def test_sentences_are_compared_beside_replaced_tokens(sentences: str, head: str
     """By the discriminator, in the text that the generator has filled; each term has its curve, and the folder all
     heads."""
     run = Pretrain(config("electra-tiny", sentences=sentences, steps=3), [folder], tmp_path / "run")
-    batch = next(run.batches(None))[0][0]
+    batch = next(run.data.batches(None))[0][0]
     assert run.objective.weights == {head: 1.0, "mlm": 1.0, "rtd": 50.0}
     seen: list[Batch] = []
     forward = run.model.forward

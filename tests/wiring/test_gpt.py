@@ -71,11 +71,11 @@ def test_it_learns_more_than_word_frequencies_and_opens_in_transformers(trained)
     assert "perplexity" in run.summary(result)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(run.out)
     tokenizer = transformers.AutoTokenizer.from_pretrained(run.out)
-    assert (theirs.config.bos_token_id, theirs.config.eos_token_id) == (run.tokenizer.cls, run.tokenizer.sep)
+    assert (theirs.config.bos_token_id, theirs.config.eos_token_id) == (run.processor.cls, run.processor.sep)
     ((ours,),) = Continuer(run.out, Search(limits=Limits(max_length=12)))(["the film was"])
     ids = tokenizer("the film was")["input_ids"][:-1]  # all but the token that ends a text
     with torch.no_grad():
-        texts = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, pad_token_id=run.tokenizer.pad)
+        texts = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, pad_token_id=run.processor.pad)
     assert tokenizer.decode(texts[0], skip_special_tokens=True) == ours.text
     assert ours.text.startswith("the film was")
 
@@ -201,8 +201,8 @@ def test_a_model_that_sees_all_words_has_no_next_one(rows, tmp_path):
 def test_the_vocabulary_of_gpt2_reads_writes_and_classifies(trained, rows, tmp_path):
     """One special token for everything, and nothing that frames a text."""
     run, _ = trained
-    if run.tokenizer.continuation.any() and run.tokenizer.pieces([4]) == ["<mask>"]:
-        facts = json.loads(run.tokenizer.raw.to_str())["model"]
+    if run.processor.continuation.any() and run.processor.pieces([4]) == ["<mask>"]:
+        facts = json.loads(run.processor.raw.to_str())["model"]
         pieces = [*list(facts["vocab"])[5:], "<|endoftext|>"]
         (tmp_path / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
         (tmp_path / "merges.txt").write_text("".join(f"{a} {b}\n" for a, b in facts["merges"]))

@@ -79,7 +79,7 @@ def test_bits_per_character_count_the_characters_of_the_text(corpora, tmp_path):
     with torch.no_grad():
         found = run.evaluate(run.model.eval(), 0).numbers
     tokens = np.concatenate([batch.targets["next"].values.numpy() for batch in run.heldout])
-    letters = tokens[tokens != run.tokenizer.sep]  # the end of a text costs bits, but is no character
+    letters = tokens[tokens != run.processor.sep]  # the end of a text costs bits, but is no character
     nll = found["next/nll"] * len(tokens)
     assert found["next/bits_per_character"] == pytest.approx(nll / math.log(2) / len(letters))
     assert run.learned.derived({}, lambda: 1.0) == {}
@@ -88,8 +88,8 @@ def test_bits_per_character_count_the_characters_of_the_text(corpora, tmp_path):
 def test_the_baseline_knows_how_often_texts_end(corpora, tmp_path):
     run = Pretrain(config(steps=1), [corpora / "pieces"], tmp_path / "run")
     split = run.corpora[0].split("train")
-    share = (split.documents + 1) / (split.tokens + split.documents + run.tokenizer.size)
-    assert run.log_frequencies[run.tokenizer.sep] == pytest.approx(math.log(share))
+    share = (split.documents + 1) / (split.tokens + split.documents + run.processor.size)
+    assert run.log_frequencies[run.processor.sep] == pytest.approx(math.log(share))
 
 
 def test_truncated_rows_train_and_are_as_long_as_they_are(corpora, tmp_path):
@@ -136,7 +136,7 @@ def test_a_vocabulary_of_a_language_model_grows(trained, tmp_path):
     run, _ = trained
     found = adapt.extend(run.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
     loaded = huggingface.load(tmp_path / "more")
-    assert loaded.tokenizer.size == run.tokenizer.size + len(found.pieces)
+    assert loaded.tokenizer.size == run.processor.size + len(found.pieces)
     logits = loaded.model.answer("next", loaded.model(Batch(torch.tensor([[2, 5]]))), torch.tensor([1]))
     assert logits.shape == (1, loaded.tokenizer.size)
 

@@ -41,7 +41,7 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
     recipe = recipes.find(name)
     text = Corpus(corpora / ("spelled" if recipe.model.token_kind == "spelled" else "large"))
     config = settled(recipe, [text], None)
-    tokenizer = config.objective.tokenizer(text.tokenizer)
+    tokenizer = config.objective.processor(text.processor)
     objective = config.objective.build(tokenizer, [text.split("train")])
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
@@ -93,8 +93,8 @@ def test_a_step_stays_on_its_device_and_does_not_wait_for_it(
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # which that device has not
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     run = Pretrain(config, [corpora / "large"], tmp_path / "run")
-    run.trainer.total = 1
-    (batch, *_), _ = next(run.batches(None))
+    run.data.total = 1
+    (batch, *_), _ = next(run.data.batches(None))
     losses = Losses(run.model.to("meta").train(), run.objective)
     loss, sums = losses(batch.to("meta"), run.objective.weights)
     loss.backward()
@@ -160,7 +160,7 @@ def test_small_corpora_are_raised_as_multilingual_bert_raises_them(corpora: Path
     training = {"minutes": None, "steps": 2, "device": "cpu"}
     config = recipes.find("multilingual-tiny").replace(model=small, training=training, rows={"batch": 4, "heldout": 4})
     run = Pretrain(config, [corpora / "large", corpora / "small"], tmp_path / "run")
-    order = run.loader(run.tokens).blocks.order
+    order = run.data.loader(run.tokens).blocks.order
     sizes = np.array([found.split("train").tokens for found in run.corpora])
     shares = (sizes / sizes.sum()) ** 0.7
     assert order.targets == pytest.approx(sizes.sum() * shares / shares.sum(), abs=1)

@@ -78,7 +78,7 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
         transformers.AutoModelForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
         for folder in (tmp_path / "student", teacher)
     )
-    step, _ = next(run.batches(None))
+    step, _ = next(run.data.batches(None))
     batch = step[0]
     assert run.objective.weights == {"mlm": 0.75, "soft": 0.25, "hidden": 0.5, "attention": 2.0}
     losses = run.objective.loss(run.model, batch)
@@ -113,7 +113,7 @@ def test_the_terms_are_those_of_the_formulas(text: Path, teacher: Path, tmp_path
 def test_the_gradient_of_a_student_is_the_teachers_opinion_alone(text: Path, teacher: Path, tmp_path: Path) -> None:
     run = Pretrain(config(teacher=teacher), [text], tmp_path / "run")
     assert isinstance(run.objective, WithTeacher)
-    (batch,), _ = next(run.batches(None))
+    (batch,), _ = next(run.data.batches(None))
     before = [p.clone() for p in run.objective.teacher.parameters()]
     sum(loss.sum for loss in run.objective.loss(run.model, batch).values()).backward()
     assert all(p.grad is None for p in run.objective.teacher.parameters())
@@ -124,7 +124,7 @@ def test_the_gradient_of_a_student_is_the_teachers_opinion_alone(text: Path, tea
 
 def test_where_a_student_looks_is_learned(text: Path, teacher: Path, tmp_path: Path) -> None:
     run = Pretrain(config(teacher=teacher, weight=0.0, attention=1.0), [text], tmp_path / "run")
-    (batch,), _ = next(run.batches(None))
+    (batch,), _ = next(run.data.batches(None))
     run.objective.loss(run.model, batch)["attention"].sum.backward()
     gradient = run.model.stack.blocks[1].attention.f.query.weight.grad
     assert gradient is not None
@@ -230,8 +230,8 @@ def test_a_resumed_run_ends_where_the_whole_one_does(text: Path, teacher: Path, 
     asked = config(teacher=teacher, inherit=True, states=0.2, save_every=4.0, evaluate_every=None)
     Pretrain(asked, [text], tmp_path / "whole").run()
     part = Pretrain(asked, [text], tmp_path / "part", recipe="bert-tiny")
-    take = part.batches
-    part.batches = lambda position: islice(take(position), 6)
+    take = part.data.batches
+    part.data.batches = lambda position: islice(take(position), 6)
     with pytest.raises((RuntimeError, StopIteration, UnmaskError)):
         part.run()
     main(["pretrain", "--out", str(tmp_path / "part"), "--resume"])
@@ -337,7 +337,7 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
             mine = getattr(run.model, side).blocks[own].feedforward.f.up.weight
             assert torch.equal(mine, getattr(teacher, side).blocks[other].feedforward.f.up.weight)
     run.model.encoder.blocks[0].feedforward.f.up.weight.data.mul_(1.5)  # or both would say nearly the same
-    (batch,), _ = next(run.batches(None))
+    (batch,), _ = next(run.data.batches(None))
     with torch.no_grad():
         losses = run.objective.loss(run.model, batch)
         places = batch.targets["spans"].places

@@ -87,6 +87,11 @@ class Corpus:
             )
         return tokenizer
 
+    @property
+    def processor(self) -> Tokenizer:
+        """What reads its texts: the tokenizer."""
+        return self.tokenizer
+
     def split(self, name: str) -> Split:
         """The part "train" or "heldout"."""
         if name not in self._splits:

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from unmask.config import Config
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.corpus import Corpus
+from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
 
 Kind = TypeVar("Kind", bound="ObjectiveConfig")
+
+
+class Data(Protocol):
+    """A folder to pre-train on, of any modality."""
+
+    folder: Path
+
+    @property
+    def processor(self) -> Processor[Any]:
+        """What reads its items."""
+
+    @property
+    def checksum(self) -> str:
+        """Of all that is read from it, wherever it lies."""
+
+    def split(self, name: str, /) -> Any:
+        """The part "train" or "heldout", as `Objective.stream` and `Objective.evaluation_rows` take it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,30 +61,38 @@ class ObjectiveConfig(Config):
 
     # ---------------------------------------------------------------------------------------- what a run asks of it
 
-    def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
+    def build(self, processor: Any, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         """The objective.
 
-        tokenizer  as `tokenizer` gives it
-        splits     the training text
+        processor  as `processor` gives it: of an objective on texts, a tokenizer
+        splits     the training part of each corpus
         words      the words that the head of a folder guesses (`huggingface.Loaded.words`); empty for a new one
 
         Raises UnmaskError for fields out of range.
         """
         raise NotImplementedError(f"{type(self).__name__} builds no objective.")
 
-    def tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        """The tokenizer of a corpus with the entries that this objective needs besides."""
-        return tokenizer
+    @classmethod
+    def opens(cls, folder: Path | str) -> Data:
+        """What a run with this objective reads from a folder: a corpus of texts, unless a subclass says otherwise.
 
-    def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
-        """The fields of a new model that its tokenizer decides."""
-        own = self.tokenizer(tokenizer)
+        Raises UnmaskError for a folder that holds something else, or is damaged.
+        """
+        return Corpus(folder)
+
+    def processor(self, processor: Any) -> Any:
+        """The processor of a corpus with what this objective needs besides, such as entries of a vocabulary."""
+        return processor
+
+    def model_fields(self, processor: Any) -> dict[str, int]:
+        """The fields of a new model that its processor decides: of texts, the size of the vocabulary."""
+        own = self.processor(processor)
         return {"vocabulary": own.size, "padding": own.pad}
 
-    def check_documents(self, documents: int) -> None:
-        """Raises UnmaskError where a text of so many documents is too little for this objective."""
+    def check_data(self, splits: Sequence[Any]) -> None:
+        """Raises UnmaskError where the training part of the corpora is too small for this objective."""
         for part in self._parts().values():
-            part.check_documents(documents)
+            part.check_data(splits)
 
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
         """Raises UnmaskError where a folder lacks what this objective needs to train its model further."""

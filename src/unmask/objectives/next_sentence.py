@@ -85,8 +85,8 @@ class NextSentenceConfig(PairConfig):
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
         return NextSentence(tokenizer.join, short=self.short)
 
-    def check_documents(self, documents: int) -> None:
-        if documents < 2:
+    def check_data(self, splits: Sequence[Split]) -> None:
+        if sum(split.documents for split in splits) < 2:
             raise UnmaskError(
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."

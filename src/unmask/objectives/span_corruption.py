@@ -208,9 +208,9 @@ class SpanCorruptionConfig(ObjectiveConfig):
     choices = (("written", "spans"),)
     off = (("short", 0.0),)
 
-    def tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+    def processor(self, processor: Tokenizer) -> Tokenizer:
         """With sentinels, behind its vocabulary."""
-        return with_sentinels(tokenizer)
+        return with_sentinels(processor)
 
     def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
         return {**super().model_fields(tokenizer), "start": tokenizer.pad, "end": tokenizer.sep}

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from unmask import huggingface
 from unmask.config import Config, read_json
 from unmask.data import extension
-from unmask.data.corpus import Corpus
 from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
+from unmask.data.processor import Processor
 from unmask.data.subword_files import T5_MODEL
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -24,6 +24,7 @@ from unmask.files import sha256, write_text
 from unmask.models.model import Model, ModelConfig
 from unmask.nn import ProjectedHead, VocabularyHead
 from unmask.objectives import ObjectiveConfig, registry
+from unmask.objectives.config import Data
 from unmask.runs.report import run_facts
 from unmask.train import checkpoint
 from unmask.types import Head
@@ -72,11 +73,11 @@ class Origin:
         """The sizes of the model."""
         return self.stored.model.config
 
-    def check(self, corpora: Sequence[Corpus], objective: ObjectiveConfig) -> None:
+    def check(self, corpora: Sequence[Data], objective: ObjectiveConfig) -> None:
         """Raises UnmaskError where a corpus was built with another tokenizer than that of the folder."""
-        tokenizer = self.stored.require_tokenizer(self.folder)
+        own = self.stored.require_processor(self.folder)
         for corpus in corpora:
-            if objective.tokenizer(corpus.tokenizer).fingerprint != tokenizer.fingerprint:
+            if objective.processor(corpus.processor).fingerprint != own.fingerprint:
                 raise UnmaskError(
                     f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
@@ -136,17 +137,17 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
     return replace(loaded, processor=Tokenizer.load(folder))  # both kinds are trained alike
 
 
-def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) -> tuple[str, ...]:
-    """What a run from fresh weights that goes on guesses, where it guesses words (`Loaded.words`).
+def resumed_words(run: Path, corpora: Sequence[Data], processor: Processor[Any]) -> tuple[str, ...]:
+    """The words that a resumed run from fresh weights guesses, where its objective guesses words (`Loaded.words`).
 
-    tokenizer  what the run makes of that of its corpora. Raises UnmaskError where its weights are of another one
+    processor  that of its corpora, as the objective has it. Raises UnmaskError where the run began with another one
     """
     for place in _checkpoints(run):
         try:
-            own, words = Tokenizer.load(place), huggingface.words_of(place)
+            own, words = type(processor).load(place), huggingface.words_of(place)
         except UnmaskError:  # damaged, as for `Origin.open`
             continue
-        if own.fingerprint != tokenizer.fingerprint:
+        if own.fingerprint != processor.fingerprint:
             raise UnmaskError(
                 f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}, which goes on with the "
                 "one that it began with: name its corpus, or begin a run in another folder."
@@ -155,7 +156,7 @@ def resumed_words(run: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer) ->
     return ()
 
 
-def check_corpora(run: Path, corpora: Sequence[Corpus]) -> None:
+def check_corpora(run: Path, corpora: Sequence[Data]) -> None:
     """Raises UnmaskError where a run that goes on would read other texts than those that it began with."""
     before = run_facts(run).get("checksums")
     if before is None or [corpus.checksum for corpus in corpora] == before:  # older runs did not write them down

@@ -10,11 +10,11 @@ from typing import Any, Literal, Self
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.data.corpus import Corpus
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
 from unmask.objectives import ObjectiveConfig, TeacherConfig, registry
+from unmask.objectives.config import Data
 from unmask.runs.adapt import Origin, opened
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
@@ -114,7 +114,7 @@ class Pretraining(Config):
         return config.replace(**values)
 
 
-def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | None) -> Pretraining:
+def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None) -> Pretraining:
     """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
     model = config.model if origin is None else origin.model
     registry.check_supported(config.objective, model, folder=config.start is not None)
@@ -129,7 +129,7 @@ def settled(config: Pretraining, corpora: Sequence[Corpus], origin: Origin | Non
     heads = () if origin is None else tuple(origin.stored.model.heads)
     config = with_values(config, objective=config.objective.settled(heads))
     if origin is None:
-        config = config.replace(model=config.objective.model_fields(corpora[0].tokenizer))
+        config = config.replace(model=config.objective.model_fields(corpora[0].processor))
     else:
         config.objective.check_folder(origin.stored.model, origin.stored.words, origin.folder)
     tokens = tokens_of(config)

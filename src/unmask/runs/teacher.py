@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import ENCODER_DECODER
 from unmask.models.model import Model
@@ -17,7 +18,7 @@ DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 """Fields of a model in which a student that inherits may differ, beside those of training and of fresh weights."""
 
 
-def with_teacher(config: Pretraining, learned: Objective, tokenizer: Tokenizer) -> Objective:
+def with_teacher(config: Pretraining, learned: Objective, processor: Processor[Any]) -> Objective:
     """What is learned, with the teacher of the config, where it has one.
 
     Raises UnmaskError for a folder that is no teacher of this run: of another kind, with another tokenizer, without the
@@ -36,7 +37,7 @@ def with_teacher(config: Pretraining, learned: Objective, tokenizer: Tokenizer) 
     teacher = opened(asked.teacher)
     if (teacher.kind is ENCODER_DECODER) != ("encoder-decoder" in config.model.offers):
         raise UnmaskError("A T5 learns from a T5, and other models from others: take another --teacher.")
-    if teacher.require_tokenizer(asked.teacher).fingerprint != tokenizer.fingerprint:
+    if teacher.require_processor(asked.teacher).fingerprint != processor.fingerprint:
         raise UnmaskError(
             f"The corpus was not built with the tokenizer of the teacher; build it again with: unmask corpus build "
             f"--tokenizer {asked.teacher} --data ... --out ..."

@@ -1,0 +1,251 @@
+"""Run: a model, an objective and data in; a folder with checkpoints, metrics and a finished model out.
+
+Every training goes this way. What a kind of run adds is which parts it passes, and the public methods that it
+overrides: `evaluate`, `write_model`, `facts`, `finish`, `sentences`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from torch import nn
+
+from unmask import huggingface
+from unmask.data.processor import Processor
+from unmask.errors import plural, unknown
+from unmask.files import write_text
+from unmask.models.model import Model
+from unmask.runs import probes
+from unmask.train import checkpoint, distributed
+from unmask.train.display import Display, on_main
+from unmask.train.engine import Data, Minimised
+from unmask.train.events import Began, Evaluated, Evaluation, Event, Listener, Planned, Result
+from unmask.train.interrupt import cuttable
+from unmask.train.metrics import read as read_metrics
+from unmask.train.optim import Tuning
+from unmask.train.trainer import Trainer, Training
+from unmask.types import Batch
+
+BEST = "best"
+"""Folder in that of a run with the model of the best evaluation."""
+
+LOWER_IS_BETTER = frozenset({"loss", "rmse"})
+"""Metrics that are errors; of all others, more is better."""
+
+
+def sign_of(metric: str) -> int:
+    """What a metric is multiplied by so that more is better."""
+    return -1 if metric in LOWER_IS_BETTER else 1
+
+
+def claim(out: Path, device: str, *, resume: bool) -> None:
+    """Join the processes of the run, and see that its folder is free, or holds the run that is resumed.
+
+    Call it first: what follows asks how many processes there are. Raises UnmaskError for a folder in use.
+    """
+    distributed.init(device)
+    checkpoint.refuse_taken(out, resume=resume)
+
+
+class Best:
+    """The best evaluation so far, by one metric.
+
+    metric    name of the number that decides
+    patience  evaluations without a gain after which a run ends; None: it never ends early
+    later     whether the later of two equal evaluations is the best
+    history   (step, numbers) of every evaluation
+    """
+
+    def __init__(self, metric: str, *, patience: int | None = None, later: bool = False) -> None:
+        self.metric, self.patience, self.later = metric, patience, later
+        self.value, self.step, self.waited = -math.inf, 0, 0
+        self.found: dict[str, float] = {}
+        self.history: list[tuple[int, dict[str, float]]] = []
+
+    def note(self, step: int, found: Mapping[str, float]) -> bool:
+        """Note an evaluation; True where it is the best so far. What an untrained model scores does not count.
+
+        Every process must call it. Raises UnmaskError where the metric is not among the numbers.
+        """
+        self.history.append((step, dict(found)))
+        if step == 0:
+            return False
+        if self.metric not in found:
+            raise unknown("metric", self.metric, found)
+        value = distributed.from_main(sign_of(self.metric) * found[self.metric])
+        if value > self.value or not self.found or (self.later and value == self.value):
+            self.value, self.step, self.found, self.waited = value, step, dict(found), 0
+            return True
+        self.waited += 1
+        return False
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was no gain for so long that the run ends."""
+        return self.patience is not None and self.waited >= self.patience
+
+    def replay(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Note the evaluations of an earlier part of the run, as metrics.jsonl has them."""
+        for row in rows:
+            self.note(row["step"], row)
+
+
+class Run:
+    """One training run: `plan` says what it would take; `run` trains, and writes the finished folder.
+
+    model, objective, data  what is trained, what is minimised, and the batches
+    training   how it is trained
+    out        folder of the run: checkpoints, metrics.jsonl, samples.jsonl, run.json and, at the end, the model
+    processor  what turns items into batches; the folder keeps it beside the model
+    best       decides which evaluation is the best one: its model is kept, and the finished folder has it. None: the
+               finished folder has the last weights
+    tuning     which parameters are trained, and how fast; None: all of them
+    resume     go on from the last sound checkpoint in `out`
+
+    Raises UnmaskError at construction for what can be known to be wrong before the first step.
+    """
+
+    kind: ClassVar[str] = "run"  # in run.json: which report it has
+    recipe: str = ""  # name of the config, where it has one
+    heldout: Sequence[Batch] = ()  # rows of evaluations; without any, the run is not evaluated
+    notes: Sequence[str] = ()  # sentences about the data and the model, for a person
+
+    def __init__(
+        self,
+        model: Model,
+        objective: Minimised,
+        data: Data,
+        training: Training,
+        out: Path | str,
+        *,
+        processor: Processor[Any] | None = None,
+        best: Best | None = None,
+        tuning: Tuning | None = None,
+        resume: bool = False,
+        display: Display | None = None,
+    ) -> None:
+        self.model, self.objective, self.data, self.out = model, objective, data, Path(out)
+        self.processor, self.best = processor, best
+        self.trainer = Trainer(
+            model,
+            objective,
+            data,
+            training,
+            self.out,
+            evaluate=self.evaluate if len(self.heldout) else None,
+            save=self.save,
+            tuning=tuning,
+            resume=resume,
+        )
+        if resume and best is not None:
+            self.restore_best(best)
+        self.display = on_main(display)
+        for note in self.notes:
+            self.display.note(note)
+
+    def plan(self) -> dict[str, Any]:
+        """What the run would take, measured on a few steps that leave no trace (`Trainer.plan`)."""
+        return self.trainer.plan()
+
+    def run(self, *listeners: Listener) -> Result:
+        """Train, and let `listeners` hear what happens; then write the finished folder.
+
+        The run can be resumed until then, and its folder is sound at any time.
+        """
+        result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, display=self.display)
+        self.trainer.engine.on_main(lambda: self.finish(result))
+        return result
+
+    def hear(self, event: Event) -> None:
+        """The first listener: it writes the settings of a run that begins, and keeps the best model."""
+        match event:
+            case Began() if distributed.is_main():
+                self.write_settings(self.out)
+            case Planned(total=total):
+                self.planned(total)
+            case Evaluated(step=step, numbers=numbers) if self.best is not None:
+                if self.best.note(step, numbers):
+                    self.keep()
+                elif self.best.is_spent and self.trainer.stopped is None:
+                    self.trainer.stop(f"no gain in {plural(self.best.waited, 'evaluation')}")
+
+    # What kinds of runs override
+
+    def planned(self, total: int) -> None:
+        """The number of steps is known, and the first of them follows."""
+
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation:
+        """The mean losses and metrics of the held-out rows, under the names that training uses."""
+        with cuttable():
+            return Evaluation(mean_losses(self.objective, cast(Model, model), self.heldout))
+
+    def write_model(self, folder: Path) -> None:
+        """Write the model and its processor into a folder that `transformers` reads where it knows the system."""
+        huggingface.save(folder, self.model, self.processor)
+
+    def facts(self) -> dict[str, Any]:
+        """What run.json says: what `--resume` goes on with, and what the report shows."""
+        return {"training": self.trainer.config.to_dict()}
+
+    def keep(self) -> None:
+        """Keep the model of the best evaluation. Every process calls it."""
+        self.trainer.engine.on_main(lambda: self.save(self.out / BEST))
+
+    def restore_best(self, best: Best) -> None:
+        """Let `best` know the evaluations before the checkpoint that the run goes on from; later ones are repeated."""
+        last = max(checkpoint.steps(self.out / "checkpoints"), default=0)
+        best.replay(row for row in self.evaluations() if row["step"] <= last and best.metric in row)
+
+    def finish(self, result: Result) -> None:
+        """Write the finished folder, on the main process."""
+        self.save(self.out)
+
+    def sentences(self, result: Result) -> list[str]:
+        """How the run ended, besides its length and its folder."""
+        return []
+
+    # What they share
+
+    def summary(self, result: Result) -> str:
+        """How the run ended, in a few lines."""
+        done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
+        first = f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."
+        return "\n".join([first, *self.sentences(result)])
+
+    def save(self, folder: Path) -> None:
+        """Write the model, its processor and the settings of the run into a folder."""
+        self.write_model(folder)
+        self.write_settings(folder)
+
+    def write_settings(self, folder: Path) -> None:
+        """Write run.json."""
+        common = {"kind": self.kind, "recipe": self.recipe, "parameters": self.model.parameters_total}
+        write_text(folder / checkpoint.RUN, json.dumps(common | self.facts(), indent=2, ensure_ascii=False) + "\n")
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations that metrics.jsonl holds, in order."""
+        path = self.out / "metrics.jsonl"
+        return read_metrics(path, "heldout") if path.exists() else []
+
+
+def mean_losses(objective: Minimised, model: Model, batches: Iterable[Batch]) -> dict[str, float]:
+    """`loss/TERM` and `TERM/METRIC`: means over all targets of some batches. Call it without gradients."""
+    sums: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for batch in batches:
+        for name, loss in objective.loss(model, batch.to(model.device)).items():
+            counts[name] = counts.get(name, 0) + loss.count
+            metrics = {f"{name}/{metric}": value for metric, value in loss.metrics.items()}
+            for key, value in {f"loss/{name}": loss.sum, **metrics}.items():
+                sums[key] = sums.get(key, 0.0) + float(value)
+    return {key: value / max(1, counts[_term(key)]) for key, value in sums.items()}
+
+
+def _term(key: str) -> str:
+    """The loss term of `loss/TERM` or `TERM/METRIC`."""
+    kind, _, rest = key.partition("/")
+    return rest if kind == "loss" else kind
