@@ -79,7 +79,7 @@ def train(settings: Settings) -> Result:
     rates = [row["tokens_per_second"] for row in read(path, "train")]
     return {
         "parameters": run.model.parameters_total,
-        "vocabulary": {"size": run.tokenizer.size, "sha256": _digest(Path(settings["folder"]) / "source.spm")},
+        "vocabulary": {"size": run.processor.size, "sha256": _digest(Path(settings["folder"]) / "source.spm")},
         "pairs": len(cast(Collated, run.pairs.blocks).order.source.cost),
         "steps": result.step,
         "epochs": result.step / run.pairs.steps(),

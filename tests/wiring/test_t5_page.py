@@ -11,7 +11,7 @@ from unmask.objectives import registry
 from unmask.runs import recipes
 from unmask.runs.finetune import FineTuning
 from unmask.runs.pretraining import Pretraining
-from unmask.runs.translation.run import Translation
+from unmask.runs.translation.config import Translation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "t5.md"
 FLAGS = {"corpus", "out", "minutes", "model", "from", "pairs", "dev", "data", "resume", "tokenizer"}

@@ -18,7 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.huggingface import load
 from unmask.runs.report import write_report
-from unmask.runs.translation import TrainTranslation, Translation, ending, evaluate_pairs, systems
+from unmask.runs.translation import Scores, TrainTranslation, Translation, ending, evaluate_pairs, systems
 from unmask.serve.alignment import Alignment, render_alignment
 from unmask.serve.translator import Translator
 from unmask.train.events import Step
@@ -207,13 +207,7 @@ def test_the_weights_that_translate_best_are_kept(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=3).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 3}, learning={"average": 3}
     )
-    scores = iter([5.0, 9.0, 7.0, 1.0])
-
-    class Told(TrainTranslation):
-        def _scores(self, translations):
-            return {"bleu": next(scores), "chrf": 0.0}
-
-    run = Told(chosen, tmp_path / "run")
+    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 9.0, 7.0, 1.0))
     result = run.run()
     kept = load_file(tmp_path / "run" / "model.safetensors")
     best = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
@@ -221,25 +215,22 @@ def test_the_weights_that_translate_best_are_kept(tmp_path: Path) -> None:
     assert "mean of the last 3 checkpoints" in run.summary(result)
 
 
-class Tied(TrainTranslation):
-    """The first two steps score the same."""
-
-    scores = (5.0, 5.0, 1.0)
-
-    def _scores(self, translations):
-        return {"bleu": self.scores[self.trainer.step - 1], "chrf": 0.0}
+def scored(*values: float) -> Scores:
+    """Evaluations that find these scores, one after the other."""
+    found = iter(values)
+    return Scores("bleu", lambda outputs: {"bleu": next(found), "chrf": 0.0})
 
 
 def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=3).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 3}
     )
-    run = Tied(chosen, tmp_path / "run")
+    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0))
     said = run.summary(run.run())
     kept = load_file(tmp_path / "run" / "model.safetensors")
     second = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
     assert all(kept[name].equal(second[name]) for name in second)
-    rows = {row["step"]: row["perplexity"] for row in run._evaluations()}
+    rows = {row["step"]: row["perplexity"] for row in run.evaluations()}
     score = "BLEU 5.0, the best of 3 evaluations, at step 2 (the last: BLEU 1.0)"
     assert f"{score}; perplexity {rows[2]:.2f}." in said
 
@@ -247,7 +238,7 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
 @pytest.mark.parametrize(("at", "differ"), [(2, False), (3, True)])
 def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, differ: bool, tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=4).replace(training={"evaluate_every": 1})
-    run = Tied(chosen, tmp_path / "run")
+    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0))
     said = run.summary(run.run(lambda event: event == Step(at) and run.trainer.stop("as told"))).splitlines()[2:]
     out = tmp_path / "run"
     assert said == ([f"{out} holds the weights of step 3, and {out / 'best'} the best ones."] if differ else [])
@@ -256,11 +247,11 @@ def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, d
 def test_a_run_that_has_hardly_learned_says_so(tmp_path: Path) -> None:
     run = TrainTranslation(config("transformer-tiny", tmp_path), tmp_path / "run")
     said = run.summary(run.run()).splitlines()[-1]
-    sides = run.tokenizer.encode_all([target for _, target in pairs(300)]), run.dev_targets
-    train, dev = (np.concatenate([[*ids, run.tokenizer.end] for ids in side]) for side in sides)
-    shares = (np.bincount(train, minlength=run.tokenizer.size) + 1) / (len(train) + run.tokenizer.size)
+    sides = run.processor.encode_all([target for _, target in pairs(300)]), run.dev_targets
+    train, dev = (np.concatenate([[*ids, run.processor.end] for ids in side]) for side in sides)
+    shares = (np.bincount(train, minlength=run.processor.size) + 1) / (len(train) + run.processor.size)
     floor = float(-np.log(shares[dev]).mean())
-    loss = max(run._evaluations()[1:], key=lambda row: (row["bleu"], row["step"]))["next/nll"]
+    loss = max(run.evaluations()[1:], key=lambda row: (row["bleu"], row["step"]))["next/nll"]
     assert loss > floor
     beside = f"{loss:.2f}, is not clearly better than word frequencies alone ({floor:.2f})"
     assert said == (

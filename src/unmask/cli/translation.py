@@ -96,7 +96,7 @@ def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.report import run_facts
     from unmask.runs.translation import TrainTranslation, origin, systems
-    from unmask.runs.translation.run import Vocabulary
+    from unmask.runs.translation.config import Vocabulary
     from unmask.train import checkpoint
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate

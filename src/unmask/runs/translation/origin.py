@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from unmask import huggingface
 from unmask.data import numbers
@@ -13,11 +12,9 @@ from unmask.data.numbers import Numbers
 from unmask.data.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.runs.translation.config import Translation
 from unmask.runs.translation.texts import DATE_VECTORS, DATES
 from unmask.train.optim import ADAFACTOR
-
-if TYPE_CHECKING:
-    from unmask.runs.translation.run import Translation
 
 
 def starting_from(config: Translation, folder: Path | str) -> Translation:

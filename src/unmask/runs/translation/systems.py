@@ -16,7 +16,7 @@ from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
 from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.runs.translation import origin
-from unmask.runs.translation.run import Learning, Translation, Vocabulary
+from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.texts import DATE_VECTORS, Texts
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
