@@ -17,7 +17,7 @@ from bench import common
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.models.elmo import Elmo
-from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.finetuning import FineTuning, finetune
 from unmask.train.display import Terminal
 
 

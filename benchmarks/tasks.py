@@ -52,12 +52,12 @@ SAME = ("lr", "epochs", "batch", "warmup", "precision", "threads", "beside", "st
 
 
 def run_unmask(settings: Settings) -> Result:
-    """Rows to a saved folder with `unmask.runs.finetune`, as `unmask finetune` does it."""
+    """Rows to a saved folder with `unmask.runs.finetuning`, as `unmask finetune` does it."""
     # Imports are not timed, and these two would come with the first evaluation.
     import scipy.stats  # noqa: F401
     import sklearn.metrics  # noqa: F401
 
-    from unmask.runs.finetune import FineTuning, Fit, finetune
+    from unmask.runs.finetuning import FineTuning, Fit, finetune
     from unmask.train.optim import Optimizer, Schedule
 
     named = settings["kind"] in ("classification", "regression")

@@ -61,7 +61,7 @@ QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(32, 16), paradigm
 def pretrain(settings: Settings) -> Result:
     """A corpus to a finished folder with `Pretrain`, as `unmask pretrain` does it."""
     from unmask.runs import recipes
-    from unmask.runs.pretrain import Pretrain
+    from unmask.runs.pretraining.run import Pretrain
     from unmask.runs.report import write_report
     from unmask.train import checkpoint
     from unmask.train.metrics import read
@@ -123,8 +123,8 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
     from unmask import huggingface
     from unmask.data.corpus import Corpus
     from unmask.data.stream import fixed
-    from unmask.runs import pretraining_evaluation as evaluation
     from unmask.runs import recipes
+    from unmask.runs.pretraining import evaluation
 
     if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
         return None
@@ -160,9 +160,7 @@ def _log_shares(counts: Any) -> Any:
 def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settings, out: Path) -> Result:
     """Scores of the dev rows after fine-tuning, for some seeds, as `unmask finetune` does it. They are evaluated once,
     at the end: nothing is chosen by the dev rows."""
-    from unmask import huggingface
-    from unmask.runs.finetune import FineTuning, Fit, finetune
-    from unmask.runs.translation.text_finetuning import finetune_text
+    from unmask.runs.finetuning import FineTuning, Fit, finetune
     from unmask.train.optim import Optimizer
 
     fit = settings["fit"]
@@ -175,7 +173,7 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
         optimizer=Optimizer(lr=fit["lr"]),
     )
     config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
-    result = (finetune_text if huggingface.holds_encoder_decoder(folder) else finetune)(config, out)
+    result = finetune(config, out)
     scores = [row["dev"][METRICS[name]] for row in result.seeds]
     mean, deviation = common.mean_and_deviation(scores)
     return {
@@ -258,7 +256,7 @@ class Bench:
     def words(self) -> dict[str, dict[str, float]]:
         """What words alone tell of each task, without a model: "one-hot" and "tf-idf" -> task -> its metric on the dev
         rows, as `unmask baseline` finds it."""
-        from unmask.runs.baselines import Baselines, baselines
+        from unmask.runs.finetuning.baselines import Baselines, baselines
 
         found: dict[str, dict[str, float]] = {}
         for name, task in self.tasks.items():

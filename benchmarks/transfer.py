@@ -28,7 +28,7 @@ AMOUNTS = (100, 300, 2_000)
 
 def cell(model: Path, data: Path, domain: str, rows: int, strategy: str, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy of each seed, and the time of a run."""
-    from unmask.runs.finetune import FineTuning, finetune
+    from unmask.runs.finetuning import FineTuning, finetune
 
     name, text = DOMAINS[domain]
     config = FineTuning().override(

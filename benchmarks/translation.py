@@ -77,12 +77,13 @@ def train(settings: Settings) -> Result:
         raise RuntimeError(f"stopped by {result.stopped}; --resume goes on")
     path = Path(settings["folder"]) / "metrics.jsonl"
     rates = [row["tokens_per_second"] for row in read(path, "train")]
+    data = cast(Any, run.data)
     return {
         "parameters": run.model.parameters_total,
         "vocabulary": {"size": run.processor.size, "sha256": _digest(Path(settings["folder"]) / "source.spm")},
-        "pairs": len(cast(Collated, run.pairs.blocks).order.source.cost),
+        "pairs": len(cast(Collated, data.blocks).order.source.cost),
         "steps": result.step,
-        "epochs": result.step / run.pairs.steps(),
+        "epochs": result.step / data.steps(),
         "seconds": result.seconds,
         "tokens_per_second": statistics.median(rates),
         "device": str(run.trainer.device),

@@ -49,8 +49,8 @@ def warm() -> None:
         *(
             "unmask.cli.training",
             "unmask.cli.export",
-            "unmask.runs.finetune",
-            "unmask.runs.pretrain",
+            "unmask.runs.finetuning",
+            "unmask.runs.pretraining.run",
             "unmask.runs.translation",
         ),
         *("sklearn.metrics", "scipy.stats", "torch._dynamo", "torch.distributed.fsdp"),

@@ -23,8 +23,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.objectives.registry import selected
-from unmask.runs import adapt, recipes
-from unmask.runs.pretrain import Pretrain
+from unmask.runs import recipes, vocabulary_extension
+from unmask.runs.pretraining.run import Pretrain
 from unmask.train.events import Evaluated
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch
@@ -330,8 +330,8 @@ def test_pairs_of_a_byte_level_corpus_fit_their_rows_with_four_special_tokens(fo
 
 
 @pytest.fixture
-def extended(folders, tmp_path) -> tuple[Path, adapt.Extended]:
-    return tmp_path / "larger", adapt.extend(folders["both"], DOMAIN, 12, tmp_path / "larger", least=3)
+def extended(folders, tmp_path) -> tuple[Path, vocabulary_extension.Extended]:
+    return tmp_path / "larger", vocabulary_extension.extend(folders["both"], DOMAIN, 12, tmp_path / "larger", least=3)
 
 
 def test_texts_without_new_pieces_have_the_same_logits(folders, extended):
@@ -389,7 +389,7 @@ def test_rows_beyond_the_tokenizer_are_used_before_new_ones_are_added(folders, t
     huggingface.save(tmp_path / "padded", model, tokenizer)
     for pieces, vocabulary in ((3, tokenizer.size + 5), (7, tokenizer.size + 7)):
         out = tmp_path / str(pieces)
-        result = adapt.extend(tmp_path / "padded", DOMAIN, pieces, out, least=3)
+        result = vocabulary_extension.extend(tmp_path / "padded", DOMAIN, pieces, out, least=3)
         assert len(result.pieces) == pieces
         grown = huggingface.load(out).model
         assert grown.config.vocabulary == vocabulary
@@ -414,24 +414,24 @@ def test_nothing_is_written_where_nothing_can_be_learned(folders, tmp_path):
         ("roberta", DOMAIN, "byte-level BPE"),
     ):
         with pytest.raises(UnmaskError, match=message):
-            adapt.extend(folders[name], texts, 5, tmp_path / "out")
+            vocabulary_extension.extend(folders[name], texts, 5, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UnmaskError, match="holds something already"):
-        adapt.extend(folders["mlm"], DOMAIN, 5, tmp_path / "taken")
+        vocabulary_extension.extend(folders["mlm"], DOMAIN, 5, tmp_path / "taken")
 
 
 def test_the_check_shows_what_new_pieces_would_bring(folders, tmp_path):
     tokenizer = Tokenizer.load(folders["mlm"])
-    found = adapt.check(tokenizer, DOMAIN, GENERAL, pieces=(2, 5))
+    found = vocabulary_extension.check(tokenizer, DOMAIN, GENERAL, pieces=(2, 5))
     assert list(found) == ["this text", "reference", "+2 pieces", "+5 pieces"]
     rates = [f.per_word for f in found.values()]
     assert rates[0] > rates[2] > rates[3] > rates[1]
-    result = adapt.extend(folders["mlm"], DOMAIN, 5, tmp_path / "out")
+    result = vocabulary_extension.extend(folders["mlm"], DOMAIN, 5, tmp_path / "out")
     assert result.after == found["+5 pieces"]
-    assert list(adapt.check(Tokenizer.load(folders["roberta"]), DOMAIN)) == ["this text"]
-    few = list(adapt.check(tokenizer, DOMAIN, pieces=(1000, 2000)))
+    assert list(vocabulary_extension.check(Tokenizer.load(folders["roberta"]), DOMAIN)) == ["this text"]
+    few = list(vocabulary_extension.check(tokenizer, DOMAIN, pieces=(1000, 2000)))
     assert len(few) == 2
     assert few[1].startswith("+")
 

@@ -280,8 +280,8 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 def test_the_fields_that_help_lists_exist():
     from unmask.cli.parser import Field
     from unmask.runs import recipes
-    from unmask.runs.baselines import Baselines
-    from unmask.runs.finetune import FineTuning
+    from unmask.runs.finetuning import FineTuning
+    from unmask.runs.finetuning.baselines import Baselines
     from unmask.runs.in_context import InContext
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
@@ -367,7 +367,7 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
         asked.append((rows["text"], rows["label"]))
         return {}
 
-    monkeypatch.setattr("unmask.runs.finetune.evaluate", evaluate)
+    monkeypatch.setattr("unmask.runs.finetuning.evaluate", evaluate)
     main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", "--rows.text", "review", "--label", "stars"])
     assert asked == [("review", "stars")]
 

@@ -188,7 +188,7 @@ def test_fields_are_found_by_the_names_of_other_tools(recipe, name, meant):
 
 def test_every_name_of_other_tools_means_a_field():
     from unmask.generate import Search
-    from unmask.runs.finetune import FineTuning
+    from unmask.runs.finetuning import FineTuning
     from unmask.runs.translation import systems
 
     fields = [recipes.find("bert-tiny"), FineTuning(), Search(), systems.find("transformer-tiny")]

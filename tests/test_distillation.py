@@ -18,7 +18,7 @@ from unmask.data.rows import Choices, Question, Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.runs.fit import Fit, fit
+from unmask.runs.finetuning import Fit, fit
 from unmask.tasks import (
     Classification,
     Embedding,

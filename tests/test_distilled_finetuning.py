@@ -9,7 +9,7 @@ from unmask import huggingface
 from unmask.data.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
-from unmask.runs.finetune import FineTuning, evaluate, finetune
+from unmask.runs.finetuning import FineTuning, evaluate, finetune
 
 WORDS = ["the", "film", "was", "good", "bad", "long", "short", "fine", "poor", "great"]
 

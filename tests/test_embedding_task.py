@@ -17,7 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
-from unmask.runs.fit import Fit, fit
+from unmask.runs.finetuning import Fit, fit
 from unmask.serve import Predictor
 from unmask.tasks import Embedding, loss_for, metric_for, task_of
 from unmask.tasks.similarity import (

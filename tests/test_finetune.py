@@ -19,9 +19,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.runs.evaluation import evaluate, render_evaluation
-from unmask.runs.finetune import FineTuning, finetune
-from unmask.runs.finetune_report import render_result
-from unmask.runs.fit import Fit, fit
+from unmask.runs.finetuning import FineTuning, Fit, finetune, fit
+from unmask.runs.finetuning.report import render_result
 from unmask.serve import predictor_of
 from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
 from unmask.tasks.reading import with_labels
@@ -237,7 +236,9 @@ def test_a_run_repeats_itself_from_its_seed(trunk, files, tmp_path):
 
 
 def test_from_scratch_takes_no_weight_of_the_model(trunk, files, tmp_path, monkeypatch):
-    monkeypatch.setattr("unmask.runs.finetune.ANEW", 0)  # so small a rate learns nothing, and the run is started again
+    monkeypatch.setattr(
+        "unmask.runs.finetuning.encoder.ANEW", 0
+    )  # so small a rate learns nothing, and the run is started again
     display = Spy()
     settings = config(trunk, files, epochs=0.2, lr=1e-12, from_scratch="yes", seed=3)
     finetune(settings, tmp_path / "run", display=display)
@@ -460,7 +461,7 @@ def test_the_moments_of_a_run_are_gone_before_the_next_one(monkeypatch):
             found.append(weakref.ref(self.engine.optimizer))
             return super().train(*listeners, **given)
 
-    monkeypatch.setattr("unmask.runs.fit.Trainer", Watched)
+    monkeypatch.setattr("unmask.runs.run.Trainer", Watched)
     task = Classification(["a", "b"])
     model = tiny(task)
     Optimizer().build(model)  # the first one of a process, around which PyTorch leaves a circle
@@ -482,7 +483,7 @@ def test_a_run_in_a_circle_is_gone_before_the_next_seed(trunk, files, tmp_path, 
             self.circle = self
             return super().train(*listeners, **given)
 
-    monkeypatch.setattr("unmask.runs.fit.Trainer", Watched)
+    monkeypatch.setattr("unmask.runs.run.Trainer", Watched)
     gc.disable()
     try:
         finetune(config(trunk, files, seeds=2, epochs=1), tmp_path / "run")

@@ -18,8 +18,8 @@ from unmask import metrics
 from unmask.cli import main
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.runs.baselines import Baselines, baselines
-from unmask.runs.finetune import FineTuning
+from unmask.runs.finetuning import FineTuning
+from unmask.runs.finetuning.baselines import Baselines, baselines
 from unmask.tasks import lexical
 from unmask.tasks.lexical import Vocabulary, one_hot, regression, tagging, tf_idf, words
 

@@ -20,8 +20,8 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.models import T5
 from unmask.runs import probes, recipes, report
-from unmask.runs.pretrain import Pretrain, warm_start
-from unmask.runs.pretraining_evaluation import plateau, too_few
+from unmask.runs.pretraining.evaluation import plateau, too_few
+from unmask.runs.pretraining.run import Pretrain, warm_start
 from unmask.train.display import Terminal
 from unmask.train.events import Evaluated
 from unmask.train.metrics import TIMED

@@ -17,7 +17,7 @@ from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models import Bert
 from unmask.runs import label_efficiency, quickstart
-from unmask.runs.fit import Fitted
+from unmask.runs.finetuning import Fitted
 from unmask.runs.label_efficiency import CODE, LEXICAL, OUTSIDE, PRETRAINED, RANDOM
 from unmask.runs.report import write_report
 from unmask.tasks import lexical

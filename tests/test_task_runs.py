@@ -17,8 +17,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.runs.evaluation import evaluate, render_evaluation
-from unmask.runs.finetune import FineTuning, finetune
-from unmask.runs.finetune_report import render_result
+from unmask.runs.finetuning import FineTuning, finetune
+from unmask.runs.finetuning.report import render_result
 from unmask.runs.in_context import InContext, evaluate_in_context
 from unmask.runs.report import write_report
 from unmask.serve import Predictor

@@ -79,10 +79,10 @@ class Comparison(Config):
 
 
 def run_unmask(settings: Settings) -> Result:
-    """A turn of `unmask.runs.pretrain`, as `unmask pretrain` runs it."""
+    """A turn of `unmask.runs.pretraining.run`, as `unmask pretrain` runs it."""
     from unmask.objectives import Joint, Objective, ObjectiveConfig
     from unmask.runs import recipes
-    from unmask.runs.pretrain import Pretrain, Pretraining, Rows
+    from unmask.runs.pretraining.run import Pretrain, Pretraining, Rows
     from unmask.train.metrics import read
     from unmask.train.optim import Optimizer, Schedule
     from unmask.train.trainer import Training

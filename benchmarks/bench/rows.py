@@ -156,7 +156,7 @@ ROWS = {
         start(
             "start-training",
             "import of what trains",
-            ["unmask.runs.pretrain", "import torch", "transformers.Trainer"],
+            ["unmask.runs.pretraining.run", "import torch", "transformers.Trainer"],
             {},
         ),
     )

@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "python": ["-c", "pass"],
     "unmask --help": ["-m", "unmask", "--help"],
     "import unmask": ["-c", "import unmask"],
-    "unmask.runs.pretrain": ["-c", "from unmask.runs.pretrain import Pretrain"],
+    "unmask.runs.pretraining.run": ["-c", "from unmask.runs.pretraining.run import Pretrain"],
     "import torch": ["-c", "import torch"],
     "import transformers": ["-c", "import transformers"],
     "transformers.Trainer": ["-c", "from transformers import Trainer"],

@@ -88,7 +88,7 @@ def test_an_objective_describes_its_rows_its_baseline_and_itself(kind: type[Obje
     model = recipes.find(kind.example).model
     text = Corpus(corpora / ("spelled" if model.token_kind == "spelled" else "pieces"))
     config, splits = kind(), [text.split("train")]
-    tokenizer = config.tokenizer(text.tokenizer)
+    tokenizer = config.processor(text.processor)
     objective = config.build(tokenizer, splits)
     assert objective.weights.keys() <= {term.name for term in objective.terms} <= registry.terms().keys()
     assert all(registry.head_label(head) for head in objective.heads)

@@ -12,10 +12,10 @@ import pytest
 from unmask.cli import main
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import PUBLISHED
-from unmask.runs.baselines import Baselines
 from unmask.runs.evaluation import evaluate
-from unmask.runs.finetune import FineTuning
-from unmask.runs.search import differing
+from unmask.runs.finetuning import FineTuning
+from unmask.runs.finetuning.baselines import Baselines
+from unmask.runs.finetuning.search import differing
 from unmask.tasks import TASKS
 from unmask.tasks.config import scored_rows, without_usual
 from unmask.tasks.registry import taking

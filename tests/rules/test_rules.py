@@ -68,7 +68,7 @@ SEEDS = words("""
     torch.cuda.seed torch.cuda.seed_all torch.cuda.set_rng_state torch.cuda.set_rng_state_all
 """)
 # Dropout draws from torch's own stream and has no other door: it is seeded by those who train, and restored on resume.
-MAY_SEED = {"train/trainer.py", "kernels/devices.py", "runs/finetune.py"}
+MAY_SEED = {"train/trainer.py", "kernels/devices.py", "runs/finetuning/run.py"}
 OWN_STREAM = {"Generator", "default_rng", "SeedSequence", "BitGenerator", "PCG64", "PCG64DXSM", "Philox", "SFC64"}
 TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial poisson")
 METHOD_DRAWS = words("bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_")

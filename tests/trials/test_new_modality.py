@@ -15,7 +15,7 @@ from unmask.data.processor import Region
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.runs.finetune import FineTuning, evaluate, finetune
+from unmask.runs.finetuning import FineTuning, evaluate, finetune
 from unmask.serve import Predictor
 from unmask.tasks import TASKS
 

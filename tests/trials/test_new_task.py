@@ -93,7 +93,7 @@ def test_its_fields_are_in_the_help_and_nowhere_else(files, tmp_path, capsys):
 
 
 def test_what_does_not_fit_is_one_sentence(files, tmp_path):
-    from unmask.runs.finetune import FineTuning, finetune
+    from unmask.runs.finetuning import FineTuning, finetune
 
     rows = {"train": files / "train.txt", "dev": files / "dev.txt"}
     with pytest.raises(UnmaskError, match=r"train\.txt:1 does not begin with \*"):

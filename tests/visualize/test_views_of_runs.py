@@ -22,7 +22,7 @@ from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
-from unmask.runs.finetune import INTERRUPTIONS
+from unmask.runs.finetuning.encoder import INTERRUPTIONS
 from unmask.runs.word_vectors import WordVectors
 from unmask.types import Batch
 from unmask.visualize import beam, runs, words

@@ -22,12 +22,12 @@ from unmask.huggingface.table import as_heads
 from unmask.models.elmo import Elmo
 from unmask.objectives import BidirectionalLM
 from unmask.objectives.bidirectional import EDGE, UNKNOWN
-from unmask.runs import adapt, recipes
-from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs import recipes, vocabulary_extension
+from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.minimal_pairs import evaluate_minimal_pairs
-from unmask.runs.pretrain import Pretrain
-from unmask.runs.pretraining import Pretraining
-from unmask.runs.pretraining_evaluation import plateau
+from unmask.runs.pretraining.config import Pretraining
+from unmask.runs.pretraining.evaluation import plateau
+from unmask.runs.pretraining.run import Pretrain
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.likelihood import Scorer
@@ -202,7 +202,7 @@ def test_a_resumed_run_guesses_its_own_words(
 ) -> None:
     """Though there be more text of the same letters: word number n of the head must stay word number n."""
     monkeypatch.setattr(
-        "unmask.runs.pretrain.check_corpora", lambda *_: None
+        "unmask.runs.pretraining.run.check_corpora", lambda *_: None
     )  # as of a run that did not write them down
     texts = [". ".join(text for text, _ in reviews(8, seed)) + "." for seed in range(80)]
     more = [TextDocument(t.replace("film", "plot"), str(i)) for i, t in enumerate(texts)]
@@ -245,7 +245,7 @@ def test_what_cannot_be_learned_is_said(
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="character by character: it needs no new pieces"):
-        adapt.extend(trained.out, ["the plot was good"] * 9, 2, tmp_path / "more")
+        vocabulary_extension.extend(trained.out, ["the plot was good"] * 9, 2, tmp_path / "more")
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(trained.out), "--text", __file__, "--window", "8"])
     assert "--window means nothing to an ELMo" in capsys.readouterr().err

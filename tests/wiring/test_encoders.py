@@ -19,9 +19,9 @@ from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import OF_SEQUENCES, as_heads
 from unmask.models.model import Model, ModelConfig
-from unmask.runs import adapt, recipes
-from unmask.runs.finetune import FineTuning, finetune
-from unmask.runs.pretrain import Pretrain, Pretraining
+from unmask.runs import recipes, vocabulary_extension
+from unmask.runs.finetuning import FineTuning, finetune
+from unmask.runs.pretraining.run import Pretrain, Pretraining
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.http.pool import kind_of
@@ -206,7 +206,9 @@ def test_a_mobilebert_learns_from_a_teacher(folder: Path, rows: Path, tmp_path: 
 def test_a_vocabulary_of_a_mobilebert_grows_with_both_halves_of_its_output(trained: Pretrain, tmp_path: Path) -> None:
     if "mlm" not in trained.model.heads:
         return
-    found = adapt.extend(trained.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
+    found = vocabulary_extension.extend(
+        trained.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more"
+    )
     loaded = huggingface.load(tmp_path / "more").model
     batch = Batch(torch.tensor([[2, 9, 4, 3]]))
     before = huggingface.load(trained.out).model
@@ -261,7 +263,9 @@ def test_a_run_goes_on_from_the_folder_with_its_generator(electra: Pretrain, fol
 
 def test_a_vocabulary_grows_with_that_of_the_generator(electra: Pretrain, folder: Path, tmp_path: Path) -> None:
     """Both read new words by the same new vectors, and what each has learned is there."""
-    found = adapt.extend(electra.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
+    found = vocabulary_extension.extend(
+        electra.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more"
+    )
     pair = as_heads({"rtd": 1, "mlm": 0})
     old, new = (huggingface.load(place, heads=pair) for place in (electra.out, tmp_path / "more"))
     assert not new.new

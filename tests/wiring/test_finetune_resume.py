@@ -13,8 +13,8 @@ from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
 from unmask.errors import Stopped, UnmaskError
-from unmask.runs.finetune import FineTuning, begun, finetune
-from unmask.runs.finetune_report import render_result
+from unmask.runs.finetuning import FineTuning, begun, finetune
+from unmask.runs.finetuning.report import render_result
 from unmask.tasks import Task
 from unmask.train import metrics
 from unmask.train.metrics import TIMED
@@ -141,7 +141,7 @@ def test_a_run_that_dies_while_it_tidies_has_ended(place, whole, tmp_path, monke
     def die(folder):
         raise Killed
 
-    monkeypatch.setattr("unmask.runs.finetune.forget", die)
+    monkeypatch.setattr("unmask.runs.finetuning.run._clear", die)
     with pytest.raises(Killed):
         finetune(config(place), tmp_path / "run")
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):

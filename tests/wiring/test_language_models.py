@@ -17,10 +17,10 @@ from unmask.data.corpus import Corpus
 from unmask.data.text import TextDocument
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.runs import adapt, recipes
+from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.evaluation import evaluate
-from unmask.runs.finetune import FineTuning, finetune
-from unmask.runs.pretrain import Pretrain
+from unmask.runs.finetuning import FineTuning, finetune
+from unmask.runs.pretraining.run import Pretrain
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.train.events import Step
@@ -134,7 +134,7 @@ def test_a_language_model_goes_on_from_a_folder(trained, corpora, tmp_path, reci
 
 def test_a_vocabulary_of_a_language_model_grows(trained, tmp_path):
     run, _ = trained
-    found = adapt.extend(run.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
+    found = vocabulary_extension.extend(run.out, ["zymurgy zymurgy zymurgy zymurgy zymurgy"] * 4, 2, tmp_path / "more")
     loaded = huggingface.load(tmp_path / "more")
     assert loaded.tokenizer.size == run.processor.size + len(found.pieces)
     logits = loaded.model.answer("next", loaded.model(Batch(torch.tensor([[2, 5]]))), torch.tensor([1]))

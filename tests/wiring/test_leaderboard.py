@@ -12,7 +12,7 @@ from finetune_toy import fields, reviews, write_tsv
 from unmask import huggingface
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.leaderboard import submit, table
 from unmask.serve import Predictor
 

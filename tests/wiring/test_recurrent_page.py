@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unmask.generate import Sampling, Search
 from unmask.runs import recipes
-from unmask.runs.finetune import FineTuning
+from unmask.runs.finetuning import FineTuning
 from unmask.runs.translation import systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recurrent.md"

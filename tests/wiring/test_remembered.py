@@ -16,8 +16,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
-from unmask.runs import fit as fitting
-from unmask.runs.fit import Fit, fit
+from unmask.runs.finetuning import Fit, fit
+from unmask.runs.finetuning import supervised as fitting
 from unmask.runs.transfer import Transfer, remembering
 from unmask.runs.transfer.remembered import Remembered, spans
 from unmask.tasks import Classification, Encoded

@@ -9,9 +9,10 @@ from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
 from unmask.errors import Stopped, UnmaskError
-from unmask.runs.finetune import FineTuning, prepare
+from unmask.runs.finetuning import FineTuning
+from unmask.runs.finetuning.encoder import prepare
+from unmask.runs.finetuning.search import Grid, begun, best_of, search, verdict
 from unmask.runs.report import write_report
-from unmask.runs.search import Grid, begun, best_of, search, verdict
 from unmask.runs.transfer import Transfer
 
 # Only the last point learns anything.
@@ -174,7 +175,7 @@ def test_a_search_goes_on_with_its_own_settings_and_grid(place, tmp_path, capsys
     given = [*arguments(*place, seeds=1), "--search", "1", "--grid.lr", "3e-3", "--grid.epochs", "1"]
     given += ["--grid.batch-size", "16,32", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unmask.runs.search.run_seed", die)
+        patch.setattr("unmask.runs.finetuning.search.run_seed", die)
         with pytest.raises(Killed):
             main(["finetune", *given])
     with pytest.raises(SystemExit):
@@ -202,7 +203,7 @@ def test_only_the_published_epochs_take_a_least_number_of_steps(epochs, least, p
         found.append(prepared.config.fit.least)
         raise Killed
 
-    monkeypatch.setattr("unmask.runs.search.run_seed", see)
+    monkeypatch.setattr("unmask.runs.finetuning.search.run_seed", see)
     with pytest.raises(Killed):
         search(config(place, least_steps=None, epochs=None), tmp_path / "run", grid=Grid(lr=(1e-3,), epochs=epochs))
     assert found == [least]
@@ -232,7 +233,7 @@ def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
         search(settings, tmp_path / "other", grid=one)
         return prepare(*given)
 
-    monkeypatch.setattr("unmask.runs.search.prepare", late)
+    monkeypatch.setattr("unmask.runs.finetuning.search.prepare", late)
     with pytest.raises(UnmaskError, match="holds something already"):
         search(settings, tmp_path / "other", grid=one)
 
@@ -273,7 +274,7 @@ def test_a_setting_that_is_asked_for_is_an_axis_of_one_value(more, tried, place,
         found.add((grid.batch_size, grid.lr, grid.epochs, prepared.config.fit.least))
         raise Killed
 
-    monkeypatch.setattr("unmask.runs.search.run_seed", see)
+    monkeypatch.setattr("unmask.runs.finetuning.search.run_seed", see)
     model, rows = place
     given = ["--model", str(model), "--train", str(rows / "train.tsv"), "--dev", str(rows / "dev.tsv"), *more]
     with pytest.raises(Killed):

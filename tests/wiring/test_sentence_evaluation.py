@@ -11,7 +11,7 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.runs.evaluation import evaluate, render_evaluation
-from unmask.runs.finetune import FineTuning, finetune
+from unmask.runs.finetuning import FineTuning, finetune
 from unmask.tasks import pair_classes
 
 HEADS = {

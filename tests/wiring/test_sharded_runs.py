@@ -21,7 +21,7 @@ SMALL = ["--model.dim", "16", "--steps", "4", "--device", "cpu", "--training.sha
 # Two processes that part after all imports: what torchrun starts would import everything once more for each of them.
 PARTED = """
 import multiprocessing, os, sys, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor
-import unmask.cli, unmask.runs.pretrain, unmask.runs.translation.run
+import unmask.cli, unmask.runs.pretraining.run, unmask.runs.translation.run
 
 def run(rank):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,10 +34,11 @@ from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
 from unmask.runs import probes, recipes
 from unmask.runs.evaluation import evaluate_written
-from unmask.runs.finetune import FineTuning, Speaker, begun
-from unmask.runs.pretrain import Pretrain
-from unmask.runs.pretraining import Pretraining
-from unmask.runs.translation.text_finetuning import finetune_text, prepare
+from unmask.runs.finetuning import FineTuning, begun, finetune
+from unmask.runs.finetuning.prepared import Notes
+from unmask.runs.finetuning.text_to_text import prepare
+from unmask.runs.pretraining.config import Pretraining
+from unmask.runs.pretraining.run import Pretrain
 from unmask.serve import WrittenPredictor, predictor_of
 from unmask.serve.http import verbs
 from unmask.serve.http.pool import Pool
@@ -142,13 +142,13 @@ def test_a_resumed_run_ends_where_the_whole_one_does(corpora: Path, tmp_path: Pa
     changes = {"save_every": 6.0, "evaluate_every": None}
     Pretrain(config(12, **changes), [corpora / "pieces"], tmp_path / "whole").run()
     part = Pretrain(config(12, **changes), [corpora / "pieces"], tmp_path / "part")
-    take = part.batches
+    take = part.data.batches
 
     def until_seven(position: dict[str, int] | None) -> Iterator[tuple[list[Batch], dict[str, int]]]:
         yield from islice(take(position), 7)
         raise KeyError("stopped here")
 
-    part.batches = until_seven
+    part.data.batches = until_seven
     with pytest.raises(KeyError):
         part.run()
     Pretrain(config(12, **changes), [corpora / "pieces"], tmp_path / "part", resume=True).run()
@@ -336,7 +336,7 @@ def quick(tuned: Path, **more: object) -> FineTuning:
 
 
 def test_each_seed_is_run_and_the_best_is_kept(tuned: Path, tmp_path: Path) -> None:
-    result = finetune_text(quick(tuned), tmp_path / "run")
+    result = finetune(quick(tuned), tmp_path / "run")
     assert [row["seed"] for row in result.seeds] == [0, 1]
     found = [row["dev"]["accuracy"] for row in result.seeds]
     spread = {"mean": np.mean(found), "std": np.std(found, ddof=1), "worst": min(found)}
@@ -361,25 +361,25 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
             return super().train(*listeners, display=display)
 
     before: list[weakref.ref[torch.optim.Optimizer]] = []
-    monkeypatch.setattr("unmask.runs.translation.run.Trainer", Watched)
+    monkeypatch.setattr("unmask.runs.run.Trainer", Watched)
     gc.collect()
     gc.disable()
     try:
-        finetune_text(quick(tuned), tmp_path / "run")
+        finetune(quick(tuned), tmp_path / "run")
     finally:
         gc.enable()
     assert gone == [[], [True]]
 
 
 def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: Path) -> None:
-    whole = finetune_text(quick(tuned), tmp_path / "whole")
+    whole = finetune(quick(tuned), tmp_path / "whole")
     out = tmp_path / "part"
     with pytest.raises(Stopped, match=r"Stopped by SIGTERM in seed 1; go on with: unmask finetune --out .* --resume"):
-        finetune_text(quick(tuned), out, Stopper("Seed 1:"))
+        finetune(quick(tuned), out, display=Stopper("Seed 1:"))
     assert not (out / "results.json").exists()
     assert not (out / "model.safetensors").exists()
     with pytest.raises(UnmaskError, match="--resume"):
-        finetune_text(quick(tuned), out)
+        finetune(quick(tuned), out)
     assert begun(out) == quick(tuned).replace(fit={"optimizer": ADAFACTOR.replace(lr=5e-3)})
     main(["finetune", "--out", str(out), "--resume"])
     assert json.loads((out / "results.json").read_text()) == whole.to_dict() | {"labels": list(whole.labels)}
@@ -399,14 +399,14 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
     ],
 )
 def test_what_is_asked_of_the_optimizer_is_kept(tuned: Path, asked: dict[str, object], expected: Optimizer) -> None:
-    assert prepare(quick(tuned, **asked), Speaker(None)).config.fit.optimizer == expected
+    assert prepare(quick(tuned, **asked), Notes(None)).config.fit.optimizer == expected
 
 
 def test_a_run_from_before_adafactor_goes_on_with_adamw(tuned: Path, tmp_path: Path) -> None:
-    whole = finetune_text(quick(tuned, algorithm="adamw"), tmp_path / "whole")
+    whole = finetune(quick(tuned, algorithm="adamw"), tmp_path / "whole")
     out = tmp_path / "part"
     with pytest.raises(Stopped):
-        finetune_text(quick(tuned, algorithm="adamw"), out, Stopper("Seed 1:"))
+        finetune(quick(tuned, algorithm="adamw"), out, display=Stopper("Seed 1:"))
     path = out / "run.json"
     path.write_text(path.read_text().replace('"algorithm": "adamw"', '"algorithm": "auto"'))
     main(["finetune", "--out", str(out), "--resume"])
@@ -431,9 +431,9 @@ def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, mo
     def die(folder: Path, **_: bool) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unmask.runs.translation.text_finetuning.shutil", SimpleNamespace(rmtree=die))
+    monkeypatch.setattr("unmask.runs.finetuning.run._clear", die)
     with pytest.raises(KeyboardInterrupt):
-        finetune_text(quick(tuned, seeds=1), tmp_path / "run")
+        finetune(quick(tuned, seeds=1), tmp_path / "run")
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):
         begun(tmp_path / "run")
     assert Translator(tmp_path / "run")(["classification sentence: the film was good"])
@@ -788,7 +788,7 @@ def test_labels_that_cannot_be_written_are_refused(tuned: Path, tmp_path: Path) 
         lines = [f"the film was {i}\t{first if i % 2 else second}" for i in range(40)]
         (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
         with pytest.raises(UnmaskError, match=said):
-            prepare(quick(tuned).replace(rows={"train": tmp_path / "rows.tsv", "dev": None}), Speaker(None))
+            prepare(quick(tuned).replace(rows={"train": tmp_path / "rows.tsv", "dev": None}), Notes(None))
     pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)
     with pytest.raises(UnmaskError, match="take a T5 as it was pre-trained"):
         WrittenTags.check_vocabulary(pieces, "folder")
@@ -843,22 +843,22 @@ def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -
     rows = Rows(train=tmp_path / "train.tsv", dev=tmp_path / "dev.tsv", allow_overlap=True)
     short = {"seeds": 1, "epochs": 1, "least_steps": 1, "precision": "fp32", "device": "cpu"}
     run = FineTuning(model=blank, rows=rows).override(short)
-    result = finetune_text(run, tmp_path / "run")
+    result = finetune(run, tmp_path / "run")
     places = ", ".join(f"{tmp_path / 'train.tsv'}:{line}" for line in (2, 3, 4))
     said = f"train: 10 of 11 rows (90.9%) are longer than 128 tokens and were cut ({places}, …)."
     assert json.loads((tmp_path / "run" / "results.json").read_text())["notes"].count(said) == 1
     assert said in result.notes
     pieces = huggingface.load(blank).tokenizer
-    prepared = prepare(run, Speaker(None))
+    prepared = prepare(run, Notes(None))
     for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
         assert read.tolist() == pieces.encode(whole)[:127].tolist()
     assert all("longer than" not in note for note in notes_of(run.replace(rows={"length": 310})))
     with pytest.raises(UnmaskError, match="fits in 6 tokens with what is asked for: raise --length"):
-        prepare(run.replace(rows={"length": 6, "most": 9}), Speaker(None))
+        prepare(run.replace(rows={"length": 6, "most": 9}), Notes(None))
 
 
 def notes_of(run: FineTuning) -> list[str]:
-    say = Speaker(None)
+    say = Notes(None)
     prepare(run, say)
     return say.notes
 
@@ -885,7 +885,7 @@ def test_what_is_asked_for_is_not_cut_away(blank: Path, tmp_path: Path) -> None:
         ("tagging", "words.conll", 24, ":3", ["film"]),
     ):
         rows = Rows(train=tmp_path / file, dev=tmp_path / file, allow_overlap=True, length=length)
-        run, say = FineTuning(model=blank, task=task, rows=rows), Speaker(None)
+        run, say = FineTuning(model=blank, task=task, rows=rows), Notes(None)
         train = prepare(run, say).train
         (note,) = [note for note in say.notes if "left out" in note]
         assert note.endswith(f"left out, as a cut would take away what is asked for ({tmp_path / file}{place}).")
@@ -911,15 +911,15 @@ def test_the_longer_text_of_a_pair_is_cut(blank: Path, first: int, second: int, 
 def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> None:
     base, train = tuned / "base", tuned / "train.tsv"
     with pytest.raises(UnmaskError, match="embedding is for encoders"):
-        finetune_text(FineTuning(model=base, task="embedding", rows=Rows(train=train)), tmp_path)
+        finetune(FineTuning(model=base, task="embedding", rows=Rows(train=train)), tmp_path)
     with pytest.raises(UnmaskError, match="no use for other values of transfer"):
-        finetune_text(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
+        finetune(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
     with pytest.raises(UnmaskError, match=r"no use for other values of fit\.patience"):
-        finetune_text(quick(tuned, patience=1), tmp_path)
+        finetune(quick(tuned, patience=1), tmp_path)
     with pytest.raises(UnmaskError, match="metric by which a T5 is judged"):
-        finetune_text(quick(tuned, metric="pearson"), tmp_path)
+        finetune(quick(tuned, metric="pearson"), tmp_path)
     with pytest.raises(UnmaskError, match="seeds must be 1 or more"):
-        finetune_text(quick(tuned, seeds=0), tmp_path)
+        finetune(quick(tuned, seeds=0), tmp_path)
     with pytest.raises(UnmaskError, match="--train FILE"):
-        finetune_text(FineTuning(model=base), tmp_path)
+        finetune(FineTuning(model=base), tmp_path)
     assert not any(tmp_path.iterdir())

@@ -25,10 +25,10 @@ from unmask.models import Albert, Bert
 from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, WithTeacher
 from unmask.runs import recipes
-from unmask.runs.pretrain import Pretrain
-from unmask.runs.pretraining import Pretraining
+from unmask.runs.pretraining.config import Pretraining
+from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining.teacher import inherit
 from unmask.runs.report import write_report
-from unmask.runs.teacher import inherit
 from unmask.train.metrics import read as read_metrics
 
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}

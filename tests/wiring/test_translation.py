@@ -225,7 +225,7 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
     chosen = config("transformer-tiny", tmp_path, steps=3).replace(
         training={"evaluate_every": 1, "save_every": 1, "keep": 3}
     )
-    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0))
+    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0, 1.0))
     said = run.summary(run.run())
     kept = load_file(tmp_path / "run" / "model.safetensors")
     second = load_file(tmp_path / "run" / "checkpoints" / "step-00000002" / "model.safetensors")
@@ -238,7 +238,7 @@ def test_the_summary_names_the_step_whose_weights_are_kept(tmp_path: Path) -> No
 @pytest.mark.parametrize(("at", "differ"), [(2, False), (3, True)])
 def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, differ: bool, tmp_path: Path) -> None:
     chosen = config("transformer-tiny", tmp_path, steps=4).replace(training={"evaluate_every": 1})
-    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0))
+    run = TrainTranslation(chosen, tmp_path / "run", scores=scored(5.0, 5.0, 1.0, 1.0))
     said = run.summary(run.run(lambda event: event == Step(at) and run.trainer.stop("as told"))).splitlines()[2:]
     out = tmp_path / "run"
     assert said == ([f"{out} holds the weights of step 3, and {out / 'best'} the best ones."] if differ else [])

@@ -142,7 +142,7 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.minimal_pairs:
         _evaluate_minimal_pairs(options, overrides)
         return
-    from unmask.runs.finetune import render_evaluation
+    from unmask.runs.finetuning import render_evaluation
 
     if options.shots is not None:
         from unmask.runs.in_context import InContext, evaluate_in_context
@@ -159,7 +159,7 @@ def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Score
     from unmask.huggingface import holds_encoder_decoder
     from unmask.kernels.processor import settle
     from unmask.runs.evaluation import evaluate_written
-    from unmask.runs.finetune import evaluate
+    from unmask.runs.finetuning import evaluate
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_encoder_decoder(options.model):

@@ -191,12 +191,14 @@ def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data import fertility
     from unmask.data.text import TextStatistics
     from unmask.data.tokenizer import Tokenizer
-    from unmask.runs import adapt
+    from unmask.runs import vocabulary_extension
 
     statistics = TextStatistics()
     reference = _documents(options, options.reference, statistics) if options.reference else None
     tokenizer = Tokenizer.load(options.model)
-    found = adapt.check(tokenizer, _documents(options, options.data, statistics), reference, pieces=options.pieces)
+    found = vocabulary_extension.check(
+        tokenizer, _documents(options, options.data, statistics), reference, pieces=options.pieces
+    )
     if options.json:
         print(json.dumps({name: f.to_dict() for name, f in found.items()}, indent=2, ensure_ascii=False))
     else:
@@ -206,11 +208,11 @@ def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data.text import TextStatistics
-    from unmask.runs import adapt
+    from unmask.runs import vocabulary_extension
 
     statistics = TextStatistics()
     texts = _documents(options, options.data, statistics)
-    print(adapt.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
+    print(vocabulary_extension.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
     print_losses(statistics)
     print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
 

@@ -95,7 +95,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:
-    from unmask.runs.finetune import evaluate
+    from unmask.runs.finetuning import evaluate
 
     rows = of_rows(overrides)
 

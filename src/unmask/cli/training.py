@@ -216,7 +216,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out and (start or not options.recipe):
         raise UnmaskError("Say where to: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
-    from unmask.runs.pretrain import Pretrain
+    from unmask.runs.pretraining.run import Pretrain
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -242,10 +242,9 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.huggingface import holds_encoder_decoder
-    from unmask.runs.curve import curve, sizes_in
-    from unmask.runs.finetune import FineTuning, finetune
-    from unmask.runs.search import Grid, search
+    from unmask.runs.finetuning import FineTuning, finetune
+    from unmask.runs.finetuning.learning_curve import curve, sizes_in
+    from unmask.runs.finetuning.search import Grid, search
     from unmask.train.display import Terminal
 
     searches = options.search is not False  # None: without a number
@@ -269,13 +268,10 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if grid is not None and searches:
             print_fields(grid, GRID)
         return
-    writes = config.model is not None and holds_encoder_decoder(config.model)
-    if writes and (options.advise or searches or sizes is not None):
-        raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
     if options.advise:
-        from unmask.runs.survey import survey
+        from unmask.runs.finetuning.data_report import data_report
 
-        print(survey(config))
+        print(data_report(config))
         return
     if not options.out:
         raise UnmaskError("Say where to: --out FOLDER.")
@@ -283,17 +279,13 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         curve(config, Path(options.out), sizes, display=Terminal())
     elif searches:
         search(config, Path(options.out), grid=grid, limit=limit, display=Terminal())
-    elif writes:
-        from unmask.runs.translation.text_finetuning import finetune_text
-
-        finetune_text(config, Path(options.out), display=Terminal(), resume=options.resume)
     else:
         finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
 
 
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
     """Settings that were asked for beside --search, as axes of one value, where the grid does not name the axis."""
-    from unmask.runs.search import Grid
+    from unmask.runs.finetuning.search import Grid
 
     named = {name.removeprefix(GRID).replace("-", "_") for name in points}
     fields = {name: OTHERS.get(name, name).replace("-", "_").rsplit(".", 1)[-1] for name in overrides}
@@ -305,30 +297,31 @@ def _begun(
 ) -> tuple[Any, Any, int | None, Any]:
     """What the run in --out was asked for: its config; the grid and the limit of a search; the sizes of a curve. Raises
     UnmaskError where there is nothing to resume, and where something else is asked for now."""
-    from unmask.runs import curve, finetune, search
+    from unmask.runs import finetuning
+    from unmask.runs.finetuning import learning_curve, search
     from unmask.train import checkpoint
 
     out, grid, limit, sizes = Path(options.out), None, None, None
-    checkpoint.require_begun(out, (checkpoint.RUN, search.NAME, curve.NAME))
+    checkpoint.require_begun(out, (checkpoint.RUN, search.NAME, learning_curve.NAME))
     if (out / search.NAME).is_file():
         config, grid, limit = search.begun(out)
-    elif (out / curve.NAME).is_file():
-        config, sizes = curve.begun(out)
+    elif (out / learning_curve.NAME).is_file():
+        config, sizes = learning_curve.begun(out)
     else:
-        config = finetune.begun(out)
+        config = finetuning.begun(out)
     others = {name.replace("-", "_"): name.removeprefix(GRID) for name in points}
     if (
         config.override(overrides, **OTHERS) != config
         or (options.search is not False and (grid is None or grid.override(points, **others) != grid))
         or options.search not in (False, None, limit)
-        or (options.curve is not None and curve.sizes_in(options.curve) != sizes)
+        or (options.curve is not None and learning_curve.sizes_in(options.curve) != sizes)
     ):
         raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
     return config, grid, limit, sizes
 
 
 def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.runs.baselines import Baselines, baselines, render
+    from unmask.runs.finetuning.baselines import Baselines, baselines, render
 
     config = Baselines().override(overrides)
     if options.fields:

@@ -19,7 +19,8 @@ from unmask.data.rows import Row
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
-from unmask.runs.fit import Fit, fit
+from unmask.runs.finetuning.config import Fit
+from unmask.runs.finetuning.supervised import fit
 from unmask.tasks import Encoded, Task, lexical, task_fitting
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Trainer, Training

@@ -16,8 +16,9 @@ from unmask.data import corpus, embedded
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
-from unmask.runs import label_efficiency, pretraining_evaluation, recipes
-from unmask.runs.pretrain import Pretrain, Pretraining
+from unmask.runs import label_efficiency, recipes
+from unmask.runs.pretraining import evaluation
+from unmask.runs.pretraining.run import Pretrain, Pretraining
 from unmask.runs.quickstart_plan import plan
 from unmask.runs.report import Report, run_facts, write_report
 from unmask.train import report
@@ -148,7 +149,7 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     sections: list[report.Section] = [_opening(facts, table), _label_table(table, ways)]
     if len(table) > 1:
         sections.append(_label_chart(table, ways))
-    model = pretraining_evaluation.report_of(folder / "model", run_facts(folder / "model"))
+    model = evaluation.report_of(folder / "model", run_facts(folder / "model"))
     subtitle = f"{plural(facts['minutes'], 'minute')} asked for, {facts['seconds'] / 60:.1f} taken"
     return Report("A BERT from nothing", subtitle, [*sections, *model.sections], model.config)
 

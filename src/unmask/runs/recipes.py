@@ -28,7 +28,7 @@ from unmask.objectives import (
 )
 from unmask.objectives.registry import FolderSentences
 from unmask.runs import recurrent_recipes, writing_recipes
-from unmask.runs.pretraining import Pretraining, Rows
+from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training

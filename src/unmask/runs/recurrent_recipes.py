@@ -14,7 +14,7 @@ from unmask.objectives import (
     MaskedLMConfig,
     ObjectiveConfig,
 )
-from unmask.runs.pretraining import Pretraining, Rows
+from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training

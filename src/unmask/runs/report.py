@@ -35,10 +35,10 @@ class Report:
 
 
 KINDS = {
-    "pretraining": "unmask.runs.pretraining_evaluation",
-    "finetuning": "unmask.runs.finetune_report",
+    "pretraining": "unmask.runs.pretraining.evaluation",
+    "finetuning": "unmask.runs.finetuning.report",
     "translation": "unmask.runs.translation.report",
-    "curve": "unmask.runs.curve",
+    "curve": "unmask.runs.finetuning.learning_curve",
     "quickstart": "unmask.runs.quickstart",
 }
 """Kind of run, as run.json names it -> the module of its `report_of`."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from unmask import huggingface
-from unmask.data.processor import Processor
 from unmask.errors import plural, unknown
 from unmask.files import write_text
 from unmask.models.model import Model
@@ -122,7 +121,7 @@ class Run:
         training: Training,
         out: Path | str,
         *,
-        processor: Processor[Any] | None = None,
+        processor: Any = None,
         best: Best | None = None,
         tuning: Tuning | None = None,
         resume: bool = False,
@@ -136,13 +135,14 @@ class Run:
             data,
             training,
             self.out,
-            evaluate=self.evaluate if len(self.heldout) else None,
+            evaluate=self.evaluate if self.is_evaluated else None,
             save=self.save,
             tuning=tuning,
             resume=resume,
         )
         if resume and best is not None:
             self.restore_best(best)
+            self._stop_if_spent()
         self.display = on_main(display)
         for note in self.notes:
             self.display.note(note)
@@ -170,10 +170,14 @@ class Run:
             case Evaluated(step=step, numbers=numbers) if self.best is not None:
                 if self.best.note(step, numbers):
                     self.keep()
-                elif self.best.is_spent and self.trainer.stopped is None:
-                    self.trainer.stop(f"no gain in {plural(self.best.waited, 'evaluation')}")
+                self._stop_if_spent()
 
     # What kinds of runs override
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether there is something to evaluate on."""
+        return len(self.heldout) > 0
 
     def planned(self, total: int) -> None:
         """The number of steps is known, and the first of them follows."""
@@ -225,6 +229,10 @@ class Run:
         """Write run.json."""
         common = {"kind": self.kind, "recipe": self.recipe, "parameters": self.model.parameters_total}
         write_text(folder / checkpoint.RUN, json.dumps(common | self.facts(), indent=2, ensure_ascii=False) + "\n")
+
+    def _stop_if_spent(self) -> None:
+        if self.best is not None and self.best.is_spent:
+            self.trainer.stop(f"no gain in {plural(self.best.waited, 'evaluation')}")
 
     def evaluations(self) -> list[dict[str, Any]]:
         """The evaluations that metrics.jsonl holds, in order."""

@@ -10,7 +10,7 @@ from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.objectives import CausalLMConfig, SegmentLMConfig, SpanCorruptionConfig
-from unmask.runs.pretraining import Pretraining, Rows
+from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 

@@ -11,8 +11,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import ENCODER_DECODER
 from unmask.models.model import Model
 from unmask.objectives import Objective, TeacherConfig, WithTeacher
-from unmask.runs.adapt import STARTED, TRAINED, opened
-from unmask.runs.pretraining import Pretraining, tokens_of
+from unmask.runs.pretraining.config import Pretraining, tokens_of
+from unmask.runs.pretraining.continued import STARTED, TRAINED, opened
 
 DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 """Fields of a model in which a student that inherits may differ, beside those of training and of fresh weights."""

@@ -1,4 +1,4 @@
-"""Survey: what labelled rows are like, and which row of the table of advice they fall in; nothing is trained."""
+"""A data report: what labelled rows are like, and which strategy fits them. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from unmask import huggingface
 from unmask.data.dataset import values_of
 from unmask.data.rows import Row
 from unmask.errors import UnmaskError
-from unmask.runs.finetune import FineTuning, Prepared, Speaker, prepare
+from unmask.runs.finetuning.config import FineTuning
+from unmask.runs.finetuning.encoder import PreparedEncoder, prepare
+from unmask.runs.finetuning.prepared import Notes
 from unmask.runs.transfer import advise, measure
 from unmask.tasks import Encoded
 
 SHOWN, BAR = 30, 30  # classes that are listed; characters of the longest bar
 
 
-def survey(config: FineTuning) -> str:
+def data_report(config: FineTuning) -> str:
     """What there is to know before a run: files, classes, lengths, baseline, similarity, and the advice they lead to.
 
     Reads the rows and the model as `finetune` does, and raises UnmaskError where it would.
     """
     if config.model is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
-    say = Speaker(None)
+    say = Notes(None)
     prepared = prepare(config, say)
     rows = prepared.encoded["train"].rows
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK)
@@ -46,7 +48,7 @@ def texts_of(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(text for row in rows for text in row.texts if text.strip()))
 
 
-def _classes(prepared: Prepared) -> list[str]:
+def _classes(prepared: PreparedEncoder) -> list[str]:
     """A line for each label or tag of the training rows; nothing for scores and free answers."""
     if not prepared.task.labels:
         return []

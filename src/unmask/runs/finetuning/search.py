@@ -16,8 +16,12 @@ import numpy as np
 from unmask.config import Config, read_json
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
-from unmask.runs.finetune import INTERRUPTIONS, FineTuning, Prepared, Result, Speaker, prepare, run, run_seed, sign_of
-from unmask.runs.fit import LEAST_STEPS, RESULTS
+from unmask.runs.finetuning.config import LEAST_STEPS, FineTuning
+from unmask.runs.finetuning.encoder import INTERRUPTIONS, PreparedEncoder, prepare, run_seed
+from unmask.runs.finetuning.prepared import Notes
+from unmask.runs.finetuning.report import RESULTS
+from unmask.runs.finetuning.run import Result, train_seeds
+from unmask.runs.run import sign_of
 from unmask.runs.transfer import Transfer
 from unmask.tasks.config import without_usual
 from unmask.train import checkpoint, distributed, report
@@ -99,7 +103,7 @@ def search(
     distributed.barrier()  # every process has looked before the first one writes
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
-    say = Speaker(display)
+    say = Notes(display)
     say(_replaced(config, grid))
     prepared = prepare(_at(config, points[0]), say)
     with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
@@ -121,11 +125,11 @@ def begun(out: Path) -> tuple[FineTuning, Grid, int | None]:
 def _searched(
     config: FineTuning,
     asked: Mapping[str, Any],
-    prepared: Prepared,
+    prepared: PreparedEncoder,
     points: Sequence[Point],
     out: Path,
     display: Display | None,
-    say: Speaker,
+    say: Notes,
 ) -> Result:
     """The search, by the process that alone is at it.
 
@@ -148,7 +152,7 @@ def _searched(
     best = best_of(found)
     for sentence in verdict(found, best, tested="test" in prepared.encoded):
         say(sentence)
-    return run(replace(prepared, config=_at(prepared.config, best)), out, display, say)
+    return train_seeds(replace(prepared, config=_at(prepared.config, best)), out, display, say)
 
 
 def _replaced(config: FineTuning, grid: Grid) -> str:
@@ -209,12 +213,12 @@ def _at(config: FineTuning, point: Mapping[str, Any]) -> FineTuning:
     return config.replace(fit=changes)
 
 
-def _try(prepared: Prepared, point: Point, out: Path, display: Display | None) -> Point:
+def _try(prepared: PreparedEncoder, point: Point, out: Path, display: Display | None) -> Point:
     """The point with its scores; nothing else of it is kept."""
     config = _at(prepared.config, point)
     _clear(out / TRIAL)
     try:
-        _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Speaker(display))
+        _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Notes(display))
     except Stopped:
         _clear(out / TRIAL)
         raise

@@ -10,11 +10,13 @@ import numpy as np
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError, plural
-from unmask.runs.fit import LOWER_IS_BETTER
 from unmask.runs.report import Report, curve, history
+from unmask.runs.run import LOWER_IS_BETTER
 from unmask.train import report
 from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
+
+RESULTS = "results.json"  # of a folder of fine-tuning: the scores of each seed
 
 
 def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -30,18 +32,18 @@ def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
 
 def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     """What the page of a run shows. Raises UnmaskError for a run that has not ended."""
-    if not (folder / "results.json").exists():
+    if not (folder / RESULTS).exists():
         raise UnmaskError(f"{folder} holds a fine-tuning run that has not ended, which has no scores to show yet.")
     if "config" not in facts:
         raise UnmaskError(f"{folder} holds a damaged run: no {RUN} says how it was fine-tuned.")
-    results, config = read_json(folder / "results.json"), facts["config"]
+    results, config = read_json(folder / RESULTS), facts["config"]
     sections: list[report.Section] = [report.Text(results["notes"])]
     sections += [_table(results, split) for split in results["baseline"]]
     sections += _charts(results, folder)
     if results["classes"]:
         sections.append(_classes(results["classes"]))
     if (folder / "search.json").is_file():
-        from unmask.runs import search
+        from unmask.runs.finetuning import search
 
         sections.append(search.section(folder))
     subtitle = f"{config['model']} on {config['rows']['train']}, {plural(len(results['seeds']), 'seed')}"

@@ -11,9 +11,10 @@ from unmask.cli import main
 from unmask.data.rows import Choices
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError
-from unmask.runs import curve as page
-from unmask.runs.curve import begun, curve, sizes_in, table
-from unmask.runs.finetune import FineTuning, finetune, prepare
+from unmask.runs.finetuning import FineTuning, finetune
+from unmask.runs.finetuning import learning_curve as page
+from unmask.runs.finetuning.encoder import prepare
+from unmask.runs.finetuning.learning_curve import begun, curve, sizes_in, table
 from unmask.runs.report import write_report
 from unmask.tasks import MultipleChoice
 
@@ -207,7 +208,7 @@ def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
         curve(settings, out, [8])
         return prepare(*given)
 
-    monkeypatch.setattr("unmask.runs.curve.prepare", late)
+    monkeypatch.setattr("unmask.runs.finetuning.learning_curve.prepare", late)
     curve(settings, out, [16])
     assert [row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]] == [4, 8, 16]
 

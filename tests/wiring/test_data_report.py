@@ -7,8 +7,8 @@ from finetune_toy import arguments, fields, write_tsv
 
 from unmask.cli import main
 from unmask.data.rows import Choices, Row, Triplet
-from unmask.runs.finetune import FineTuning
-from unmask.runs.survey import survey, texts_of
+from unmask.runs.finetuning import FineTuning
+from unmask.runs.finetuning.data_report import data_report, texts_of
 
 
 def test_rows_are_described_and_advised(place, tmp_path, capsys, monkeypatch):
@@ -32,7 +32,7 @@ def test_rows_are_described_and_advised(place, tmp_path, capsys, monkeypatch):
 def test_scores_have_no_classes(place, tmp_path):
     write_tsv(tmp_path / "train.tsv", [(f"good film {i}", f"{i / 10}") for i in range(20)])
     write_tsv(tmp_path / "dev.tsv", [("a dull plot", "0.5"), ("a fine plot", "0.7")])
-    said = survey(FineTuning().override({**fields(place[0], tmp_path), "task": "regression"}))
+    said = data_report(FineTuning().override({**fields(place[0], tmp_path), "task": "regression"}))
     assert "Classes" not in said
     assert "Scores from 0 to 1.9" in said
 

@@ -15,7 +15,7 @@ from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
 from unmask.objectives import ObjectiveConfig, TeacherConfig, registry
 from unmask.objectives.config import Data
-from unmask.runs.adapt import Origin, opened
+from unmask.runs.pretraining.continued import Origin, opened
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
 

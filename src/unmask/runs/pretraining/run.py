@@ -18,13 +18,13 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives import Objective
 from unmask.objectives.objective import Probe
-from unmask.runs import pretraining_evaluation as evaluation
 from unmask.runs import probes
-from unmask.runs.adapt import Origin, check_corpora, resumed_words
-from unmask.runs.pretraining import Pretraining, Rows, settled, tokens_of
-from unmask.runs.pretraining_rows import PretrainingRows
+from unmask.runs.pretraining import evaluation
+from unmask.runs.pretraining.config import Pretraining, Rows, settled, tokens_of
+from unmask.runs.pretraining.continued import Origin, check_corpora, resumed_words
+from unmask.runs.pretraining.rows import PretrainingRows
+from unmask.runs.pretraining.teacher import prepare, with_teacher
 from unmask.runs.run import Run, claim
-from unmask.runs.teacher import prepare, with_teacher
 from unmask.train import distributed
 from unmask.train.display import Display
 from unmask.train.events import Evaluation, Result

@@ -9,7 +9,7 @@ from unmask.data.loader import EqualRows, Loader
 from unmask.errors import UnmaskError, plural
 from unmask.objectives import Objective
 from unmask.objectives.objective import StreamOptions
-from unmask.runs.pretraining import Rows
+from unmask.runs.pretraining.config import Rows
 from unmask.train import distributed
 from unmask.types import Batch
 

@@ -15,10 +15,12 @@ import numpy as np
 from unmask.config import read_json
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
-from unmask.runs.finetune import SEEDS, FineTuning, Prepared, Speaker, prepare, run_seed
-from unmask.runs.finetune_report import summary
+from unmask.runs.finetuning.config import SEEDS, FineTuning
+from unmask.runs.finetuning.encoder import PreparedEncoder, prepare, run_seed
+from unmask.runs.finetuning.prepared import Notes
+from unmask.runs.finetuning.report import summary
+from unmask.runs.finetuning.search import differing
 from unmask.runs.report import Report, write_report
-from unmask.runs.search import differing
 from unmask.tasks import Encoded
 from unmask.train import checkpoint, distributed, report
 from unmask.train.display import Display
@@ -66,7 +68,7 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     given, asked = _fixed(config), {"config": config.to_dict(), "sizes": list(sizes)}
     _begun(out, given, config)  # before anything takes long
     distributed.barrier()  # every process has looked before the first one writes
-    say = Speaker(display)
+    say = Notes(display)
     if config.seeds is None:
         config = config.replace(seeds=SEEDS)  # for the small sets, however many rows there are in all
     prepared = prepare(config, say)
@@ -88,11 +90,11 @@ def begun(out: Path) -> tuple[FineTuning, list[Size]]:
 def _curve(
     given: Mapping[str, Any],
     asked: Mapping[str, Any],
-    prepared: Prepared,
+    prepared: PreparedEncoder,
     wanted: Sequence[tuple[int, int]],
     out: Path,
     display: Display | None,
-    say: Speaker,
+    say: Notes,
 ) -> list[Found]:
     """The runs that are wanted, each (rows, seed), by the process that alone is at them.
 
@@ -171,12 +173,12 @@ def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
     )
 
 
-def _run(prepared: Prepared, places: Sequence[int], seed: int, out: Path, display: Display | None) -> Found:
+def _run(prepared: PreparedEncoder, places: Sequence[int], seed: int, out: Path, display: Display | None) -> Found:
     """The row of results of one run; nothing else of it is kept."""
     part = _part(prepared.encoded["train"], places)
     prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
     _clear(out / RUN)  # of a process that was killed
-    model, row, _ = run_seed(prepared, seed, out / RUN, display, Speaker(display))
+    model, row, _ = run_seed(prepared, seed, out / RUN, display, Notes(display))
     if "test" in prepared.encoded:
         row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.processor.pad)
     _clear(out / RUN)
@@ -225,9 +227,9 @@ def _write(
     out: Path,
     given: Mapping[str, Any],
     asked: Mapping[str, Any],
-    prepared: Prepared,
+    prepared: PreparedEncoder,
     known: Mapping[tuple[int, int], Found],
-    say: Speaker,
+    say: Notes,
 ) -> None:
     found = [known[point] for point in sorted(known)]
     facts = {

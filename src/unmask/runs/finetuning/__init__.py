@@ -1,0 +1,20 @@
+"""Fine-tuning on labelled rows: one run with several seeds, a search for settings, a learning curve."""
+
+from unmask.runs.evaluation import evaluate, render_evaluation
+from unmask.runs.finetuning.config import FineTuning, Fit
+from unmask.runs.finetuning.run import Result, begun, finetune
+from unmask.runs.finetuning.supervised import Fitted, fit
+from unmask.tasks.rows import Rows
+
+__all__ = [
+    "FineTuning",
+    "Fit",
+    "Fitted",
+    "Result",
+    "Rows",
+    "begun",
+    "evaluate",
+    "finetune",
+    "fit",
+    "render_evaluation",
+]

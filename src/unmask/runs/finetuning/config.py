@@ -1,0 +1,103 @@
+"""What makes a fine-tuning run, as a config: the model, the rows, and how the one is trained on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from unmask.config import Config
+from unmask.errors import UnmaskError
+from unmask.kernels.processor import Precision
+from unmask.runs.transfer import Transfer
+from unmask.tasks import Task, task_named
+from unmask.tasks.config import TaskConfig
+from unmask.tasks.distillation import Distillation
+from unmask.tasks.rows import TaskOptions
+from unmask.train.optim import Optimizer, Schedule
+
+EPOCHS, LEAST_STEPS = 3.0, 200  # by default
+SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
+SEEDS = 3  # on such sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Config):
+    """How a model is fitted to labelled rows. The defaults suit a BERT-base that was pre-trained at length (Devlin et
+    al. 2018, appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); one of a few million parameters wants 3e-4 to 1e-3.
+
+    epochs       passes over the training rows; None: 3, and at least 200 steps
+    least_steps  steps to take at least, in as many more passes; None: 200 where `epochs` is None, for small sets need
+                 them (Mosbach et al. 2021; Zhang et al. 2021, section 6), else 1: epochs that are asked for are obeyed
+    batch_size   rows of one step, over all micro-batches and processes
+    sampling     "balanced" draws every class alike in each epoch, with repetition; "plain" takes every row once
+    evaluations  of the dev rows, per epoch; below 1, one in several epochs
+    patience     evaluations without a gain after which to stop; None: never early
+    metric       that decides which weights are kept; None: the task's first
+    """
+
+    epochs: float | None = None
+    least_steps: int | None = None
+    batch_size: int = 32
+    sampling: Literal["plain", "balanced"] = "plain"
+    evaluations: float = 1.0
+    patience: int | None = None
+    metric: str | None = None
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(lr=5e-5))
+    schedule: Schedule = field(default_factory=Schedule)
+    precision: Precision = "auto"
+    device: str = "auto"
+
+    @property
+    def passes(self) -> float:
+        """Over the training rows, unless that is fewer than the `least` steps."""
+        return EPOCHS if self.epochs is None else self.epochs
+
+    @property
+    def least(self) -> int:
+        """Steps to take at least."""
+        usual = LEAST_STEPS if self.epochs is None else 1
+        return usual if self.least_steps is None else self.least_steps
+
+    def check(self) -> None:
+        """Raises UnmaskError for settings that make no run."""
+        if self.passes <= 0 or self.batch_size < 1 or self.evaluations <= 0:
+            raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(TaskConfig):
+    """A fine-tuning run.
+
+    model         folder of the pre-trained model
+    seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
+                  3 where there are fewer than 10,000 training rows, else 1
+    from_scratch  keep the processor and the sizes of `model` but none of its weights, for comparison
+    language_model  weight of the loss of the next token beside that of the task, for models that read from left to
+                  right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
+    """
+
+    model: Path | None = None
+    options: TaskOptions = field(default_factory=TaskOptions)
+    fit: Fit = field(default_factory=Fit)
+    transfer: Transfer = field(default_factory=Transfer)
+    distillation: Distillation = field(default_factory=Distillation)
+    seed: int = 0
+    seeds: int | None = None
+    from_scratch: bool = False
+    language_model: float = 0.0
+
+    CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "options_class"}
+
+    @property
+    def kind(self) -> type[Task]:
+        """The task."""
+        return task_named(self.task)
+
+    def number_of_seeds(self, rows: int) -> int:
+        """How many are run on so many training rows. Raises UnmaskError for none."""
+        seeds = self.seeds if self.seeds is not None else SEEDS if rows < SMALL else 1
+        if seeds < 1:
+            raise UnmaskError("The number of seeds must be 1 or more.")
+        return seeds

@@ -1,0 +1,177 @@
+"""Fine-tuning: a model folder and labelled rows in; the best model of several seeds, its scores and a report out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask import huggingface
+from unmask.config import read_json
+from unmask.errors import UnmaskError
+from unmask.files import sweep, write_text
+from unmask.runs.finetuning import encoder, text_to_text
+from unmask.runs.finetuning.config import FineTuning
+from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
+from unmask.runs.finetuning.report import RESULTS, render_result, summary
+from unmask.runs.report import write_report
+from unmask.train import checkpoint, distributed
+from unmask.train.checkpoint import LOCK, RUN
+from unmask.train.display import Display
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run of all seeds, as it stands in results.json.
+
+    seeds     for each: seed, step, total, stopped, dev and (where there is one) test metrics; of how many evaluations
+              that of `step` was best, and what the last one gave for the metric
+    baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
+    summary   split -> metric -> mean, std (of the sample) and worst over the seeds
+    kept      the seed whose model is in the folder: the one that is best on the dev rows
+    pairs     whether training rows are pairs of texts
+    """
+
+    task: str
+    labels: tuple[str, ...]
+    metric: str
+    seeds: list[dict[str, Any]]
+    baseline: dict[str, dict[str, float]]
+    summary: dict[str, dict[str, dict[str, float]]]
+    kept: int
+    notes: list[str]
+    classes: dict[str, dict[str, float]]
+    pairs: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "labels": list(self.labels)}
+
+
+def finetune(config: FineTuning, out: Path | str, *, display: Display | None = None, resume: bool = False) -> Result:
+    """Fine-tune a model folder on labelled rows, once for each seed, and keep the model that is best on the dev rows.
+
+    An encoder or a language model gets a head for the task; a T5 learns to write the labels. `out` becomes a folder
+    that `transformers` opens, with run.json (the resolved config), results.json, metrics.jsonl and report.html beside
+    the model. Nothing is written before the rows and the model are found good.
+
+    resume  go on with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
+
+    Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings, and
+    Stopped where a signal ends the run: it has saved what it needs to go on, and evaluates nothing more.
+    """
+    out = Path(out)
+    distributed.init(config.fit.device)
+    if not resume:
+        refuse_taken(out)
+    distributed.barrier()  # every process has looked before the first one writes
+    say = Notes(display)
+    prepared = prepare(config, say, resume=resume)
+    with checkpoint.going_on("finetune", out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+        if distributed.is_main():
+            sweep(out)
+            write_config(out, prepared.begun)
+        result = train_seeds(prepared, out, display, say, resume=resume)
+        if distributed.is_main():
+            (out / LOCK).unlink(missing_ok=True)  # first: what follows may be cut short, and the run has ended
+            for row in result.seeds:
+                _clear(_folder(out, row["seed"]))
+    return result
+
+
+def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
+    """Read the rows, and find them, the model and the settings good. Raises UnmaskError where they are not."""
+    if config.model is None or config.rows.train is None:
+        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+    if huggingface.holds_encoder_decoder(config.model):
+        return text_to_text.prepare(config, say, resume=resume)
+    return encoder.prepare(config, say)
+
+
+def train_seeds(
+    prepared: Prepared, out: Path, display: Display | None, say: Notes, *, resume: bool | None = None
+) -> Result:
+    """Fine-tune once for each seed, and write the folder of the best; for `resume` see `Prepared.train_seed`."""
+    config, rows = prepared.config, list[dict[str, Any]]()
+    assert config.seeds is not None
+    best: Seed | None = None
+    for seed in range(config.seed, config.seed + config.seeds):
+        if config.seeds > 1:
+            say(f"Seed {seed}:", note=False)
+        found = prepared.train_seed(seed, _folder(out, seed), display, say, resume=resume)
+        rows.append(found.row)
+        if best is None or found.value > best.value:
+            best = found
+    assert best is not None
+    result = Result(
+        task=config.task,
+        labels=prepared.labels,
+        metric=rows[0]["metric"],
+        seeds=rows,
+        baseline=dict(prepared.baseline),
+        summary={split: summary([row[split] for row in rows]) for split in prepared.baseline},
+        kept=best.row["seed"],
+        notes=say.notes,
+        classes=best.classes,
+        pairs=prepared.pairs,
+    )
+    if distributed.is_main():
+        best.write(out)
+        write_config(out, config)
+        write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        metrics = _folder(out, result.kept) / "metrics.jsonl"
+        write_text(out / "metrics.jsonl", metrics.read_text(encoding="utf-8"))
+        write_report(out)
+    say(render_result(result.to_dict()), note=False)
+    return result
+
+
+# ------------------------------------------------------------------------------------------------ the folder
+
+
+def begun(out: Path | str) -> FineTuning:
+    """The settings of the run in a folder that was cut short. Raises UnmaskError where there is none, or it ended."""
+    return FineTuning.of_run(run_settings(Path(out)))
+
+
+def run_settings(out: Path) -> dict[str, Any]:
+    """The config of the fine-tuning run in a folder that was cut short. Raises UnmaskError where there is none, or it
+    ended."""
+    checkpoint.require_begun(out)
+    values = read_json(out / RUN) if (out / RUN).exists() else {}
+    if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
+        raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
+    if (out / RESULTS).exists() and not (out / LOCK).exists():
+        raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
+    return values["config"]
+
+
+def refuse_taken(out: Path) -> None:
+    """Raises UnmaskError where a folder holds more than what a run that was killed before it began leaves there."""
+    if out.is_dir():
+        sweep(out)
+        if (out / LOCK).exists() and (out / RUN).exists() and read_json(out / RUN).get("recipe") == "finetune":
+            raise UnmaskError(f"{out} holds a run that was cut short; go on with --resume, or choose another folder.")
+    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+
+
+def write_config(out: Path, config: FineTuning) -> None:
+    """What `begun` reads."""
+    facts = {"kind": "finetuning", "recipe": "finetune", "config": config.to_dict()}
+    write_text(out / RUN, json.dumps(facts, indent=2) + "\n")
+
+
+def _folder(out: Path, seed: int) -> Path:
+    return out / "seeds" / str(seed)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a seed goes on from, and its model; what it measured stays."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.suffix != ".jsonl":
+            path.unlink(missing_ok=True)

@@ -1,0 +1,247 @@
+"""A supervised run: a model is trained on labelled rows, scored on dev rows, and keeps the weights that were best."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from unmask.config import read_json
+from unmask.data.examples import Groups, labelled
+from unmask.data.rows import Row
+from unmask.errors import unknown
+from unmask.files import write_text
+from unmask.models.model import Model
+from unmask.runs.finetuning.config import Fit
+from unmask.runs.run import Best, Run
+from unmask.runs.transfer import Transfer, prepare, remembering
+from unmask.tasks import Encoded, Task
+from unmask.train import checkpoint, distributed
+from unmask.train.checkpoint import LOCK
+from unmask.train.display import Display
+from unmask.train.engine import Data, Minimised
+from unmask.train.events import Evaluation, Result
+from unmask.train.interrupt import cuttable
+from unmask.train.optim import Tuning
+from unmask.train.trainer import Training
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `fit` reached. The model holds the weights of the best evaluation, or its last ones where there was none.
+
+    metric, best  what decided, and the metrics of the dev rows where it was best; empty where a signal ended the run
+                  before its first evaluation
+    step, total   of that evaluation, and of the whole run as planned
+    history       (step, metrics) of every evaluation
+    stopped       why the run ended before its last step, else None
+    """
+
+    metric: str
+    best: dict[str, float]
+    step: int
+    total: int
+    history: list[tuple[int, dict[str, float]]]
+    stopped: str | None
+
+    @property
+    def value(self) -> float:
+        return self.best[self.metric]
+
+    @property
+    def evaluations(self) -> list[float]:
+        """The values of the metric that the best one was chosen from, in order."""
+        return [found[self.metric] for step, found in self.history if step]
+
+
+def class_shares(rows: Sequence[Row]) -> np.ndarray:
+    """[N]: how often each row is to be drawn, so that all labels are seen alike."""
+    counts = Counter(row.label for row in rows)
+    return np.array([1 / counts[row.label] for row in rows])
+
+
+def fit(
+    model: Model,
+    task: Task,
+    train: Encoded,
+    dev: Encoded,
+    config: Fit,
+    *,
+    pad: int,
+    seed: int = 0,
+    out: Path | None = None,
+    display: Display | None = None,
+    objective: Minimised | None = None,
+    transfer: Transfer | None = None,
+    resume: bool | None = None,
+) -> Fitted:
+    """Train `model` on `train` and leave it, in evaluation mode, with the weights that were best on `dev`.
+
+    pad        id of the padding token
+    out        folder for metrics.jsonl; None leaves nothing on disk
+    objective  what is minimised, where it is not the task alone: with a teacher, say
+    transfer   what of the model is trained, and how fast; None is all of it
+    resume     a checkpoint is written to `out` with every evaluation, and stays; True goes on from the last sound one,
+               bit for bit ("frozen": but for the last bit, `transfer/remembered.py`). None keeps none
+
+    Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
+    """
+    config.check()
+    balanced = config.sampling == "balanced"
+    data = labelled(
+        Groups(train.examples, train.of_rows if train.together or balanced else None),
+        config.batch_size,
+        pad=pad,
+        seed=seed,
+        rank=distributed.rank(),
+        ranks=distributed.ranks(),
+        shares=class_shares(train.rows) if balanced else None,
+    )
+    planned = max(1, round(config.passes * data.steps()))
+    total = max(planned, config.least)
+    evaluate_every = data.steps() / config.evaluations * total / planned  # no more of them in a longer run
+    evaluate_steps = max(1, round(evaluate_every))
+    training = Training(
+        steps=total,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        precision=config.precision,
+        device=config.device,
+        seed=seed,
+        log_every=max(1, min(10, total // 20)),
+        evaluate_every=evaluate_steps,
+        save_every=None if resume is None else evaluate_steps,
+        keep=2,
+    )
+    tuning = prepare(model, transfer or Transfer(), seed)
+    with ExitStack() as stack:
+        if objective is None:  # a teacher may look into the trunk while it reads
+            stack.enter_context(remembering(model, transfer or Transfer()))
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
+        found = checkpoint.latest(folder / "checkpoints") if resume else None
+        if found is None and resume and display is not None and (folder / "metrics.jsonl").exists():
+            display.note(f"{folder} has no checkpoint yet: it begins from the start, with the settings of the run.")
+        run = Supervised(
+            model,
+            objective or task,
+            data,
+            training,
+            folder,
+            scores=lambda model: task.evaluate(model, dev, pad),
+            best=Best(config.metric or task.metric, patience=config.patience),
+            tuning=tuning,
+            resume=found is not None,
+            display=display,
+        )
+        result = run.run()
+        if resume is None:
+            forget(folder)
+    best = run.restored()
+    del run.trainer  # the two hold each other: the moments would outlive the run, beside those of the next one
+    return Fitted(best.metric, best.found, best.step, result.total, best.history, result.stopped)
+
+
+class Supervised(Run):
+    """A run on labelled rows. It keeps the best weights in memory and in its checkpoints; it writes no folder.
+
+    scores  model -> metrics of the dev rows
+    """
+
+    FACTS, WEIGHTS = "best.json", "best.safetensors"
+
+    best: Best
+
+    def __init__(
+        self,
+        model: Model,
+        objective: Minimised,
+        data: Data,
+        training: Training,
+        out: Path,
+        *,
+        scores: Callable[[Any], dict[str, float]],
+        best: Best,
+        tuning: Tuning,
+        resume: bool,
+        display: Display | None,
+    ) -> None:
+        self.scores = scores
+        self.weights: dict[str, Tensor] = {}
+        super().__init__(
+            model, objective, data, training, out, best=best, tuning=tuning, resume=resume, display=display
+        )
+
+    @property
+    def is_evaluated(self) -> bool:
+        return True
+
+    def evaluate(self, model: Any, step: int) -> Evaluation:
+        with cuttable():
+            return Evaluation(self.scores(model))
+
+    def keep(self) -> None:
+        self.weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+
+    def save(self, folder: Path) -> None:
+        """Write the best evaluation and its weights into the folder of a checkpoint."""
+        names = ("value", "step", "waited", "found", "history")
+        facts = {name: getattr(self.best, name) for name in names if self.best.found or name == "history"}
+        write_text(folder / self.FACTS, json.dumps(facts, indent=2) + "\n")
+        save_file({name: x.contiguous() for name, x in self.weights.items()}, folder / self.WEIGHTS)
+
+    def restore_best(self, best: Best) -> None:
+        """Go on from what `save` wrote into the last sound checkpoint."""
+        found = checkpoint.latest(self.out / "checkpoints")
+        assert found is not None
+        facts = read_json(found.folder / self.FACTS)
+        for name, value in facts.items():
+            setattr(best, name, value)
+        best.history = [(step, numbers) for step, numbers in facts["history"]]
+        self.weights = load_file(found.folder / self.WEIGHTS)
+
+    def write_settings(self, folder: Path) -> None:
+        """Nothing: the folder of the whole fine-tuning has them."""
+
+    def finish(self, result: Result) -> None:
+        """Nothing: the weights are handed over in memory, by `restored`."""
+
+    def restored(self) -> Best:
+        """Give the model its best weights, in evaluation mode. Where a signal came before the first evaluation, it
+        keeps those that it has."""
+        with torch.no_grad():
+            for name, p in self.model.named_parameters():
+                if name in self.weights:
+                    p.copy_(self.weights[name])
+        self.model.eval()
+        return self.best
+
+
+def check_metric(metric: str | None, baseline: Mapping[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
+    """Raises UnmaskError for a metric that the task lacks. The baseline has nearly all of them; where it has not this
+    one, such as the loss, `evaluate` asks a model."""
+    if metric is not None and metric not in baseline and metric not in (found := evaluate()):
+        raise unknown("metric", metric, found)
+
+
+def begun_with(folder: Path) -> int | None:
+    """The seed of the run of `fit` in a folder, which its last sound checkpoint knows; None where there is none."""
+    found = checkpoint.latest(folder / "checkpoints")
+    return None if found is None else found.state["config"]["seed"]
+
+
+def forget(folder: Path) -> None:
+    """Remove what a run of `fit` goes on from; what it measured stays."""
+    if distributed.is_main():
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        (folder / LOCK).unlink(missing_ok=True)

@@ -1,0 +1,138 @@
+"""Extend the vocabulary of a model folder with pieces of a domain, and measure how many pieces its words cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from unmask import huggingface
+from unmask.data import extension
+from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
+from unmask.data.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+from unmask.files import sha256, write_text
+from unmask.models.model import Model
+from unmask.nn import VocabularyHead
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A folder with a larger vocabulary.
+
+    tokenizer      with the new entries
+    pieces         the new entries, in the order of their ids
+    before, after  fertility on the text that they were learned from
+    limit          why there are not as many as were asked for; empty where there are
+    """
+
+    tokenizer: Tokenizer
+    pieces: tuple[str, ...]
+    before: Fertility
+    after: Fertility
+    limit: str = ""
+
+    def summary(self) -> str:
+        """What it brought, in a few lines."""
+        shown = ", ".join(self.pieces[:20]) + (", …" if len(self.pieces) > 20 else "")
+        number = f"{len(self.pieces):,} new pieces" + (f" ({self.limit})" if self.limit else "")
+        return f"{number}: {shown}\n\n" + render({"after": self.after, "before": self.before})
+
+
+def extend(
+    folder: Path | str, texts: Iterable[str], pieces: int, out: Path | str, *, least: int = extension.LEAST
+) -> Extended:
+    """Add at most `pieces` WordPiece entries, learned from texts, to a model folder and write it to `out`.
+
+    Each new entry begins as the mean of the vectors, and in the output layer of the mean of the biases, of the
+    pieces that it was torn into before (Gee et al. 2022, "Fast vocabulary transfer"; exBERT, Tai et al.
+    2020, adds entries too, but beside a frozen model). All other numbers stay: a text without new entries gives the
+    same logits as before. The new entries want continued pre-training before they are worth more than what they
+    replace. `extension.json` in `out` lists them and what each was made of. The generator beside an ELECTRA gets the
+    same entries.
+
+    least  times that an entry must be used in the texts
+
+    Raises UnmaskError for a folder whose tokenizer is not WordPiece, an ELMo, which reads characters, texts that give
+    no new entry, and an `out` that holds something; nothing is written then.
+    """
+    folder, out = Path(folder), Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
+    tokenizer = loaded.require_tokenizer(folder)
+    extension.check_wordpiece(tokenizer)
+    if loaded.model.token_table is None:
+        raise UnmaskError(f"{folder} holds a model that reads words character by character: it needs no new pieces.")
+    parts, generator = {out: loaded}, folder / "generator"
+    if "rtd" in loaded.model.heads and generator.is_dir():
+        parts[out / generator.name] = huggingface.load(generator, huggingface.SINGLE_STACK)
+    words = count_words(tokenizer, texts)
+    new = extension.learn_from_words(tokenizer, words, pieces, least=least)
+    if not new:
+        raise UnmaskError(f"No new piece would be used {least} times in this text; give more of it, or leave it as is.")
+    made_of = extension.torn_before(tokenizer, new)
+    larger = extension.extended(tokenizer, new)
+    for part in parts.values():
+        grow(part.model, tokenizer.size, made_of)
+    limit = f"no other would be used {least} times" if len(new) < pieces else ""
+    result = Extended(larger, tuple(new), of_words(tokenizer, words), of_words(larger, words), limit)
+    for place, part in parts.items():
+        huggingface.save(place, part.model, larger, labels=part.labels, settings=part.settings)
+    facts = {
+        "folder": str(folder),
+        "weights": {path.name: sha256(path) for path in sorted(folder.glob("*.safetensors"))},
+        "pieces_per_word": {"before": result.before.per_word, "after": result.after.per_word},
+        "pieces": {p: tokenizer.pieces(ids) for p, ids in zip(new, made_of, strict=True)},
+    }
+    write_text(out / "extension.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+@torch.no_grad()
+def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
+    """Give a model rows for new tokens, in place.
+
+    begin    id of the first new token; rows from there on that the model has already, unused, are written over
+    made_of  for each new token, ids of the old ones whose mean it begins as
+    """
+    token = model.token_table
+    assert token is not None
+
+    def larger(old: Tensor) -> nn.Parameter:
+        rows = [old[torch.tensor(ids, device=old.device)].mean(0) for ids in made_of]
+        return nn.Parameter(torch.cat([old[:begin], torch.stack(rows), old[begin + len(rows) :]]))
+
+    token.weight = larger(token.weight)
+    token.num_embeddings = token.weight.shape[0]
+    for head in model.heads.values():
+        if isinstance(head, VocabularyHead):
+            head.extend(larger)
+    model.config = model.config.replace(vocabulary=token.num_embeddings)
+
+
+def check(
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    reference: Iterable[str] | None = None,
+    *,
+    pieces: Sequence[int] = (100, 1_000),
+) -> dict[str, Fertility]:
+    """Fertility on a text, on a reference, and on the text with so many new pieces as `pieces` says: by heading.
+
+    Where the text does not give as many, as many as it gives; none for a tokenizer that cannot be extended.
+    """
+    words = count_words(tokenizer, texts)
+    found = {"this text": of_words(tokenizer, words)}
+    if reference is not None:
+        found["reference"] = of_words(tokenizer, count_words(tokenizer, reference))
+    numbers = sorted({n for n in pieces if n > 0})
+    if numbers and is_wordpiece(tokenizer):
+        new = extension.learn_from_words(tokenizer, words, numbers[-1])
+        for n in sorted({min(n, len(new)) for n in numbers} - {0}):
+            found[f"+{n:,} pieces"] = of_words(extension.extended(tokenizer, new[:n]), words)
+    return found
