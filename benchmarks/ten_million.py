@@ -61,7 +61,7 @@ QUICK = Size(words=60_000, vocabulary=1_000, heldout=16, rows=(32, 16), paradigm
 def pretrain(settings: Settings) -> Result:
     """A corpus to a finished folder with `Pretrain`, as `unmask pretrain` does it."""
     from unmask.runs import recipes
-    from unmask.runs.pretraining.run import Pretrain
+    from unmask.runs.pretraining import Pretrain
     from unmask.runs.report import write_report
     from unmask.train import checkpoint
     from unmask.train.metrics import read

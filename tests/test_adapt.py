@@ -24,7 +24,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
 from unmask.objectives.registry import selected
 from unmask.runs import recipes, vocabulary_extension
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.train.events import Evaluated
 from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch

@@ -82,7 +82,7 @@ def run_unmask(settings: Settings) -> Result:
     """A turn of `unmask.runs.pretraining.run`, as `unmask pretrain` runs it."""
     from unmask.objectives import Joint, Objective, ObjectiveConfig
     from unmask.runs import recipes
-    from unmask.runs.pretraining.run import Pretrain, Pretraining, Rows
+    from unmask.runs.pretraining import Pretrain, Pretraining, Rows
     from unmask.train.metrics import read
     from unmask.train.optim import Optimizer, Schedule
     from unmask.train.trainer import Training

@@ -65,7 +65,7 @@ def run_unmask(settings: Settings) -> Result:
     """`unmask pretrain RECIPE --sentences none --minutes …`; its final loss is the target of the other sides."""
     from unmask import huggingface
     from unmask.runs import recipes
-    from unmask.runs.pretraining.run import Pretrain
+    from unmask.runs.pretraining import Pretrain
 
     training = {"minutes": settings["minutes"], "precision": settings["precision"], "seed": settings["seed"]}
     config = recipes.find(f"bert-{settings['size']}").replace(

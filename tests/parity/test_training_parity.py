@@ -17,7 +17,7 @@ from torch import Tensor
 from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.runs import recipes
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.train.metrics import read
 from unmask.types import Batch
 

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits
 
 from unmask import huggingface
@@ -15,9 +16,13 @@ from unmask.data.processor import Region
 from unmask.data.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
+from unmask.objectives import registry
 from unmask.runs.finetuning import FineTuning, evaluate, finetune
+from unmask.runs.pretraining import Pretrain, Pretraining
+from unmask.runs.report import run_facts, write_report
 from unmask.serve import Predictor
 from unmask.tasks import TASKS
+from unmask.train.events import Step
 
 SIZES = {"train": 1000, "dev": 200, "test": 200}
 
@@ -44,14 +49,14 @@ def files(digits, tmp_path):
     return tmp_path
 
 
-def run(files, *more):
+def fine_tune(files, *more):
     given = {"model": files / "trunk", "task": "digits", "out": files / "tuned", "epochs": 12, "lr": 3e-3, "seeds": 1}
     given |= {name: files / f"{name}.npz" for name in SIZES} | {"device": "cpu", "precision": "fp32"}
     main(["finetune", *(part for name, value in given.items() for part in (f"--{name}", str(value))), *more])
 
 
 def test_pictures_are_learned_scored_answered_saved_and_loaded(files, digits, capsys):
-    run(files)
+    fine_tune(files)
     result = json.loads((files / "tuned" / "results.json").read_text())
     dev = result["seeds"][0]["dev"]
     assert dev["accuracy"] > 0.85
@@ -75,6 +80,49 @@ def test_pictures_are_learned_scored_answered_saved_and_loaded(files, digits, ca
     main(["predict", "--model", str(files / "tuned"), "--file", str(files / "test.npz"), "--json"])
     said = [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
     assert said == [answer["label"] for answer in answers]
+
+
+def test_pictures_are_pretrained_by_masked_patches_resumed_and_fine_tuned(files, digits, monkeypatch, capsys):
+    from masked_patches import MaskedPatchesConfig
+
+    monkeypatch.setattr(registry, "OBJECTIVES", (*registry.OBJECTIVES, MaskedPatchesConfig))  # one more line
+    monkeypatch.setattr(registry, "CHOOSABLE", (*registry.CHOOSABLE, MaskedPatchesConfig))
+    folder = files / "pictures"
+    folder.mkdir()
+    for name, own in (("train", "train"), ("heldout", "dev")):
+        (folder / f"{name}.npz").write_bytes((files / f"{own}.npz").read_bytes())
+    digits.Pictures(patch=2).save(folder)
+    page = digits.Vit(length=17, patch=2, channels=1, dim=32, hidden=64, layers=2, heads=2)
+    config = Pretraining(model=page, objective=MaskedPatchesConfig()).override(
+        {"steps": 200, "lr": 3e-3, "batch": 32, "precision": "fp32", "device": "cpu", "save_every": 100, "hide": 0.4}
+    )
+    run = Pretrain(config, [folder], files / "run")
+    found = run.run()
+    variance = np.concatenate([batch.targets["patches"].values.numpy() for batch in run.heldout]).var(0).mean()
+    assert found.heldout["loss/patches"] < 0.6 * variance  # of the mean picture
+    assert "Masked patches: loss" in write_report(files / "run").read_text()
+    assert config.resumed(run_facts(files / "run")) == run.config
+
+    half = Pretrain(config, [folder], files / "half")
+    half.run(lambda event: event == Step(100) and half.trainer.stop("the test"))
+    Pretrain(config, [folder], files / "half", resume=True).run()
+    one, two = (huggingface.load(files / name).model.state_dict() for name in ("run", "half"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+    further = Pretraining().starting_from(files / "run")
+    assert further.objective.kind == "patches"
+    more = Pretrain(further.override({"steps": 20, "lr": 1e-3, "device": "cpu"}), [folder], files / "more")
+    with torch.no_grad():
+        before = more.evaluate(more.model.eval(), 0).numbers["loss/patches"]
+    assert before == pytest.approx(found.heldout["loss/patches"], rel=0.2)
+    with np.load(folder / "train.npz") as file:
+        np.savez(folder / "train.npz", pixels=file["pixels"][:500], labels=file["labels"][:500])
+    with pytest.raises(UnmaskError, match="began with other texts than those in"):
+        Pretrain(config, [folder], files / "half", resume=True)
+    capsys.readouterr()
+    run_folder = ("--model", str(files / "run"))
+    fine_tune(files, *run_folder)
+    assert json.loads((files / "tuned" / "results.json").read_text())["seeds"][0]["dev"]["accuracy"] > 0.85
 
 
 def test_a_place_is_a_box_of_pixels(digits):

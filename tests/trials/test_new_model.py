@@ -13,7 +13,7 @@ from unmask.data import corpus
 from unmask.data.text import TextDocument
 from unmask.errors import UnmaskError
 from unmask.runs import recipes
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.serve import Predictor
 from unmask.types import Batch
 

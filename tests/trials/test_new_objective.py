@@ -18,7 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.objectives import Objective, ObjectiveConfig, Term
 from unmask.objectives.sequences import runs
 from unmask.runs import recipes
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.runs.report import run_facts, write_report
 from unmask.types import Document, Example, Head
 

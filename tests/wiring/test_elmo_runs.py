@@ -25,9 +25,8 @@ from unmask.objectives.bidirectional import EDGE, UNKNOWN
 from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.minimal_pairs import evaluate_minimal_pairs
-from unmask.runs.pretraining.config import Pretraining
+from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.pretraining.evaluation import plateau
-from unmask.runs.pretraining.run import Pretrain
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.likelihood import Scorer

@@ -21,7 +21,7 @@ from unmask.huggingface.table import OF_SEQUENCES, as_heads
 from unmask.models.model import Model, ModelConfig
 from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.finetuning import FineTuning, finetune
-from unmask.runs.pretraining.run import Pretrain, Pretraining
+from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.serve.http.pool import kind_of

@@ -24,7 +24,7 @@ from unmask.objectives import CausalLMConfig
 from unmask.runs import recipes
 from unmask.runs.evaluation import evaluate
 from unmask.runs.finetuning import FineTuning, finetune
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.serve import Predictor
 from unmask.serve.continuation import Continuer
 from unmask.tasks import Classification

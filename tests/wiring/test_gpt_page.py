@@ -9,7 +9,7 @@ from unmask.generate import Sampling, Search
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.in_context import InContext
-from unmask.runs.pretraining.run import Pretraining
+from unmask.runs.pretraining import Pretraining
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpt.md"
 FLAGS = {

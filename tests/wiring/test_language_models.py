@@ -20,7 +20,7 @@ from unmask.errors import UnmaskError
 from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.evaluation import evaluate
 from unmask.runs.finetuning import FineTuning, finetune
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.runs.report import write_report
 from unmask.serve import Predictor
 from unmask.train.events import Step

@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.objectives import MaskedLMConfig, NextSentenceConfig
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES, of_version_0_1, options, read
 from unmask.runs import recipes
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain
 from unmask.train import checkpoint
 
 SHORT = ["--steps", "1", "--batch-size", "2", "--heldout", "4", "--device", "cpu"]

@@ -18,8 +18,8 @@ from unmask.huggingface.table import as_heads
 from unmask.objectives import ObjectiveConfig
 from unmask.objectives.registry import OBJECTIVES, selected, supported
 from unmask.runs import recipes
+from unmask.runs.pretraining import Pretrain
 from unmask.runs.pretraining.config import Pretraining, settled
-from unmask.runs.pretraining.run import Pretrain
 from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes")

@@ -10,7 +10,7 @@ import pytest
 from unmask.objectives import registry
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning
-from unmask.runs.pretraining.config import Pretraining
+from unmask.runs.pretraining import Pretraining
 from unmask.runs.translation.config import Translation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "t5.md"

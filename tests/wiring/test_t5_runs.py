@@ -37,8 +37,7 @@ from unmask.runs.evaluation import evaluate_written
 from unmask.runs.finetuning import FineTuning, begun, finetune
 from unmask.runs.finetuning.prepared import Notes
 from unmask.runs.finetuning.text_to_text import prepare
-from unmask.runs.pretraining.config import Pretraining
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.serve import WrittenPredictor, predictor_of
 from unmask.serve.http import verbs
 from unmask.serve.http.pool import Pool

@@ -25,8 +25,7 @@ from unmask.models import Albert, Bert
 from unmask.models.gpt import Gpt2
 from unmask.objectives import MaskedLM, WithTeacher
 from unmask.runs import recipes
-from unmask.runs.pretraining.config import Pretraining
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.pretraining.teacher import inherit
 from unmask.runs.report import write_report
 from unmask.train.metrics import read as read_metrics

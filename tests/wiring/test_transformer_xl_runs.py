@@ -21,8 +21,7 @@ from unmask.models.segment_model import SegmentModel
 from unmask.objectives import CausalLM, SegmentLM, SegmentLMConfig
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning, finetune
-from unmask.runs.pretraining.config import Pretraining
-from unmask.runs.pretraining.run import Pretrain
+from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.serve.continuation import Continuer
 from unmask.serve.likelihood import Scorer
 from unmask.train import checkpoint

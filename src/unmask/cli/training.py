@@ -216,7 +216,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out and (start or not options.recipe):
         raise UnmaskError("Say where to: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
-    from unmask.runs.pretraining.run import Pretrain
+    from unmask.runs.pretraining import Pretrain
     from unmask.train import distributed
     from unmask.train.display import Terminal
 

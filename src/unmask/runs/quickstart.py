@@ -17,8 +17,7 @@ from unmask.data.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.runs import label_efficiency, recipes
-from unmask.runs.pretraining import evaluation
-from unmask.runs.pretraining.run import Pretrain, Pretraining
+from unmask.runs.pretraining import Pretrain, Pretraining, evaluation
 from unmask.runs.quickstart_plan import plan
 from unmask.runs.report import Report, run_facts, write_report
 from unmask.train import report

@@ -20,7 +20,7 @@ from unmask.objectives import Objective
 from unmask.objectives.objective import Probe
 from unmask.runs import probes
 from unmask.runs.pretraining import evaluation
-from unmask.runs.pretraining.config import Pretraining, Rows, settled, tokens_of
+from unmask.runs.pretraining.config import Pretraining, settled, tokens_of
 from unmask.runs.pretraining.continued import Origin, check_corpora, resumed_words
 from unmask.runs.pretraining.rows import PretrainingRows
 from unmask.runs.pretraining.teacher import prepare, with_teacher
@@ -28,8 +28,6 @@ from unmask.runs.run import Run, claim
 from unmask.train import distributed
 from unmask.train.display import Display
 from unmask.train.events import Evaluation, Result
-
-__all__ = ["Pretrain", "Pretraining", "Rows"]
 
 NOTHING_HELD_OUT = (
     "The corpus holds out no text, or too little to hide a word in, so that nothing says how the model does on text "
