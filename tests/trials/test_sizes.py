@@ -6,8 +6,6 @@ import pytest
 
 HERE = Path(__file__).parent
 TRIALS = [path for path in sorted(HERE.glob("*.py")) if not path.name.startswith(("test_", "conftest"))]
-    path for path in sorted(Path(__file__).parent.glob("*.py")) if not path.name.startswith(("test_", "conftest"))
-]
 
 
 @pytest.mark.parametrize("path", TRIALS, ids=lambda path: path.name)
