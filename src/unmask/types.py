@@ -1,5 +1,5 @@
 """The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss,
-and Head, what is asked of a model.
+and Head, a question to a model.
 
 Shapes: B rows, T places of a row, N sequences of a batch (N > B where rows are packed), M places that a target or a
 signal names, R sequences that are parted by boundaries.

@@ -61,11 +61,18 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Recorded(Pretrain):
     """Keeps the rows of every step."""
 
-    def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self.seen: list[list[Batch]] = []
-        for batches, after in super().batches(position):
-            self.seen.append(batches)
-            yield batches, after
+        take = self.data.batches
+
+        def recorded(position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+            self.seen.clear()
+            for batches, after in take(position):
+                self.seen.append(batches)
+                yield batches, after
+
+        self.data.batches = recorded
 
 
 def train(texts: Path, out: Path, seed: int, dropout: float) -> tuple[Recorded, list[dict[str, float]]]:

@@ -135,7 +135,7 @@ def test_a_signal_ends_a_run_with_the_command_that_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_one_step", signalled)
-        patch.setattr(Trainer, "_evaluation", lambda self: evaluated.append(self.step) or Evaluation({}))
+        patch.setattr(Trainer, "_evaluation", lambda self: evaluated.append(self.step) or Evaluation({"bleu": 0.0}))
         with pytest.raises(SystemExit) as end:
             main([*RUNS[verb], *FEW, "--evaluate-every", "1", "--out", str(out)])
     assert end.value.code == 128 + signal.SIGTERM

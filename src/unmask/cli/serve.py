@@ -34,7 +34,7 @@ def add_verbs(verbs: Any) -> None:
         "--host", default="127.0.0.1", metavar="NAME", help="address to answer at (default: %(default)s, this machine)"
     )
     sub.add_argument("--port", type=int, default=8000, help="0 is any that is free")
-    sub.add_argument("--api-key-file", metavar="FILE", help="keys, one a line, of which every request must bring one")
+    sub.add_argument("--api-key-file", metavar="FILE", help="file with keys, one a line; every request must bring one")
     sub.add_argument(
         "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="pages elsewhere that may read the answers"
     )

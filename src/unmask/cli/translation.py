@@ -110,7 +110,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     start = facts["config"].get("start") if facts else options.start
-    if options.system and facts.get("recipe") and options.system != facts["recipe"]:  # one of one's own making has none
+    if (
+        options.system and facts.get("recipe") and options.system != facts["recipe"]
+    ):  # a run started from Python has none
         raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{options.system}': leave the system out.")
     asked = [name for name in overrides if name.removeprefix("vocabulary.") in Vocabulary().places()]
     if start and asked:

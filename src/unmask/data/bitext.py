@@ -88,7 +88,7 @@ class Bitext:
 
     @property
     def description(self) -> str:
-        """How many pairs of which files, and the notes; the last full stop is left to the reader."""
+        """The number of pairs, their files and the notes, without the last full stop."""
         sentences = (f"{self.report.name}: {plural(len(self), 'pair')}", *self.report.notes)
         return ". ".join(sentence.removesuffix(".") for sentence in sentences)
 
@@ -111,7 +111,7 @@ def read(
     format   where the file's name does not tell: tsv, csv, jsonl, json, parquet
     encoding  of both files, as for `data.lines.lines`
 
-    Left out and counted: pairs of which one side is empty, or both, and rows of a TSV or CSV with another number of
+    Left out and counted: pairs with an empty side, and rows of a TSV or CSV with another number of
     fields than its first line. Kept and counted: pairs seen before, pairs of equal sides, U+FFFD; NUL and other control
     characters, which become spaces. Raises UnmaskError for unequal numbers of lines, naming both and the line where
     the files probably come apart (`aligned.first_suspicious`), for what is not UTF-8 (file and line), for unknown

@@ -230,7 +230,7 @@ def _label(place: str, values: Mapping[str, Any], name: str) -> str | int | None
 
 @dataclass(frozen=True)
 class _Scheme:
-    """What the labels of a file are: texts of choices, or letters and numbers of which the first is `first`."""
+    """What the labels of a file are: texts of choices, or letters or numbers that begin with `first`."""
 
     texts: bool
     first: int

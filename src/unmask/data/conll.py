@@ -114,7 +114,7 @@ def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -
 
 
 def is_universal(path: Path, found: list[Block]) -> bool:
-    """Whether sentences are CoNLL-U: by the name of the file, else by ten columns of which the first counts words."""
+    """Whether sentences are CoNLL-U: by the name of the file, else by ten columns whose first counts words."""
     if ".conllu" in (suffix.lower() for suffix in bare(path).suffixes):
         return True
     first = found[0][0][1]

@@ -107,7 +107,7 @@ _UNMARKED_CODE = re.compile(
     r"(?<!\w)'[^' ]+'|[=<>{}\[\]/*+]|,\)"
 )
 _CONSTANTS = {"none", "true", "false", "nan", "inf", "self"}
-_LONGEST_CODE = 4  # words and punctuation marks; longer code is an expression, which nobody takes for prose
+_LONGEST_CODE = 4  # words and punctuation marks; longer code is an expression, and does not read like prose
 
 
 def tag(sentence: str, source: str) -> TaggedSentence | None:

@@ -32,7 +32,7 @@ _HANGUL, _KANA, _CYRILLIC = re.compile(r"[가-힣]"), re.compile(r"[ぁ-んァ-�
 _CHINESE = re.compile(r"[的一是不了在人有我他这這中大来來上国國个個到说說们們为為子和你地出道也时時年，。]")
 _EXPECTED = (  # encoding, what characters beyond ASCII are in text of it, and their share at least
     ("cp1252", _LATIN, 0.7),
-    ("euc-jp", _KANA, 0.3),  # before Hangul, of which cp949 makes some of any two bytes
+    ("euc-jp", _KANA, 0.3),  # before Hangul: cp949 reads most pairs of bytes as some Hangul syllable
     ("cp932", _KANA, 0.3),
     ("euc-kr", _HANGUL, 0.7),
     ("cp949", _HANGUL, 0.7),

@@ -61,7 +61,7 @@ def _parts() -> dict[str, tuple[str, ...]]:
 
 
 def _mnli(name: str, kind: str, test_rows: int) -> Benchmark:
-    """MultiNLI with the dev and test rows of one kind; a file that does not say of which is matched."""
+    """MultiNLI with the dev and test rows of one kind; a file whose name does not say which is matched."""
     other = "_[!m]*" if kind == "matched" else "_mismatched_*"
     tests = {part: (f"{part}_{kind}.tsv", f"{part}{other}.tsv") for part in ("dev", "test")}
     return Benchmark(

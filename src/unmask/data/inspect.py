@@ -93,8 +93,7 @@ def check(
     """Read all documents once and describe them.
 
     statistics  the object that the reader of the documents fills while they are read
-    against     another text, such as a test set, of which as little as possible should be found here; held in memory
-                as 8 bytes a line
+    against     another text, such as a test set, whose lines should not occur here; held in memory as 8 bytes a line
 
     Memory: 12 bytes a document and a sentence. Duplicates are told by 64-bit hashes, so that among a billion
     sentences about 0.03 are miscounted.

@@ -60,7 +60,7 @@ class Question(Row):
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The texts of all annotated answers, of which a prediction is compared with the nearest."""
+        """The texts of all annotated answers; a prediction is compared with the nearest one."""
         return (*(text for _, text in self.answers), *self.unplaced)
 
 

@@ -40,8 +40,8 @@ def read_spans(path: Path, table: Table, marked: str, text: str | None = None) -
     """Rows with a text and character spans -> its words (`split_words`) with IOB2 tags; `Row.text` is the text.
 
     marked  the column of spans: lists of [begin, end, kind], or of objects with start, begin or start_offset; end or
-            end_offset; label, labels (a list of one) or type. In an export of Label Studio, the column of annotations,
-            of which the first that was not cancelled counts.
+            end_offset; label, labels (a list of one) or type. In an export of Label Studio, the column of annotations;
+            the first one that was not cancelled counts.
     text    the column of texts; without it, the usual names are looked for
 
     A row is left out, and `notes` counts such rows with their places, the spans and why, where a span begins or ends

@@ -227,7 +227,7 @@ def learn(
     byte_fallback: bool,
     byte_budget: int,
 ) -> SentencePiece:
-    """A SentencePiece model of at most `size` pieces, of which 0 is </s> and 1 is <unk>; see `Subwords.train`."""
+    """A SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `Subwords.train`."""
     if normalization not in NORMALIZATIONS:
         raise unknown("normalization", normalization, NORMALIZATIONS)
     if not 0.98 <= coverage <= 1:

@@ -147,7 +147,7 @@ class Subwords:
         return cls(*files.read(Path(path)))
 
     def save(self, folder: Path | str, *, length: int | None = None) -> list[str]:
-        """Write the files, of which the names are returned: for SentencePiece source.spm, target.spm, vocab.json and
+        """Write the files, and return their names: for SentencePiece source.spm, target.spm, vocab.json and
         tokenizer_config.json, which MarianTokenizer opens, or with sentinels spiece.model, which T5Tokenizer does; for
         words and characters subwords.json; tokenizer.json where the pieces are from there.
 

@@ -174,7 +174,7 @@ class Tokenizer(Processor[str]):
     def encode_words(self, words: Sequence[str], *, special: bool = False) -> Encoding:
         """Pieces of a sequence of words, as tagging needs them: `words[i]` is the word of piece i.
 
-        Every word has at least one piece: one of which nothing is left, such as the empty word, becomes [UNK].
+        Every word has at least one piece: a word that is empty after normalisation becomes [UNK].
         """
         view = self.raw if special else self._plain
         shift = 1 if self._spaced else 0  # a byte-level vocabulary marks a word by the space before it

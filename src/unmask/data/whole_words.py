@@ -24,7 +24,7 @@ def train(
     """A token for each word that the texts hold, the commonest where they hold more than fit; others are [UNK].
 
     texts          read once; at most about `byte_budget` bytes of them are held
-    size           tokens at most, of which [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
+    size           tokens at most; [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
     cased          keep capitals, else lower them
     strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
 

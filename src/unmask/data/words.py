@@ -1,4 +1,4 @@
-"""Words: how a text is cut where nobody has cut it, to learn tags from character spans and to answer with them."""
+"""Words: how a plain text is cut into words, to learn tags from character spans and to answer with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Search: greedy and beam search, with a length penalty, diverse groups and an exact rule for when to stop.
 
-Shapes: B sources, of which A are still searched; G groups of a source's beam; R = A * G beams of w hypotheses;
+Shapes: B sources, A of them still being searched; G groups of a source's beam; R = A * G beams of w hypotheses;
 N = R * w rows of the model; K candidates of a beam; V vocabulary; P places for the finished of a beam.
 """
 

@@ -1,6 +1,6 @@
 """Sampling: texts drawn from the model's distribution: temperature, top-k, top-p, min-p.
 
-Shapes: B sources, of which A are still written; n samples of each; N = A * n rows of the model; V vocabulary;
+Shapes: B sources, A of them still being written; n samples of each; N = A * n rows of the model; V vocabulary;
 K tokens on the shortlist.
 """
 

@@ -232,7 +232,7 @@ def load(
     """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
 
     kind     what is wanted, SINGLE_STACK or ENCODER_DECODER; None takes any
-    heads    name -> what is asked, to put other heads on the trunk; None keeps those that the folder has
+    heads    name -> kind of head, to put other heads on the trunk; None keeps those that the folder has
     seed     of the initialisation of what the folder does not hold
     weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
 

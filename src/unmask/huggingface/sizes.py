@@ -30,7 +30,7 @@ WRONG = (UnmaskError, RuntimeError, MemoryError, ValueError, TypeError, Assertio
 def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Tensor], folder: Path) -> M:
     """The model that `make` builds, after it was built without memory and found to be no larger than its weights allow.
 
-    config   its fields, of which those that count layers are looked at first
+    config   its fields; those that count layers are checked first
 
     Raises UnmaskError where config.json asks for more than TIMES the numbers that the weights hold and BESIDE, or for
     what no model can be.

@@ -71,8 +71,8 @@ class _Sums(NamedTuple):
         return (1 - smoothing) * self.nll + smoothing / answers * self.everywhere
 
     def add(self, logits_MC: Tensor, values_M: Tensor, smoothing: float, gradient_MC: Tensor | None) -> None:
-        """Take logits in. Their gradient, softmax - one-hot or what is asked for in its place, is made in passing;
-        it may be written where they are."""
+        """Take logits in. Their gradient, softmax minus the target distribution, is computed in the same pass; it may
+        overwrite them."""
         M, C = logits_MC.shape
         rows = max(1, CACHED // C) if logits_MC.device.type == "cpu" else M
         for begin in range(0, M, rows):
@@ -110,8 +110,8 @@ class _OfLogits(torch.autograd.Function):
 
 
 class _OfProduct(torch.autograd.Function):
-    """`cross_entropy` of x W^T + b, of which no more is held than some rows: their loss, their gradient in their place,
-    and what it makes of x, W and b. Gradients of W and b are added up in their own precision."""
+    """`cross_entropy` of x W^T + b, some rows of logits at a time: their loss, their gradient in their place, and the
+    gradients of x, W and b. Gradients of W and b are added up in their own precision."""
 
     @staticmethod
     def forward(

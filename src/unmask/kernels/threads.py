@@ -20,7 +20,7 @@ TURN = 0.0005  # seconds; threads that all compute are slower for it
 _POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in this process share them
 _LOCK = threading.Lock()  # of _POOLS
 _CLOSED = threading.Event()
-_JOB = threading.local()  # `left`: says whether nobody waits any more for what this thread computes
+_JOB = threading.local()  # `left`: whether the caller of this thread's job has gone
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOLS.clear)  # a process that is forked has none of the threads
@@ -91,8 +91,7 @@ def until(left: Callable[[], bool]) -> Iterator[None]:
 
 
 def go_on() -> None:
-    """Raises CancelledError in a thread of the pool, or within `until`, where nobody waits any more for what it
-    computes."""
+    """Raises CancelledError in a thread of the pool, or within `until`, once its caller has gone."""
     left: Callable[[], bool] | None = getattr(_JOB, "left", None)
     if left is not None and (_CLOSED.is_set() or left()):
         raise CancelledError
@@ -146,8 +145,8 @@ def _ordered(
 def in_order(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int
 ) -> Generator[Result, None, None]:
-    """Results in the order of the items, of which no more than `ahead` are under way; those that are not begun when the
-    caller goes are cancelled."""
+    """Results in the order of the items, at most `ahead` under way at a time. When the caller goes, items that have not
+    begun are cancelled."""
     under_way: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -162,7 +161,7 @@ def in_order(
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """As many threads, in each of which PyTorch has one."""
+    """A pool of `threads` threads, each with one thread of PyTorch."""
     with _LOCK:
         if threads not in _POOLS:
             pool = ThreadPoolExecutor(threads, "a-thread-each", initializer=_take_one)

@@ -40,7 +40,7 @@ class CausalState(State):
 
 
 class CausalModel(StackModel):
-    """Tokens in, hidden states out, each of which has seen the tokens of its sequence up to its own.
+    """Tokens in, hidden states out; the state of a token depends on the tokens of its sequence up to it.
 
     A sequence is summed up by the state of its last token, which alone has seen all of them.
     """

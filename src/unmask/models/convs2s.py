@@ -123,7 +123,7 @@ class ConvS2S(EncoderDecoderConfig):
     ) -> ConvS2SModel:
         """A freshly initialised model.
 
-        heads   name -> what is asked; default: the next token
+        heads   name -> kind of head; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
 

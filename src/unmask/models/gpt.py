@@ -114,7 +114,7 @@ class Gpt(ModelConfig):
     ) -> CausalModel:
         """A freshly initialised model.
 
-        heads   name -> what is asked; default: the next token
+        heads   name -> kind of head; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  of no effect: sequences are summed up without weights
         """

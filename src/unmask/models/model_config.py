@@ -85,7 +85,7 @@ class ModelConfig(Config, ABC):
         """A freshly initialised model. Raises UnmaskError for parts that do not go together, and for a head of a kind
         that the page has no method for (`models.heads`).
 
-        heads   name -> what is asked; default: those of pre-training
+        heads   name -> kind of head; default: those of pre-training
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  sum sequences up though no head needs it
         """

@@ -102,7 +102,7 @@ class RecurrentNetwork(ModelConfig):
     ) -> RecurrentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> what is asked; default: the next token, or in two directions hidden words
+        heads   name -> kind of head; default: the next token, or in two directions hidden words
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  of no effect: sequences are summed up without weights
         """

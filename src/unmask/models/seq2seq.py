@@ -130,7 +130,7 @@ class Seq2Seq(EncoderDecoderConfig):
     ) -> Seq2SeqModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> what is asked; default: the next token
+        heads   name -> kind of head; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """

@@ -118,7 +118,7 @@ class T5(EncoderDecoderConfig):
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> T5Model:
         """A freshly initialised model.
 
-        heads   name -> what is asked; default: the next token
+        heads   name -> kind of head; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  there is none; True raises UnmaskError
         """

@@ -93,7 +93,7 @@ class TransformerModel(EncoderDecoder):
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
 
-        The hypotheses of a source are W tokens at the same place of one row [B, W], each of which sees its own past.
+        The hypotheses of a source are W tokens at the same place of one row [B, W]; each sees its own past.
         Raises UnmaskError beyond the length of the model.
         """
         assert isinstance(state, TransformerState)

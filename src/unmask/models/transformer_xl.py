@@ -104,7 +104,7 @@ class TransformerXl(ModelConfig):
     ) -> SegmentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> what is asked; default: the next token
+        heads   name -> kind of head; default: the next token
         seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
         pooler  of no effect: sequences are summed up without weights
         """

@@ -160,9 +160,9 @@ class AttentionMap(NamedTuple):
 def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     """Collect the attention weights of every forward inside the `with`, in the order of the calls.
 
-    Attention is every part with a `recorder`, which is handed the weights and is None while nobody looks. Outputs stay
-    the same. A block that runs twelve times is recorded twelve times. The weights keep their graph (distillation needs
-    it); look at a trained model under `torch.no_grad()`.
+    Attention is every part with a `recorder`: a function that receives the weights, or None. Outputs stay the same. A
+    block that runs twelve times is recorded twelve times. The weights keep their graph, which distillation needs; look
+    at a trained model under `torch.no_grad()`.
 
     >>> import torch
     >>> attention = Attention(8, 2)

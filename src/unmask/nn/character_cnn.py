@@ -46,7 +46,7 @@ class CharacterCNN(nn.Module):
         self.width = width if outputs is None else outputs
 
     def forward(self, characters_WC: Tensor, lengths_W: Tensor) -> Tensor:
-        """[W, C] ids, of which the first `lengths_W` are read -> [W, D]. Words that are the same are read once."""
+        """[W, C] ids, the first `lengths_W` of each word -> [W, D]. Equal words are read once."""
         characters_WC, lengths_W, back_W = _distinct(characters_WC, lengths_W)
         read_WC = torch.arange(characters_WC.shape[1], device=characters_WC.device) < lengths_W[:, None]
         x_WEC = (self.token(characters_WC) * read_WC[..., None]).transpose(1, 2)

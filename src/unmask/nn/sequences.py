@@ -67,7 +67,7 @@ class Words:
     """Where the words of some rows lie, and how they are spelled.
 
     places      [W] of their first characters, in the flattened rows
-    characters  [W, C] ids            lengths  [W] of which so many are theirs
+    characters  [W, C] ids            lengths  [W] how many of them a word has
     sequences   which words belong together
     """
 

@@ -21,7 +21,7 @@ class Keys:
     """What attention needs of the sources, made once, however many queries follow.
 
     keys     [B, S, A]: what queries are compared with
-    values   [B, S, E]: the encoder's states, of which the context is an average
+    values   [B, S, E]: the encoder's states; the context is their weighted average
     visible  [B, 1, S] bool, false at padding; None: all are seen
     """
 
@@ -69,7 +69,7 @@ class StateAttention(nn.Module, ABC):
         return Keys(self.project(states_BSE), states_BSE, visible)
 
     def forward(self, query_BTQ: Tensor, keys: Keys) -> Tensor:
-        """Contexts [B, T, E]; zero for a source of which nothing is seen."""
+        """Contexts [B, T, E]; zero for a source without a visible state."""
         scores_BTS = self.score(query_BTQ, keys.keys)
         if keys.visible is None:
             weights_BTS = scores_BTS.softmax(-1)

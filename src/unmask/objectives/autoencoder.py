@@ -17,8 +17,8 @@ from unmask.types import Document, Example
 
 
 class SequenceAutoencoder(CausalLM):
-    """Read a sequence, then write it again (Dai & Le 2015, section 2): start x1 .. xn end x1 .. xn, of which the second
-    half is guessed, with its end.
+    """Read a sequence, then write it again (Dai & Le 2015, section 2): start x1 .. xn end x1 .. xn. The targets
+    are the second half and its end.
 
     One network does both, so what it has read is nothing but its state at the first `end`: the state that sums up a
     text in fine-tuning.

@@ -263,8 +263,8 @@ def spans(stretch: np.ndarray, longest: int, rng: np.random.Generator) -> np.nda
     """[spans] Which of some words begin a span, where every stretch of text is cut into spans of random lengths.
 
     Lengths are geometric with p = 0.2 and at most `longest` (SpanBERT, Joshi et al. 2020, section 3.1, with 10: 3.8
-    words on average). The paper draws spans until enough is hidden; here a stretch falls into spans, of which some are
-    chosen, so that none overlap, and the last one ends where it does.
+    words on average). The paper draws spans until enough is hidden; here a stretch is cut into spans and some are
+    chosen, so that none overlap; the last span ends with its stretch.
 
     stretch  [words] number of the stretch that each word belongs to, ascending; special tokens lie between two
     """

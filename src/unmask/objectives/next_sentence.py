@@ -23,9 +23,9 @@ class NextSentence(SentencePair):
 
     Pairs are filled to the full length with consecutive sentences; one in ten aims at a random shorter length.
     Half of the second segments are the true continuation (label 0), half are taken from another document
-    (label 1), in which case the sentences they displaced are used again for the next pair. A pair of which
-    there is only one sentence left always gets a random partner, as published. Where all that is at hand comes
-    from one document, in pieces, another piece takes the place of another document.
+    (label 1), in which case the sentences they displaced are used again for the next pair. A pair with
+    only one sentence left always gets a random partner, as published. Where all pieces in memory come from one
+    document, another piece takes the place of another document.
     """
 
     name = "nsp"

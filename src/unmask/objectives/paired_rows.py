@@ -23,7 +23,7 @@ def pack_pairs(
     """Rows that hold several pairs side by side, where `data.pairing` has one: what is i-th in a row of `tokens`
     [B, T] is i-th in its row of `source.tokens` [B, S], which `documents` and `positions` of both say.
 
-    target  name of what is asked: the token after each one, and `end` after the last
+    target  name of the target: the token after each one, and `end` after the last
     """
     read = [[np.append(source, end) for source, _ in row] for row in rows]
     written = [[np.append(start, written) for _, written in row] for row in rows]

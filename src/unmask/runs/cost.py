@@ -23,7 +23,7 @@ class Encoder(Protocol):
 
 
 def forward_flops(model: Encoder, length: float, answered: float) -> float:
-    """Floating-point operations of one sequence of T = `length` tokens, `answered` of which go to the output layer.
+    """Floating-point operations of one sequence of T = `length` tokens, with `answered` tokens in the output layer.
 
     A product of [m, k] and [k, n] counts 2 m k n; what is not a product is left out (Kaplan et al. 2020, section 2.1).
     """

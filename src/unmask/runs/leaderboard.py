@@ -38,7 +38,7 @@ def submit(
 
     A folder of MNLI answers MNLI-m, MNLI-mm and AX where `data` has their test rows and no other folder is named for
     them. Returns the names of the files that are missing. Raises UnmaskError for folders that name no task, two for
-    one task, labels that are not those of the task, and test rows that there are not.
+    one task, labels that are not those of the task, and missing test rows.
     """
     data, out = Path(data), Path(out)
     for name, (folder, named) in _assigned(models).items():

@@ -22,7 +22,7 @@ FILES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences, of which the first is right; `kind` is what they differ in, `field` what that belongs to."""
+    """Two sentences; the first is the correct one. `kind` is what they differ in, `field` the part of grammar."""
 
     right: str
     wrong: str

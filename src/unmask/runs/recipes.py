@@ -212,7 +212,7 @@ def _small(
 
 
 def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
-    """Devlin et al. 2018, appendix A.2: 1,000,000 steps, of which 10,000 warm up; 128 tokens a row, then 512."""
+    """Devlin et al. 2018, appendix A.2: 1,000,000 steps, 10,000 of them warm-up; 128 tokens a row, then 512."""
     return Pretraining(
         model=model,
         objective=objective,
@@ -268,7 +268,7 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
         raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
     config = find(recipe)
     if "config" in facts:
-        if facts.get("recipe") and recipe != facts["recipe"]:  # a run of one's own making has no recipe
+        if facts.get("recipe") and recipe != facts["recipe"]:  # a run started from Python has no recipe
             raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{recipe}': leave the recipe out.")
         config = config.resumed(facts)
         if start is not None and start != config.start:

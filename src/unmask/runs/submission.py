@@ -60,7 +60,7 @@ def write(
     if len(answers) != benchmark.test_rows:
         notes.append(
             f"{benchmark.submission} has {plural(len(answers), 'answer')}, but the official test set of "
-            f"{benchmark.name} has {benchmark.test_rows:,} rows, each of which needs one."
+            f"{benchmark.name} has {benchmark.test_rows:,} rows, and each needs an answer."
         )
     lines = [HEADER, *(f"{id}\t{value}" for id, value in zip(names, values, strict=True))]
     files.write_text(Path(folder) / benchmark.submission, "\n".join(lines) + "\n")

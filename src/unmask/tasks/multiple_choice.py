@@ -65,8 +65,8 @@ class ChoiceForm(Form):
 
 
 class MultipleChoice(Task):
-    """One score for each choice, read with its context; softmax over the choices of a row, of which rows may have
-    different numbers (Devlin et al. 2018, section 4.4).
+    """One score for each choice, read with its context; softmax over the choices of a row. Rows may have
+    different numbers of choices (Devlin et al. 2018, section 4.4).
 
     The context is the first segment; the second is the choice, with the question or the start of the sentence before
     it. The target of a row is at its first choice, and its value is the number of the right one.

@@ -46,7 +46,7 @@ class Prompting:
 
 
 class ChoicePrompting(Prompting):
-    """A context, what is asked of it, and the choice behind it; each row brings its answers."""
+    """A context, a question, and the choice behind it; each row brings its answers."""
 
     alone, paired = "{text} {answer}", "{text} {pair} {answer}"
 

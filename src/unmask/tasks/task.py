@@ -331,8 +331,8 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
-    """[M, C]: for each output, the log of the softmax over the places of the same group, of which there are at most M
-    (numbers from 0)."""
+    """[M, C]: for each output, the log of the softmax over the places of the same group. There are at most M groups,
+    numbered from 0."""
     index_MC = group_M[:, None].expand_as(logits_MC)
     lowest = torch.full_like(logits_MC, -torch.inf)
     top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)

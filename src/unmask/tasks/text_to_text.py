@@ -68,8 +68,8 @@ def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str
     for label, text in written.items():
         if squeezed(text) != squeezed(label):
             raise UnmaskError(
-                f"The vocabulary of {folder} cannot write '{label}', of which '{text}' is left: take a model whose "
-                "vocabulary has its characters, or call the label otherwise in the files, if it is one of yours."
+                f"The vocabulary of {folder} cannot write '{label}'; it would write '{text}'. Take a model whose "
+                "vocabulary has its characters, or rename the label in the files, if it is yours."
             )
     groups: dict[str, list[str]] = {}
     for label in written:

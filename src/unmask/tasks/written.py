@@ -155,8 +155,8 @@ class Written:
         return self.task.of_labels(self.labels)
 
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
-        """The answer to a row, of which the parts were `wrote`, in the form of the task's own: the probability is that
-        of all tokens. A text that is no answer has "answered": False, and stands where the answer would."""
+        """The answer to a row from the outputs of its parts, in the form of the task's own. Its probability is the
+        product over all tokens. A text that is no answer has "answered": False, and takes the place of the answer."""
         text, likely = wrote[0].text, {"probability": wrote[0].probability}
         label = self.label(text)
         return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
@@ -333,7 +333,7 @@ class WrittenChoices(Written):
 
 
 def _without_ends(ids: np.ndarray, second: int, *kept: int) -> np.ndarray:
-    """Of ids, the last `second` of which are another part, the first ones of both parts."""
+    """The first `kept` ids of two parts; the second part has `second` ids and lies behind the first."""
     first = len(ids) - second
     return np.concatenate([ids[:first][: kept[0]], ids[first:][: kept[1]]])
 

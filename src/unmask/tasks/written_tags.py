@@ -39,8 +39,8 @@ class WrittenTags(Written):
             )
 
     def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
-        """What the longest sentence that is read at once may ask for, and no more than its own length does: a word is
-        read in two tokens or more, of which its sentinel is one."""
+        """Enough for the tags of the longest sentence, and in proportion to its length: a word takes at least two input
+        tokens, its sentinel and one piece."""
         tag = 1 + max(len(tokenizer.target.encode(label)) for label in self.labels)
         return SENTINELS * tag + 1, float(tag)
 
@@ -56,8 +56,8 @@ class WrittenTags(Written):
         self._tags = {squeezed(label): label for label in reversed(self.labels)} | {tag: tag for tag in self.labels}
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
-        """tagging sentence: <extra_id_0> Ada <extra_id_1> sings, of which <extra_id_0> B-PER <extra_id_1> O is written;
-        before the sentence, where there is one, the predicate, with its sentinel."""
+        """Input "tagging sentence: <extra_id_0> Ada <extra_id_1> sings", target "<extra_id_0> B-PER <extra_id_1> O". A
+        predicate stands before the sentence, with its sentinel."""
         return [(self._read(row, begin), self._written(row.tags, begin)) for begin in self._begins(row)]
 
     def sources(self, row: Row) -> list[str]:
@@ -85,7 +85,7 @@ class WrittenTags(Written):
         return tagged(row, self.labels, [tag for tag, _ in tags], [p for _, p in tags])
 
     def tags(self, row: Row, written: Sequence[Wrote]) -> list[tuple[str, float]]:
-        """The tag of each word of a row, of which the parts were `written`, and how probable it is; 0 without one."""
+        """The tag of each word of a row and its probability, from the outputs of its parts; 0 without a tag."""
         likely: list[float] = []
         for one, begin in zip(written, self._begins(row), strict=True):
             likely += self._likely(one, min(SENTINELS, len(row.words) - begin))

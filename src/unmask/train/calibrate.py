@@ -42,7 +42,7 @@ def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | 
 
     phases  the run's own micro-batches
     totals  micro-batches -> (targets of each loss term, real tokens, ...)
-    budget  seconds of the whole run, of which the measurement takes a small share
+    budget  seconds of the whole run; the measurement takes a small share of it
 
     Model, optimizer and random state are afterwards exactly as they were before.
     """

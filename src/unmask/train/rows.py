@@ -1,4 +1,4 @@
-"""AdamW for tables of which few rows are read, as of the tokens of many languages where texts are of one.
+"""AdamW for tables with few rows in use, such as a multilingual token table with texts of one language.
 
 A row that no batch has read has had no gradient: its moments are zero, and nothing but the decay moves it. So the step
 of AdamW (Loshchilov & Hutter 2019, algorithm 2) is computed for those rows alone that were read, now or before.

@@ -32,9 +32,9 @@ KINDS = {
 
 
 class Layer(NamedTuple):
-    """One layer's attention: the part that computes it, and which of its calls in a forward is meant: a block that
-    is shared by layers, as ALBERT's is, runs several times. None: all of them, segment after segment of the rows, each
-    of which sees the end of what came before (Transformer-XL)."""
+    """One layer's attention: the part that computes it, and the number of its call in a forward pass: a block that
+    layers share, as in ALBERT, runs several times. None: all calls, one for each segment of the rows, where a segment
+    sees the end of the one before (Transformer-XL)."""
 
     part: nn.Module
     call: int | None = 0

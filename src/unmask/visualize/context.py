@@ -28,7 +28,7 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
     A word of several pieces is the mean of them; it is found as whole words find each other, in small letters where the
     model reads no others. "spread" is 1 less the mean cosine between occurrences: 0 where a word has one vector
     whatever stands around it (1 - the self-similarity of Ethayarajh 2019); "spreads" are those after each layer from 0.
-    Raises UnmaskError for fewer than two sentences with the word, and for a word of which no token is left; sentences
+    Raises UnmaskError for fewer than two sentences with the word, and for a word that leaves no token; sentences
     without it are listed under "without".
     """
     if not word.strip():

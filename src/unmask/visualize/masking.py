@@ -97,7 +97,7 @@ def spans(
     _check_draws(seed, draws, rate)
     if not tokenizer.sentinels:
         raise UnmaskError(
-            "This model learned from pairs of texts, of which nothing is hidden: take the view attention."
+            "This model learned from pairs of texts, which have no masked tokens: take the view attention."
         )
     ids = read_source(model, tokenizer, text)
     if np.isin(ids, tokenizer.sentinels).any():

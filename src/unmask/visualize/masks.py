@@ -32,7 +32,7 @@ def masks(tokens: Sequence[str], other: Sequence[str] = (), *, window: int = 3, 
         ("causal", "a token sees itself and those before it: what writes must not look ahead", own, Mask(causal=True)),
         (
             "padding",
-            "nobody sees the padding that fills the row",
+            "no token sees the padding that fills the row",
             [*own, *["[PAD]"] * padding],
             Mask(lengths=torch.tensor([len(own)])),
         ),

@@ -60,7 +60,7 @@ def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None)
 def read_pair(model: Model, tokenizer: Subwords, source: str, target: str | Sequence[int]) -> Read:
     """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
 
-    target  a text, or the ids that the model wrote, of which the end is left out where they are too many
+    target  a text, or the ids that the model wrote, cut where they are too many
 
     Raises UnmaskError for an empty text, and one that is longer than the model can take.
     """
@@ -91,7 +91,7 @@ def shown(pieces: Sequence[str]) -> list[str]:
 
 
 def twin(model: AnyModel) -> AnyModel:
-    """The same parameters in modules of their own, so that looking into it disturbs nobody who uses the model."""
+    """The same parameters in modules of their own, so that recording does not disturb other users of the model."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared).eval()
 

@@ -182,8 +182,8 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwor
         else:
             kept[i] = ids
     if not kept:
-        raise UnmaskError(f"No row of {rows.path} fits in {longest} tokens with what is asked for: raise --length.")
-    for numbers, done in ((cut - lost, "cut"), (lost, "left out, as a cut would take away what is asked for")):
+        raise UnmaskError(f"No row of {rows.path} fits in {longest} tokens with its question: raise --length.")
+    for numbers, done in ((cut - lost, "cut"), (lost, "left out, as a cut would remove the question")):
         if numbers:
             share = f"{len(numbers):,} of {len(rows):,} rows ({len(numbers) / len(rows):.1%})"
             places = listed([rows[number].place for number in sorted(numbers)])

@@ -33,7 +33,7 @@ class Texts(Config):
     most        training pairs to use, the first ones; of dates, how many are made (50,000)
     heldout     pairs held out of training, where no dev files are given
     longest     tokens of a side; longer training pairs are left out, and counted
-    ratio       leave out pairs of which one side is so many times as long as the other
+    ratio       leave out pairs with one side this many times as long as the other
     tokens      target tokens of a step, over all processes
     scored      dev pairs that are translated and scored at every evaluation
     allow_overlap  go on where more than a tenth of the dev pairs are also in training
@@ -68,7 +68,7 @@ class Texts(Config):
         return EMBEDDED.get(self.train[0]) if len(self.train) == 1 else None
 
     def pairs(self, names: Sequence[str]) -> Bitext:
-        """Those of `train` or `dev`, of which one may be a table and the other not."""
+        """The pairs of `train` or `dev`; one may be a table and the other not."""
         if _is_table(names):
             return read_pairs(names, self.columns, self.format, self.encoding)
         return read_pairs(names, encoding=self.encoding)

@@ -14,7 +14,7 @@ import numpy as np
 from unmask.runs.word_vectors.sampling import Output
 
 MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
-"""The linear congruential generator of POSIX `drand48`: 48 bits of state, of which the upper 32 are used."""
+"""The linear congruential generator of POSIX `drand48`: 48 bits of state; the upper 32 are used."""
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)

@@ -223,7 +223,7 @@ class _Progress:
             self.display.start(self.state.jobs, self.state.total)
 
     def done(self, alpha: float, left: int) -> None:
-        """A job is done, of which so many words were left by the subsampling."""
+        """A job is done; `left` words of it remained after subsampling."""
         with self.lock:
             self.state.jobs += 1
             self.state.trained += left

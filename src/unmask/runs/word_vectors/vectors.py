@@ -29,7 +29,7 @@ class WordVectors:
 
     words   V different words
     matrix  [V, D] float32
-    counts  [V] int64 how often each occurs, or None where nobody knows
+    counts  [V] int64 how often each occurs, or None where they are unknown
     notes   sentences on what was left out when they were read
 
     `vectors["king"]` is a vector, `"king" in vectors` asks, `len(vectors)` is V. Similarities are cosines. Whatever is

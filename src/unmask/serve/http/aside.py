@@ -26,7 +26,7 @@ class Gone(Exception):
 
 
 async def aside(work: Callable[[], T], executor: Executor | None = None) -> T:
-    """What `work` returns, computed in a thread. Where nobody waits for it any more, `threads.go_on` ends it.
+    """What `work` returns, computed in a thread. `threads.go_on` ends it once its caller has gone.
 
     Texts are cut into tokens nowhere else, be they ever so short: the library has its own threads, and what they do for
     others comes first.

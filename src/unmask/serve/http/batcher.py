@@ -89,8 +89,8 @@ class Batcher:
         self._thread.start()
 
     def submit(self, ask: Ask) -> Answers:
-        """The answers to come. Cancelling them takes the request out of the queue; a batch of which all requests were
-        cancelled ends early (`threads.go_on`). Raises Full."""
+        """The answers to come. Cancelling them takes the request out of the queue; a batch ends early when all its
+        requests are cancelled (`threads.go_on`). Raises Full."""
         job = Job(ask)
         with self._changed:
             waiting = self.waiting
@@ -171,7 +171,7 @@ class Batcher:
         return sum(job.ask.cost for job in self._waiting if job.ask.key == oldest.key) >= self.tokens
 
     def _answer(self, jobs: list[Job]) -> None:
-        """Answer together; where that fails, each by itself, so that nobody suffers from what another asked."""
+        """Answer together; where that fails, each by itself, so that a bad request does not fail others."""
         try:
             with until(lambda: all(job.future.left for job in jobs)):
                 found = jobs[0].ask.work([item for job in jobs for item in job.ask.items])

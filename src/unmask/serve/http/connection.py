@@ -30,8 +30,8 @@ class Connection(H11Protocol):
 
     - the head of a request must arrive within `head_seconds`, and an answer be read without lagging behind by more than
       `read_seconds`, or the connection is closed;
-    - who shuts down the sending side after a request still gets the answer. Since one who went away looks the same, it
-      is told "100 Continue" now and then, which clients skip: where nobody reads, the system refuses it;
+    - a client that shuts down its sending side after a request still gets the answer. One that went away looks the
+      same, so the server sends "100 Continue" now and then, which clients skip: if it went away, sending fails;
     - a new connection closes the one that has been idle for longest where there are as many as there may be.
     """
 

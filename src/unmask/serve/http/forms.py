@@ -124,7 +124,7 @@ _WORDS = {
 
 
 def check(value: Any, schema: Schema, where: str = "The body") -> None:
-    """Hold a JSON value against a schema, of which `form`, `number`, anyOf, enum and the like are understood.
+    """Check a JSON value against a schema of the kinds that this page makes: `form`, `number`, anyOf, enum and so on.
 
     Raises Refusal 422, which begins with `where`.
     """

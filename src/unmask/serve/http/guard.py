@@ -26,7 +26,7 @@ from unmask.serve.http.wire import refusal
 OPEN = frozenset({"/health", "/ready"})  # without a key, and while the service ends
 WATCHED = OPEN | {"/metrics"}
 ONCE = ("authorization", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
-"""Headers of which a request has one at most, for others may go by the second."""
+"""Headers that a request may have once. Another server may go by the second."""
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
@@ -65,7 +65,7 @@ class Guard:
             self._check(scope)
             await self.app(scope, self._limited(receive, held), sender)
         except (Gone, ClientDisconnect):
-            sender.status = 499  # what others log for it; nobody reads it
+            sender.status = 499  # the usual code in logs; the client is gone
         except Exception as error:
             if sender.status:
                 raise  # half an answer cannot be taken back
@@ -175,7 +175,7 @@ class _Sender:
 
 
 def refused(request: Request, error: Exception) -> Response:
-    """An error as an answer: its status and one sentence. What nobody foresaw is logged."""
+    """An error as an answer: its status and one sentence. An unexpected error is logged."""
     path = request.url.path
     if isinstance(error, Refusal):
         return refusal(path, error.status, error.sentence, error.headers)

@@ -74,8 +74,8 @@ class Served:
 class Pool:
     """Models by name; safe to use from several threads.
 
-    folders    "FOLDER", named by its last part, or "NAME=FOLDER"; the first is the one that is meant where nobody
-               says which
+    folders    "FOLDER", named by its last part, or "NAME=FOLDER"; the first is the default of a
+               request that names no model
     loaded     models that are in memory at a time
     device     where they run
     precision  of those that answer and translate (`Predictor`, `Translator`); others compute in float32

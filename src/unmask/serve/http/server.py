@@ -94,7 +94,7 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
         with threads.short_turns():  # the event loop asks for Python between any two steps, beside threads that keep it
             asyncio.run(server.serve(sockets=[bound]))
     finally:
-        threads.close()  # its time is up: what is still under way is for nobody
+        threads.close()  # its time is up: end what is still under way
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -16,7 +16,7 @@ class Settings(Config):
     """What the service takes at once; each limit is answered with a status and one sentence.
 
     payload        bytes of the body of a request (413)
-    values         commas and brackets of a body, of which every value of JSON but the first needs one (413)
+    values         commas and brackets of a body, which bound the number of its JSON values (413)
     texts          of a request (413)
     characters     of all texts of a request (413), counted before any is cut into tokens
     tokens         of a request (413), read, and for models that write also those that may be written
@@ -71,9 +71,9 @@ class Settings(Config):
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask.
+    """Who may send requests.
 
-    keys     of which a request must bring one (`Authorization: Bearer KEY`); none: whoever reaches the address may
+    keys     a request must bring one (`Authorization: Bearer KEY`); none: every client that reaches the address may
     origins  of pages elsewhere that may read answers, as `https://example.org`
     hosts    names that the Host header may have, so that no page elsewhere can pass for this one by a name of its own
              that leads here (DNS rebinding); none: any

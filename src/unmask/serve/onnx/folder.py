@@ -63,7 +63,7 @@ def export(
            activations; only ONNX Runtime reads it
     int8   also write model_quantized.onnx: weights in eight bits, one scale for each output, activations in eight bits
            scaled as they come; made from the fused graph where there is one. ONNX Runtime cuts large sums of products
-           off on x86 processors without VNNI: what is said of its drift holds for the processor that exports
+           off on x86 processors without VNNI: the drift that is reported holds for the processor that exports
     score  labelled rows to score each file on
 
     Raises UnmaskError, and writes nothing, for a model that has no such form, a folder of another model, and where a
@@ -111,7 +111,9 @@ def _files(graph: EncoderGraph, folder: Path, *, fuse: bool, int8: bool) -> list
 
         from onnx import TensorProto
 
-        types = {"DefaultTensorType": TensorProto.FLOAT}  # of what fused operators answer, of which nobody infers it
+        types = {
+            "DefaultTensorType": TensorProto.FLOAT
+        }  # of the outputs of fused operators, which shape inference does not know
 
         with quiet():
             quantize_dynamic(

@@ -218,7 +218,7 @@ def write(graph: EncoderGraph, path: Path) -> None:
     for output, axes in zip(found.graph.output, graph.outputs.values(), strict=True):
         for dim, axis in zip(output.type.tensor_type.shape.dim, axes, strict=False):
             dim.dim_param = axis
-    del found.graph.value_info[:]  # shapes on the way, of which those that rewrite a graph leave stale ones behind
+    del found.graph.value_info[:]  # shapes of intermediate values; rewriting a graph leaves stale ones
     path.write_bytes(found.SerializeToString())
 
 
