@@ -130,8 +130,8 @@ def corpus(text: str, data: Path, folder: Path, quick: bool) -> Result:
 
 def _treebank(data: Path, folder: Path, quick: bool) -> Result:
     """The training part of the Penn Treebank, in documents of some sentences."""
-    from unmask.data.corpus import Corpus, build
-    from unmask.data.text import TextDocument
+    from unmask.data.text.corpus import Corpus, build
+    from unmask.data.text.reading import TextDocument
 
     place, size = folder / "corpus", 1_000 if quick else VOCABULARY
     lines = sentences(data, "train")[: 2_000 if quick else None]

@@ -217,7 +217,7 @@ def runs(rows: int) -> list[tuple[int, int, int]]:
 
 def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Build the embedded corpus if none is given; the cost of a row, and the size of the gradients."""
-    from unmask.data import corpus, embedded
+    from unmask.data.text import corpus, embedded
     from unmask.models.bert import SIZES, Bert
     from unmask.runs import cost
 

@@ -170,7 +170,7 @@ def memory(process: subprocess.Popen[str]) -> float:
 def write_model(folder: Path, seed: int) -> Path:
     """An untrained classifier of the size of BERT-mini."""
     from unmask import huggingface
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
 
     tokenizer = Tokenizer.train([TEXT] * 3, 200)

@@ -121,8 +121,8 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
     import torch
 
     from unmask import huggingface
-    from unmask.data.corpus import Corpus
-    from unmask.data.stream import fixed
+    from unmask.data.text.corpus import Corpus
+    from unmask.data.text.stream import fixed
     from unmask.runs import recipes
     from unmask.runs.pretraining import evaluation
 

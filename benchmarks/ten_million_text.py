@@ -80,9 +80,9 @@ def corpus(data: Path, folder: Path, words: int, vocabulary: int) -> Result:
 
     Raises UnmaskError where the corpus there is of other text.
     """
-    from unmask.data.building import Tally, deal
-    from unmask.data.corpus import Corpus, build
-    from unmask.data.text import TextDocument
+    from unmask.data.text.building import Tally, deal
+    from unmask.data.text.corpus import Corpus, build
+    from unmask.data.text.reading import TextDocument
 
     place = folder / f"corpus-{words}-{vocabulary}"
     texts = [TextDocument(text, source) for text, source in documents(data, words)]

@@ -96,7 +96,7 @@ def train(settings: Settings) -> Result:
 
 def score(settings: Settings) -> Result:
     """Dev and test pairs, translated by the folder; of the test, how sure the score is."""
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
     from unmask.metrics.significance import confidence_interval
     from unmask.runs.translation import evaluate_pairs
 
@@ -138,7 +138,7 @@ def splits(run: Run, data: Path, folder: Path, most: int | None) -> dict[str, li
 def _held_out(table: Path, folder: Path, languages: tuple[str, str]) -> dict[str, list[str]]:
     """Tatoeba, split: all pairs of an English sentence (capitals and spaces aside) go to one split, drawn with seed 1
     for test and seed 2 for dev, `HELDOUT` pairs each."""
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
 
     if not table.is_file():
         sys.exit(f"There is no {table}; say with --data where the pairs are.")
@@ -154,7 +154,7 @@ def _held_out(table: Path, folder: Path, languages: tuple[str, str]) -> dict[str
 
 def _first(pair: list[str], folder: Path, most: int) -> list[str]:
     """The first pairs alone, for a quick look."""
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
 
     found = bitext.read(*pair)
     names = [str(folder / f"first.{Path(name).name}.txt") for name in pair]

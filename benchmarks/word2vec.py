@@ -87,7 +87,7 @@ TRIALS = {"unmask": of_unmask, "gensim": of_gensim, "gensim-file": of_gensim}
 
 def sentences(options: argparse.Namespace) -> Iterator[list[str]]:
     """The chosen text as sentences of words."""
-    from unmask.data.text import TextDocument
+    from unmask.data.text.reading import TextDocument
     from unmask.runs.word_vectors import reading
 
     if options.ten_million:

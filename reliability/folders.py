@@ -19,7 +19,7 @@ WORDS = ["the", "river", "is", "long", "film", "was", "good"]
 
 
 def _tokenizer(folder: Path) -> Any:
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(folder)
     ids = tokenizer.encode("The river is Long and 12 x").ids
@@ -27,14 +27,14 @@ def _tokenizer(folder: Path) -> Any:
 
 
 def _subwords(folder: Path) -> Any:
-    from unmask.data.subwords import Subwords
+    from unmask.data.text.subwords import Subwords
 
     subwords = Subwords.load(folder)
     return [side.decode(side.encode("The river is long")) for side in (subwords, subwords.target)], subwords.sentinels
 
 
 def _write_wordpiece(folder: Path) -> None:
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
 
     Tokenizer.train(TEXTS, 60).save(folder)
 
@@ -49,7 +49,7 @@ def _write_vocabulary(folder: Path) -> None:
 
 
 def _write_byte_pairs(folder: Path) -> None:
-    from unmask.data import byte_pairs
+    from unmask.data.text import byte_pairs
 
     byte_pairs.train(TEXTS, 300).save(folder)
 
@@ -67,7 +67,7 @@ def _write_merges(folder: Path) -> None:
 
 def _write_subwords(kind: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        from unmask.data.subwords import Subwords
+        from unmask.data.text.subwords import Subwords
 
         Subwords.train(TEXTS, 40, kind).save(folder)
 
@@ -75,7 +75,7 @@ def _write_subwords(kind: str) -> Callable[[Path], None]:
 
 
 def _write_t5_tokenizer(folder: Path) -> None:
-    from unmask.data.subwords import Subwords
+    from unmask.data.text.subwords import Subwords
 
     Subwords.train(TEXTS, 40).save_model(folder / "spiece.model")
     (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 5, "eos_token": "</s>"}))
@@ -144,15 +144,15 @@ def _write_scored(folder: Path) -> None:
 
 
 def _write_corpus(folder: Path) -> None:
-    from unmask.data.corpus import build
-    from unmask.data.text import TextDocument
+    from unmask.data.text.corpus import build
+    from unmask.data.text.reading import TextDocument
 
     texts = [f"{text} number {i}.\nAnother sentence." for i, text in enumerate(TEXTS)]
     build([TextDocument(text, "made.txt") for text in texts], folder / "corpus", vocabulary_size=80, heldout=0.3)
 
 
 def _corpus(folder: Path) -> Any:
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
 
     corpus = Corpus(folder / "corpus")
     for name in ("train", "heldout"):

@@ -144,7 +144,7 @@ def _asking(folder: Path) -> list[str]:
     model, questions = folder / "asked", folder / "questions.json"
     if not model.exists():
         from unmask import huggingface
-        from unmask.data.tokenizer import Tokenizer
+        from unmask.data.text.tokenizer import Tokenizer
         from unmask.models.bert import Bert
 
         tokenizer = Tokenizer.load(folder / "model")

@@ -80,7 +80,7 @@ def _write_predictor(folder: Path) -> None:
 
 def _write_encoder(folder: Path) -> None:
     from unmask import huggingface
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
 
     tokenizer = Tokenizer.train(TEXTS, 60)
@@ -92,7 +92,7 @@ def _write_encoder(folder: Path) -> None:
 def _write_spelling(folder: Path) -> None:
     """An ELMo, which answers by characters."""
     from unmask import huggingface
-    from unmask.data import spelling
+    from unmask.data.text import spelling
 
     tokenizer = spelling.train(TEXTS, 60)
     config = _config("elmo:Elmo", **SPELLED).replace(
@@ -107,7 +107,7 @@ def _write_translator(page: str, kind: str, /, **fields: Any) -> Callable[[Path]
 
     def write(folder: Path) -> None:
         from unmask import huggingface
-        from unmask.data.subwords import Subwords
+        from unmask.data.text.subwords import Subwords
 
         tokenizer = Subwords.train(TEXTS, 40, kind)
         ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
@@ -124,8 +124,8 @@ def _write_translator(page: str, kind: str, /, **fields: Any) -> Callable[[Path]
 def _write_pegasus(folder: Path) -> None:
     """A Pegasus whose pieces are those of a tokenizer.json."""
     from unmask import huggingface
-    from unmask.data.subwords import Subwords
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.tokenizer import Tokenizer
 
     tokenizer = Subwords.of(Tokenizer.train(TEXTS, 60))
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
@@ -138,9 +138,9 @@ def _write_pegasus(folder: Path) -> None:
 def _write_tagger(folder: Path) -> None:
     """A T5 that was fine-tuned to write tags."""
     from unmask import huggingface
-    from unmask.data.subwords import Subwords
-    from unmask.data.tokenizer import Tokenizer
-    from unmask.data.tokenizer_splitter import with_sentinels
+    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer_splitter import with_sentinels
     from unmask.tasks.text_to_text import REMEMBERED
     from unmask.tasks.written_tags import WrittenTags
 

@@ -44,7 +44,7 @@ class Reader:
 def write_model(folder: Path) -> Path:
     """A tiny BERT that classifies, with its tokenizer."""
     from unmask import huggingface
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
 
     tokenizer = Tokenizer.train(["the river is long and the film was good"] * 5, 60)
@@ -60,19 +60,19 @@ def _model(folder: Path) -> Any:
 
 
 def _table(path: Path) -> Any:
-    from unmask.data import dataset
+    from unmask.data.labelled import dataset
 
     return dataset.read(path)
 
 
 def _text(path: Path) -> Any:
-    from unmask.data import text
+    from unmask.data.text import reading as text
 
     return sum(len(document.text) for document in text.documents([path]))
 
 
 def _questions(path: Path) -> Any:
-    from unmask.data import squad
+    from unmask.data.labelled import squad
 
     return squad.read(path)
 
@@ -84,25 +84,25 @@ def _vectors(path: Path) -> Any:
 
 
 def _choices(path: Path) -> Any:
-    from unmask.data import choices
+    from unmask.data.labelled import choices
 
     return choices.read(path)
 
 
 def _pairs(path: Path) -> Any:
-    from unmask.data import pairs
+    from unmask.data.labelled import pairs
 
     return pairs.read(path)
 
 
 def _roles(path: Path) -> Any:
-    from unmask.data.roles import read_roles
+    from unmask.data.labelled.roles import read_roles
 
     return read_roles(path)
 
 
 def _bitext(path: Path) -> Any:
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
 
     return bitext.read(path)
 
@@ -114,7 +114,7 @@ def _minimal_pairs(path: Path) -> Any:
 
 
 def _trec(path: Path) -> Any:
-    from unmask.data import glue
+    from unmask.data.labelled import glue
 
     return glue.split("TREC-6", path.parent, "train")
 
@@ -138,7 +138,7 @@ def _metrics(path: Path) -> Any:
 
 
 def _words(path: Path) -> Any:
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
 
     return Tokenizer.load(path.parent).encode("a river").ids
 

@@ -190,8 +190,8 @@ ATTACKS: dict[str, Attack] = {
 def write_models(place: Path) -> list[Path]:
     """Folders of untrained models, of which the encoder has long vectors."""
     from unmask import huggingface
-    from unmask.data.subwords import Subwords
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
     from unmask.models.recurrent import RecurrentNetwork
     from unmask.models.seq2seq import Seq2Seq

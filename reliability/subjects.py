@@ -60,7 +60,7 @@ WAYS: tuple[Mapping[str, Any], ...] = ({}, {"skip": True}, {"labelled": False})
 
 
 def _table(path: Path) -> None:
-    from unmask.data import dataset
+    from unmask.data.labelled import dataset
 
     every(*(partial(dataset.read, path, **options) for options in WAYS))
 
@@ -69,61 +69,61 @@ QUESTIONS: tuple[Mapping[str, Any], ...] = ({}, {"scoring": True}, {"labelled": 
 
 
 def _spans(path: Path) -> Any:
-    from unmask.data import dataset
+    from unmask.data.labelled import dataset
 
     return dataset.read(path)
 
 
 def _several(path: Path) -> Any:
-    from unmask.data import dataset
+    from unmask.data.labelled import dataset
 
     return dataset.read(path, text="text", several="|")
 
 
 def _columns(path: Path) -> Any:
-    from unmask.data import dataset
+    from unmask.data.labelled import dataset
 
     return dataset.read(path, text="text", label="toxic,threat")
 
 
 def _questions(path: Path) -> None:
-    from unmask.data import squad
+    from unmask.data.labelled import squad
 
     every(*(partial(squad.read, path, **options) for options in QUESTIONS))
 
 
 def _choices(path: Path) -> None:
-    from unmask.data import choices
+    from unmask.data.labelled import choices
 
     every(*(partial(choices.read, path, **options) for options in WAYS))
 
 
 def _pairs(path: Path) -> None:
-    from unmask.data import pairs
+    from unmask.data.labelled import pairs
 
     every(*(partial(pairs.read, path, skip=skip) for skip in (True, False)))
 
 
 def _named_pairs(path: Path) -> Any:
-    from unmask.data import pairs
+    from unmask.data.labelled import pairs
 
     return pairs.read(path, names=("no", "yes"))
 
 
 def _roles(path: Path) -> Any:
-    from unmask.data.roles import read_roles
+    from unmask.data.labelled.roles import read_roles
 
     return read_roles(path)
 
 
 def _aligned(path: Path) -> Any:
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
 
     return bitext.read(path, path.with_name("target.txt"))
 
 
 def _bitext(path: Path) -> Any:
-    from unmask.data import bitext
+    from unmask.data.bitext import reading as bitext
 
     return bitext.read(path)
 
@@ -135,7 +135,8 @@ def _minimal_pairs(path: Path) -> Any:
 
 
 def _documents(path: Path) -> Any:
-    from unmask.data import inspect, text
+    from unmask.data.text import inspect
+    from unmask.data.text import reading as text
 
     found = list(text.documents([path]))
     return inspect.render(inspect.check(found))
@@ -154,7 +155,7 @@ def _listed(read: Callable[..., Any], path: Path) -> None:
 
 
 def _glue(folder: Path) -> None:
-    from unmask.data import glue
+    from unmask.data.labelled import glue
 
     every(*(partial(glue.split, name, folder, "train") for name in GLUE))
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.data import collate, examples
-from unmask.data.rows import Choices, Question, Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Choices, Question, Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.runs.finetuning import Fit, fit

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.runs.finetuning import FineTuning, evaluate, finetune

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from unmask import files, huggingface
 from unmask.data import collate
-from unmask.data.rows import Row, Triplet
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Row, Triplet
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

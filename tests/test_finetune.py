@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from unmask import huggingface
-from unmask.data import dataset
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled import dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
@@ -163,7 +163,7 @@ def test_the_folder_opens_in_transformers_with_equal_logits(run):
     with torch.no_grad():
         logits = theirs(**tokenizer(texts, padding=True, return_tensors="pt")).logits
     loaded = huggingface.load(out)
-    from unmask.data.dataset import Row
+    from unmask.data.labelled.dataset import Row
 
     task = Classification(loaded.labels)
     encoded = task.encode([Row(text) for text in texts], loaded.tokenizer, 48)
@@ -412,7 +412,7 @@ def examples(n, seed=0):
 
 
 def encoded(n, seed=0):
-    from unmask.data.dataset import Row
+    from unmask.data.labelled.dataset import Row
 
     rows = [Row(label="ab"[i % 2]) for i in range(n)]
     return Encoded(examples(n, seed), np.arange(n), rows, 16)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import unmask
 from unmask import huggingface
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.huggingface.table import as_heads

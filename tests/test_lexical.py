@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from unmask import metrics
 from unmask.cli import main
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines, baselines

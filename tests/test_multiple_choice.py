@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.data.rows import Choices, Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Choices, Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert, Roberta
 from unmask.tasks import MultipleChoice, task_of

@@ -12,9 +12,9 @@ import torch
 import unmask
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.words import split_words
+from unmask.data.labelled.rows import Row
+from unmask.data.labelled.words import split_words
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -15,8 +15,8 @@ import transformers
 
 import unmask
 from unmask import huggingface
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.models import T5
 from unmask.runs import probes, recipes, report

@@ -16,8 +16,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from unmask import huggingface, metrics
 from unmask.data import collate
-from unmask.data.rows import Question, Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Question, Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.tasks import QuestionAnswering, task_of

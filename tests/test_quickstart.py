@@ -9,11 +9,11 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import embedded
-from unmask.data.dataset import Row
-from unmask.data.embedded import TaggedSentence
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.dataset import Row
+from unmask.data.text import embedded
+from unmask.data.text.embedded import TaggedSentence
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models import Bert
 from unmask.runs import label_efficiency, quickstart

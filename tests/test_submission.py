@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from unmask.data import glue
+from unmask.data.labelled import glue
 from unmask.errors import UnmaskError
 from unmask.runs import submission
 

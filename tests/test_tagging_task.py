@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.data.rows import Row
-from unmask.data.schemes import SCHEMES, allowed, tag_set
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Row
+from unmask.data.labelled.schemes import SCHEMES, allowed, tag_set
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta

@@ -12,7 +12,7 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.data import collate
-from unmask.data.dataset import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.dataset import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.tasks import Classification, Regression, Tagging, evaluating, task_of

@@ -17,7 +17,7 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.corpus import Corpus
+from unmask.data.text.corpus import Corpus
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.model import Model
 from unmask.train.metrics import read as read_metrics

@@ -16,7 +16,7 @@ LONGEST = 256  # tokens of a text, the limit of all-MiniLM-L6-v2
 @cache
 def passages() -> tuple[tuple[str, str], ...]:
     """Pairs (paragraph, module that it documents) from the documentation installed with Python."""
-    from unmask.data import embedded
+    from unmask.data.text import embedded
 
     return tuple(
         (line, document.source.partition(":")[2].split("/")[0].split("#")[0].removesuffix(".py"))
@@ -37,7 +37,7 @@ def minilm(plan: Plan) -> Path:
     if not common.absent([common.PACKAGED]):
         return common.packaged_model()
     from unmask import huggingface
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
 
     folder = plan.folder / "encoder"

@@ -51,7 +51,7 @@ def run_unmask(settings: Settings) -> Result:
     """An epoch of the training behind `unmask finetune`, on rows packed without padding."""
     from unmask import huggingface
     from unmask.data.examples import Groups, labelled
-    from unmask.data.rows import Row
+    from unmask.data.labelled.rows import Row
     from unmask.tasks import Classification
     from unmask.train.optim import Optimizer, Schedule
     from unmask.train.trainer import Trainer, Training

@@ -13,7 +13,7 @@ from bench.common import Result, Settings
 from unmask.huggingface.table import as_heads
 
 if TYPE_CHECKING:
-    from unmask.data.text import TextDocument
+    from unmask.data.text.reading import TextDocument
 
 LENGTH = 128  # tokens of a row, and positions of the model
 LARGEST = 8_192  # entries of a vocabulary that the embedded corpus fills
@@ -24,7 +24,7 @@ def prepare_corpus(settings: Settings) -> Result:
 
     Raises UnmaskError for a folder that is not a corpus.
     """
-    from unmask.data import corpus
+    from unmask.data.text import corpus
 
     if settings["corpus"] is None:
         size, packages = min(settings["vocabulary"], LARGEST), settings["packages"]
@@ -40,7 +40,7 @@ def prepare_corpus(settings: Settings) -> Result:
 
 def documentation(packages: str) -> Callable[[], Iterator[TextDocument]]:
     """The installed documentation: of "all" packages, or of "python" alone."""
-    from unmask.data import embedded
+    from unmask.data.text import embedded
 
     return embedded.documents if packages == "all" else partial(embedded.documents, packages=(packages,))
 
@@ -48,7 +48,7 @@ def documentation(packages: str) -> Callable[[], Iterator[TextDocument]]:
 def prepare_model(settings: Settings) -> Result:
     """Write the model that both sides start from, and compute its loss on both sides."""
     from unmask import huggingface
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
     from unmask.models.bert import SIZES, Bert
 
     tokenizer = Corpus(settings["corpus"]).tokenizer
@@ -126,7 +126,7 @@ def huggingface_rows(settings: Settings) -> tuple[list[dict[str, list[int]]], in
     """
     import numpy as np
 
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
     from unmask.objectives.sequences import runs
 
     corpus = Corpus(settings["corpus"])

@@ -94,7 +94,7 @@ def run_transformers(settings: Settings, *, rated: bool) -> Result:
 
     import transformers
 
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
     from unmask.models.bert import SIZES
 
     transformers.logging.set_verbosity_error()
@@ -170,7 +170,7 @@ def heldout(settings: Settings) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
     import numpy as np
     import torch
 
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
 
     corpus = Corpus(settings["corpus"])
     tokenizer, rng = corpus.tokenizer, np.random.default_rng(0)

@@ -13,8 +13,8 @@ from bench.preparation import LENGTH
 from bench.row import Plan
 from bench.time_to_loss import OURS, PUBLISHED, RATED, TimeToLoss, heldout, heldout_loss
 from unmask import huggingface
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import SIZES, Bert
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from unmask import huggingface
-from unmask.data.corpus import Corpus
+from unmask.data.text.corpus import Corpus
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import TransformerXl

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 
 from unmask import huggingface
-from unmask.data.corpus import Corpus
-from unmask.data.stream import fixed
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.stream import fixed
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
@@ -123,8 +123,8 @@ def test_pairs_are_unpacked_by_name_alone(scripts: ModuleType, tmp_path: Path) -
 
 
 def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_path: Path) -> None:
-    from unmask.data import corpus
-    from unmask.data.text import TextDocument
+    from unmask.data.text import corpus
+    from unmask.data.text.reading import TextDocument
 
     texts = [f"the cat number {i} sat on the mat . a dog of {i} years came by ." for i in range(60)]
     built = corpus.build([TextDocument(t, "x") for t in texts], tmp_path / "corpus", vocabulary_size=120, heldout=0.3)

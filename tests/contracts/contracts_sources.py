@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from unmask.data.bitext.batching import PairRows, PairSource, pairs
 from unmask.data.collate import pack
-from unmask.data.corpus import Split
 from unmask.data.examples import Groups, labelled
 from unmask.data.loader import Collated, EqualRows, Loader, MicroBatches
 from unmask.data.order import ByLength, SeededBlocks, Shuffled, nested_mixture
-from unmask.data.pairing import PairRows, PairSource, pairs
-from unmask.data.segments import segments
-from unmask.data.stream import packed
+from unmask.data.text.corpus import Split
+from unmask.data.text.segments import segments
+from unmask.data.text.stream import packed
 from unmask.types import Batch, Document, Example, Kind
 
 ROWS = ["111101101101111", "010010010010010", "111001111100111", "111001111001111", "101101111001001"]

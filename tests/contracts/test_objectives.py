@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unmask.data import corpus, spelling
-from unmask.data.corpus import Corpus
 from unmask.data.loader import EqualRows
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus, spelling
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES

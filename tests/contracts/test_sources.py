@@ -11,9 +11,9 @@ import pytest
 import torch
 from contracts_sources import Way, sequences
 
-from unmask.data import corpus
 from unmask.data.loader import Step
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 
 NAMES = ["documents", "mixed documents", "rows", "groups", "pairs", "continued"]

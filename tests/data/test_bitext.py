@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import aligned, bitext
-from unmask.data.bitext import Bitext, Report
+from unmask.data.bitext import alignment as aligned
+from unmask.data.bitext import reading as bitext
+from unmask.data.bitext.reading import Bitext, Report
 from unmask.errors import UnmaskError
 
 PAIRS = [('a "dog"', "ein Hund"), ("two, three", "zwei, drei"), ("개가 짖다", "naïve ça")]

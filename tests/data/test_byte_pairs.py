@@ -18,10 +18,10 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import models
 
 from unmask.cli import main
-from unmask.data import byte_pairs, tokenizer_files
-from unmask.data.corpus import Corpus
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import clean
+from unmask.data.text import byte_pairs, tokenizer_files
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.vocabulary import clean
 from unmask.errors import UnmaskError
 from unmask.objectives import MaskedLMConfig
 
@@ -258,7 +258,7 @@ def test_what_is_trained_is_framed_like_roberta_and_opens_in_transformers(tmp_pa
 
 def test_the_same_text_gives_the_same_vocabulary_in_every_process():
     code = (
-        "from unmask.data import byte_pairs; import sys, json;"
+        "from unmask.data.text import byte_pairs; import sys, json;"
         f"print(byte_pairs.train({TEXT!r}, 330, cased=True).fingerprint)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import choices
-from unmask.data.choice_tables import inline
+from unmask.data.labelled import choices
+from unmask.data.labelled.choice_tables import inline
 from unmask.errors import UnmaskError
 
 

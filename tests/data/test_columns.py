@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import dataset
-from unmask.data.dataset import read
+from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import read
 from unmask.errors import UnmaskError
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import dataset
-from unmask.data.conll import read_conll
+from unmask.data.labelled import dataset
+from unmask.data.labelled.conll import read_conll
 from unmask.errors import UnmaskError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unmask.data import cooccurrence, corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import cooccurrence, corpus
+from unmask.data.text.reading import TextDocument
 
 V = 12
 

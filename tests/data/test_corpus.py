@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data import building, inspect, shards, text
-from unmask.data.corpus import Corpus, Split, build
-from unmask.data.shards import Shard, Writer, token_type
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import building, inspect, shards
+from unmask.data.text import reading as text
+from unmask.data.text.corpus import Corpus, Split, build
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.shards import Shard, Writer, token_type
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import describe
 
@@ -63,7 +64,7 @@ def copy(built: Path, tmp_path: Path) -> Path:
 
 def rewrite_manifest(folder: Path, change: Callable[[dict], None]) -> None:
     """Change a manifest so that its own checksum is right again."""
-    from unmask.data.corpus import _checksum
+    from unmask.data.text.corpus import _checksum
 
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["checksum"]
@@ -331,10 +332,10 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, tokenizer: Tokenize
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from unmask.data import building
-    from unmask.data.corpus import build
-    from unmask.data.text import TextDocument
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text import building
+    from unmask.data.text.corpus import build
+    from unmask.data.text.reading import TextDocument
+    from unmask.data.text.tokenizer import Tokenizer
 
     building.BATCH_CHARACTERS = 100
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import dataset, lines, tables
-from unmask.data.dataset import Dataset, Row, read
+from unmask.data.files import lines, tables
+from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import Dataset, Row, read
 from unmask.errors import UnmaskError
 
 

@@ -10,8 +10,8 @@ import pytest
 from babel import Locale
 from babel.dates import format_date
 
-from unmask.data import dates
-from unmask.data.numbers import vector
+from unmask.data.bitext import dates
+from unmask.data.bitext.numbers import vector
 from unmask.errors import UnmaskError
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import docstrings, embedded, layout, markup
-from unmask.data.docstrings import Passage, read
-from unmask.data.sentences import sentences
+from unmask.data.text import docstrings, embedded, layout, markup
+from unmask.data.text.docstrings import Passage, read
+from unmask.data.text.sentences import sentences
 from unmask.errors import UnmaskError
 
 GOOGLE = """
@@ -431,6 +431,8 @@ def test_facts_name_the_versions() -> None:
 
 def test_a_script_without_a_guard_can_use_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("from unmask.data import embedded\nprint(len(list(embedded.documents(packages=['joblib']))))\n")
+    script.write_text(
+        "from unmask.data.text import embedded\nprint(len(list(embedded.documents(packages=['joblib']))))\n"
+    )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert int(done.stdout) == len(list(embedded.documents(packages=["joblib"])))

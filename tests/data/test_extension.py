@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from unmask.data import extension, fertility
-from unmask.data.extension import LongestMatch, extended, learn_pieces, torn_before
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_files import wordpiece
+from unmask.data.text import extension, fertility
+from unmask.data.text.extension import LongestMatch, extended, learn_pieces, torn_before
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_files import wordpiece
 from unmask.errors import UnmaskError
 
 transformers = pytest.importorskip("transformers")
@@ -325,8 +325,8 @@ def test_numbers_below_one_are_refused(tokenizer: Tokenizer, count: int, least: 
 
 
 def test_a_corpus_is_encoded_with_the_larger_vocabulary(larger: Tokenizer, tmp_path: Path):
-    from unmask.data import corpus
-    from unmask.data.text import TextDocument
+    from unmask.data.text import corpus
+    from unmask.data.text.reading import TextDocument
 
     larger.save(tmp_path / "tokenizer")
     documents = [TextDocument(f"{text} {i}.", str(i)) for i, text in enumerate(DOMAIN)]

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from unmask import metrics
-from unmask.data import glue
+from unmask.data.labelled import glue
 from unmask.errors import UnmaskError
 
 

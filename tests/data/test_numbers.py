@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unmask.data import bitext, numbers
-from unmask.data.numbers import NoVector, Numbers
-from unmask.data.subwords import Subwords
+from unmask.data.bitext import numbers
+from unmask.data.bitext import reading as bitext
+from unmask.data.bitext.numbers import NoVector, Numbers
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)

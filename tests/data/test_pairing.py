@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data.pairing import PairRows, PairSource, collate_pairs, pairs, source_batch
+from unmask.data.bitext.batching import PairRows, PairSource, collate_pairs, pairs, source_batch
 from unmask.errors import UnmaskError
 from unmask.types import Kind
 

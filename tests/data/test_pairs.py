@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import pairs
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Row, Triplet
+from unmask.data.labelled import pairs
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row, Triplet
 from unmask.errors import UnmaskError
 
 

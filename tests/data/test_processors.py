@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from unmask.data import collate
-from unmask.data.byte_pairs import train as byte_level
 from unmask.data.processor import Processor, Region
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.byte_pairs import train as byte_level
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
 TEXTS = ["The cat sees the dog.", "Ein Vögel, zwei [MASK]!", "", "  dog  "]

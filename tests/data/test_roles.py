@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data.roles import read_roles
-from unmask.data.schemes import to_tags
+from unmask.data.labelled.roles import read_roles
+from unmask.data.labelled.schemes import to_tags
 from unmask.errors import UnmaskError
 
 

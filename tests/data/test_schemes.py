@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask import metrics
-from unmask.data import schemes
-from unmask.data.schemes import SCHEMES, allowed, convert, detect, tag_set, to_tags
+from unmask.data.labelled import schemes
+from unmask.data.labelled.schemes import SCHEMES, allowed, convert, detect, tag_set, to_tags
 from unmask.errors import UnmaskError
 
 NAMES = sorted(SCHEMES)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import dataset
-from unmask.data.schemes import spans as spans_of
-from unmask.data.words import split_words
+from unmask.data.labelled import dataset
+from unmask.data.labelled.schemes import spans as spans_of
+from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError
 
 TEXT = "Ada Lovelace met Babbage, in London."

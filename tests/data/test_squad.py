@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data import squad, tables
+from unmask.data.files import tables
+from unmask.data.labelled import squad
 from unmask.errors import UnmaskError
 
 CONTEXT = "임종석은 1989년 평양축전에 임수경을 보냈다. 😀 The 😀 envoy was Lim Su-kyung, not Lim."

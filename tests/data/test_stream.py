@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data.corpus import Corpus, Split, build
 from unmask.data.loader import EqualRows, Loader, Step
 from unmask.data.order import Order, mixture, nested_mixture
-from unmask.data.stream import drawn, fixed, packed
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.corpus import Corpus, Split, build
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.stream import drawn, fixed, packed
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.types import Batch, Document, Example
 
@@ -316,9 +316,9 @@ def test_a_dead_worker_is_told(functions: ModuleType, large: Split) -> None:
 KILLED = """
     import multiprocessing, os, signal, sys
     from pathlib import Path
-    from unmask.data.corpus import Corpus
+    from unmask.data.text.corpus import Corpus
     from unmask.data.loader import EqualRows
-    from unmask.data.stream import stream
+    from unmask.data.text.stream import stream
 
     if __name__ == "__main__":
         sys.path.insert(0, sys.argv[1])

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unmask.data.splitters import JOINER, PLAIN, Words
-from unmask.data.subwords import KINDS, LEARNED, Subwords
+from unmask.data.text.splitters import JOINER, PLAIN, Words
+from unmask.data.text.subwords import KINDS, LEARNED, Subwords
 from unmask.errors import UnmaskError
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -110,7 +110,7 @@ def test_training_gives_the_same_every_time(trained, kind):
 
 
 def test_training_in_another_process_gives_the_same(trained):
-    code = "import sys, json; from unmask.data.subwords import Subwords\n"
+    code = "import sys, json; from unmask.data.text.subwords import Subwords\n"
     code += "texts = json.load(sys.stdin); print(*(Subwords.train(texts, 400, k).fingerprint for k in sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, *KINDS], input=json.dumps(CORPUS), capture_output=True, text=True, timeout=60

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from unmask.data import encodings, tables, text
-from unmask.data import lines as reader
-from unmask.data.text import TextStatistics, documents, sentences
+from unmask.data.files import encodings, tables
+from unmask.data.files import lines as reader
+from unmask.data.text import reading as text
+from unmask.data.text.reading import TextStatistics, documents
+from unmask.data.text.sentences import sentences
 from unmask.errors import UnmaskError
 
 STORY = "One line.\nIts second line.\n\n\n  \nAnother document.\n"

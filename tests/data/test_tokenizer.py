@@ -13,9 +13,9 @@ import pytest
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from unmask.data import byte_pairs, spelling, whole_words
-from unmask.data.tokenizer import Tokenizer, shorten
-from unmask.data.vocabulary import PASSAGE, sample
+from unmask.data.text import byte_pairs, spelling, whole_words
+from unmask.data.text.tokenizer import Tokenizer, shorten
+from unmask.data.text.vocabulary import PASSAGE, sample
 from unmask.errors import UnmaskError
 
 transformers = pytest.importorskip("transformers")
@@ -107,7 +107,7 @@ def test_trained_folder_opens_in_transformers_with_the_same_ids(cased: bool, str
 
 def test_vocabulary_does_not_depend_on_hash_seeds_or_threads():
     script = (
-        "from pathlib import Path; from unmask.data.tokenizer import Tokenizer;"
+        "from pathlib import Path; from unmask.data.text.tokenizer import Tokenizer;"
         "print(Tokenizer.train(Path('docs/architecture.md').read_text().split('\\n'), 700).fingerprint)"
     )
     prints = set()

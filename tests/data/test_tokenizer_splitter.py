@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from unmask.data import byte_pairs
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
+from unmask.data.text import byte_pairs
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
 
 spm = pytest.importorskip("sentencepiece")

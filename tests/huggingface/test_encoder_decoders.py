@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask import huggingface
-from unmask.data.subwords import Subwords
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.models import Bert, ConvS2S, Transformer

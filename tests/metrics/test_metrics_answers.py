@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask import metrics
-from unmask.data.rows import Question
+from unmask.data.labelled.rows import Question
 from unmask.errors import UnmaskError
 
 FILES = 1_000

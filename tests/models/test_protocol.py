@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unmask import models
 from unmask.data import collate
-from unmask.data.pairing import source_batch
+from unmask.data.bitext.batching import source_batch
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import (

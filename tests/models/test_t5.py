@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from unmask.data.pairing import collate_pairs, source_batch
+from unmask.data.bitext.batching import collate_pairs, source_batch
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate
 from unmask.models.inference_transformer import writer_layout

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from unmask.config import Config
-from unmask.data.pairing import collate_pairs
+from unmask.data.bitext.batching import collate_pairs
 from unmask.errors import UnmaskError
 from unmask.models import EncoderDecoder, State
 from unmask.objectives import NextToken, ScheduledSampling

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data.collate import pack, pad
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.data import collate
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.objectives import SpanCorruption, SpanCorruptionConfig
 from unmask.types import Batch, Document, Example, concatenate

@@ -15,8 +15,8 @@ pytest.importorskip("onnxscript")
 
 from unmask import cli, huggingface
 from unmask.data import collate
-from unmask.data.rows import Choices, Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Choices, Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from unmask import huggingface
 from unmask.cli.serve import read_vectors
-from unmask.data import spelling
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.text import spelling
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra

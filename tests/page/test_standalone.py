@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface import save
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

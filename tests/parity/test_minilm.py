@@ -15,7 +15,7 @@ from torch import Tensor
 import unmask
 from unmask import huggingface
 from unmask.data.collate import pack, pad
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.model import Model
 from unmask.types import Batch, Example
 

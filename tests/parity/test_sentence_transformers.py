@@ -13,8 +13,8 @@ import torch
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.data.rows import Row, Triplet
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Row, Triplet
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
 from unmask.train.metrics import read

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.text import documents
+from unmask.data.text.reading import documents
 from unmask.errors import UnmaskError
 
 FRAGMENTS = [

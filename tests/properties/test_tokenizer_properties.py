@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.sentences import LONGEST, sentences
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import sample
+from unmask.data.text.sentences import LONGEST, sentences
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.vocabulary import sample
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 PIECES = [

@@ -13,9 +13,11 @@ import torch
 
 from unmask import huggingface
 from unmask.config import flatten
-from unmask.data import byte_pairs, dataset, pairs, tables
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.files import tables
+from unmask.data.labelled import dataset, pairs
+from unmask.data.text import byte_pairs
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import LONGEST, UnmaskError, unknown
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -13,11 +13,11 @@ from torch import nn
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import glue
-from unmask.data.lines import lines
-from unmask.data.subwords import Subwords
-from unmask.data.tables import read_table
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.files.lines import lines
+from unmask.data.files.tables import read_table
+from unmask.data.labelled import glue
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import sizes
 from unmask.huggingface.table import as_heads

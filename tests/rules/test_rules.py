@@ -21,11 +21,11 @@ PAGE = 200  # lines of a file in which a system is written down
 PAGES = ("models/", "runs/word_vectors/kernel.py")
 
 # Room -> rooms it may know besides itself ("Who may know whom" in docs/architecture.md). A file that stands alone
-# in src/unmask is a room too; `data.tokenizer` is that one file of a room.
+# in src/unmask is a room too; `data.text.tokenizer` is that one file of a room.
 GROUND = {"errors", "types", "places", "config", "files"}
 LAYERS = GROUND | {"kernels"}  # what layers, data and training may know
 LEARNED = LAYERS | {"nn", "models"}
-ANSWERING = LEARNED | {"objectives", "huggingface", "data.tokenizer"}
+ANSWERING = LEARNED | {"objectives", "huggingface", "data.text.tokenizer"}
 EVERYTHING = ANSWERING | {"generate", "metrics", "tasks", "data", "train", "serve", "visualize", "page"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
@@ -40,7 +40,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": LAYERS | {"nn"},
     "objectives": LEARNED | {"data", "generate"},
     "generate": LEARNED,
-    "huggingface": LEARNED | {"data.processor", "data.tokenizer", "data.subwords", "data.numbers"},
+    "huggingface": LEARNED | {"data.processor", "data.text.tokenizer", "data.text.subwords", "data.bitext.numbers"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},
@@ -432,7 +432,7 @@ ALLOWED = [
         "models/good.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import unmask.data",
     ),
-    (knows_only_its_ground, "huggingface/folder.py", "from unmask.data.tokenizer import Tokenizer"),
+    (knows_only_its_ground, "huggingface/folder.py", "from unmask.data.text.tokenizer import Tokenizer"),
     (knows_only_its_ground, "models/good.py", "from .model import Model\nfrom ..nn import Block\nimport torch"),
     (is_short, "nn/good.py", "x = 1\n" * 400),
     (

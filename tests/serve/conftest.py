@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from unmask import huggingface
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork

@@ -21,7 +21,7 @@ from serve_toy import HEAD, ask, serving, wait_for
 from starlette.testclient import TestClient
 
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.serve import Predictor
 from unmask.serve.http import Pool

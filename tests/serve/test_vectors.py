@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from unmask import cli, huggingface
 from unmask.cli.export import _lines
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.kernels.processor import settle

@@ -12,9 +12,9 @@ import numpy as np
 from contracts_vit import Vit, encode
 
 from unmask.config import Config, read_json
-from unmask.data.dataset import Dataset
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor, Region
-from unmask.data.rows import Row
 from unmask.huggingface.processors import OwnFiles
 from unmask.huggingface.table import Table
 from unmask.tasks import Classification, Encoded

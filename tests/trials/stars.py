@@ -11,8 +11,8 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.tasks.reading import labels_of
 from unmask.tasks.rows import Rows, TaskOptions

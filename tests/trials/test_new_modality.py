@@ -13,7 +13,7 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data import collate
 from unmask.data.processor import Region
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.objectives import registry

@@ -9,8 +9,8 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import Objective, ObjectiveConfig, Term
 from unmask.objectives.sequences import runs

@@ -10,7 +10,7 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.serve import Predictor

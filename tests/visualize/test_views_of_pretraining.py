@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data import spelling
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import spelling
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

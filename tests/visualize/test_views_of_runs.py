@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data import byte_pairs, characters
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.text import byte_pairs, characters
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.generate import Search
 from unmask.huggingface.table import as_heads

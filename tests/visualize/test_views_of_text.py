@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

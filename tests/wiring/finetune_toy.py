@@ -7,7 +7,7 @@ import signal
 import numpy as np
 
 from unmask import huggingface
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.bert import Bert
 
 GOOD, BAD = ["good", "great", "lovely", "fine"], ["bad", "awful", "poor", "dull"]

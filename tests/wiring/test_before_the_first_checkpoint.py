@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from unmask.cli import main
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.train.events import Evaluation
 from unmask.train.metrics import TIMED
 from unmask.train.trainer import Trainer
@@ -30,6 +30,7 @@ PRETRAIN += ["--batch-size", "4", "--heldout", "4", "--log-every", "1", "--corpu
 TRAIN = ["train", "seq2seq-attention", "--dim", "8", "--model.hidden", "8", "--model.layers", "1", "--tokens", "64"]
 TRAIN += ["--vocabulary.kind", "word", "--vocabulary.size", "40", "--scored", "2", "--pairs", "pairs.tsv"]
 RUNS = {"pretrain": PRETRAIN, "train": TRAIN}
+FOUND = {"bleu": 0.0, "perplexity": 9.0, "next/nll": 2.2}  # by an evaluation
 FEW = ["--steps", "3", "--save-every", "3", "--lr", "1e-2", "--device", "cpu", "--precision", "fp32"]
 
 
@@ -135,7 +136,7 @@ def test_a_signal_ends_a_run_with_the_command_that_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_one_step", signalled)
-        patch.setattr(Trainer, "_evaluation", lambda self: evaluated.append(self.step) or Evaluation({"bleu": 0.0}))
+        patch.setattr(Trainer, "_evaluation", lambda self: evaluated.append(self.step) or Evaluation(FOUND))
         with pytest.raises(SystemExit) as end:
             main([*RUNS[verb], *FEW, "--evaluate-every", "1", "--out", str(out)])
     assert end.value.code == 128 + signal.SIGTERM

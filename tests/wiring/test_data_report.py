@@ -6,7 +6,7 @@ import pytest
 from finetune_toy import arguments, fields, write_tsv
 
 from unmask.cli import main
-from unmask.data.rows import Choices, Row, Triplet
+from unmask.data.labelled.rows import Choices, Row, Triplet
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.data_report import data_report, texts_of
 

@@ -13,10 +13,10 @@ from finetune_toy import fields, reviews, write_sets
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import corpus, spelling
-from unmask.data.corpus import Corpus
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import corpus, spelling
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.elmo import Elmo

@@ -13,9 +13,9 @@ from finetune_toy import fields, reviews, write_sets
 from torch import Tensor, nn
 
 from unmask import huggingface
-from unmask.data import corpus
 from unmask.data.collate import pack, pad
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import OF_SEQUENCES, as_heads
 from unmask.models.model import Model, ModelConfig

@@ -10,8 +10,8 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import characters
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import characters
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Sampling, Search
 from unmask.huggingface.table import as_heads

@@ -13,10 +13,11 @@ from finetune_toy import BAD, FILLER, GOOD, fields, write_tsv
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import byte_pairs, collate, corpus
-from unmask.data.rows import Row
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data import collate
+from unmask.data.labelled.rows import Row
+from unmask.data.text import byte_pairs, corpus
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.gpt import Gpt, Gpt2

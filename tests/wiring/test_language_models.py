@@ -12,10 +12,10 @@ from finetune_toy import fields, write_tsv
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import characters, corpus, whole_words
-from unmask.data.corpus import Corpus
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import characters, corpus, whole_words
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.evaluation import evaluate

@@ -8,8 +8,8 @@ import pytest
 from finetune_toy import Spy, Stopper, arguments, fields
 
 from unmask.cli import main
-from unmask.data.rows import Choices
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Choices
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError
 from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.finetuning import learning_curve as page

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import byte_pairs
-from unmask.data.rows import Choices, Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Choices, Row
+from unmask.data.text import byte_pairs
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert

@@ -11,9 +11,9 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.electra import Electra

@@ -10,7 +10,7 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.metrics import exact_match, token_f1

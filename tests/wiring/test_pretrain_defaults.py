@@ -10,9 +10,9 @@ import pytest
 
 from unmask.cli import main
 from unmask.cli.declared import objective_options
-from unmask.data import corpus
-from unmask.data.corpus import Corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.objectives import MaskedLMConfig, NextSentenceConfig
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES, of_version_0_1, options, read
@@ -33,7 +33,7 @@ KINDS = {"gpt2-tiny": "bpe", "roberta-tiny": "bpe", "elmo-tiny": "spelled"}
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, and Python with little documentation."""
     texts = [TextDocument(f"Return the {name} of a list. It is a number. " * 20, name) for name in _names()]
-    monkeypatch.setattr("unmask.data.embedded.documents", lambda **_: iter(texts))
+    monkeypatch.setattr("unmask.data.text.embedded.documents", lambda **_: iter(texts))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from unmask import huggingface
-from unmask.data import corpus, spelling
-from unmask.data.corpus import Corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus, spelling
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.objectives import ObjectiveConfig

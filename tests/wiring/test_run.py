@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from unmask import huggingface
 from unmask.data.examples import Groups, labelled
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.objectives.language_modeling import MaskedLMConfig

@@ -97,7 +97,7 @@ def test_without_a_head_a_probe_is_trained_on_the_rows(runs, files):
 
 
 def test_a_probe_finds_what_vectors_tell_and_never_sees_the_rows_it_answers():
-    from unmask.data.rows import Row
+    from unmask.data.labelled.rows import Row
     from unmask.tasks import Embedding
 
     rng = np.random.default_rng(0)

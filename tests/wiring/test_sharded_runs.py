@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from unmask import huggingface
-from unmask.data import corpus
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.train.metrics import read
 
 WORDS = ("the cat sees a dog", "a bird hears the water", "my horse wants some bread", "the fish finds a tree")

@@ -22,12 +22,12 @@ from safetensors.torch import load_file
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data import byte_pairs, corpus
-from unmask.data.rows import Choices, Question, Row
-from unmask.data.subwords import Subwords
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import with_sentinels
+from unmask.data.labelled.rows import Choices, Question, Row
+from unmask.data.text import byte_pairs, corpus
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import Stopped, UnmaskError
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5, T5Model
@@ -852,7 +852,7 @@ def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -
     for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
         assert read.tolist() == pieces.encode(whole)[:127].tolist()
     assert all("longer than" not in note for note in notes_of(run.replace(rows={"length": 310})))
-    with pytest.raises(UnmaskError, match="fits in 6 tokens with what is asked for: raise --length"):
+    with pytest.raises(UnmaskError, match="fits in 6 tokens with its question: raise --length"):
         prepare(run.replace(rows={"length": 6, "most": 9}), Notes(None))
 
 
@@ -887,7 +887,7 @@ def test_what_is_asked_for_is_not_cut_away(blank: Path, tmp_path: Path) -> None:
         run, say = FineTuning(model=blank, task=task, rows=rows), Notes(None)
         train = prepare(run, say).train
         (note,) = [note for note in say.notes if "left out" in note]
-        assert note.endswith(f"left out, as a cut would take away what is asked for ({tmp_path / file}{place}).")
+        assert note.endswith(f"left out, as a cut would remove the question ({tmp_path / file}{place}).")
         assert max(map(len, train.read)) <= train.longest - 1
         read = [pieces.decode(ids) for ids in train.read]
         assert [text.endswith(end) for text, end in zip(read, ends, strict=True)] == [True] * len(ends), read

@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from unmask import huggingface
 from unmask.cli import main
 from unmask.config import Config
-from unmask.data import corpus
-from unmask.data.text import TextDocument
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import Albert, Bert

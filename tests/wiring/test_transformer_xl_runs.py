@@ -11,10 +11,10 @@ import torch
 from finetune_toy import fields, reviews, write_sets
 
 from unmask import huggingface
-from unmask.data import corpus, segments
-from unmask.data.corpus import Corpus
 from unmask.data.loader import EqualRows, Loader
-from unmask.data.text import TextDocument
+from unmask.data.text import corpus, segments
+from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.segment_model import SegmentModel

@@ -9,7 +9,7 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra

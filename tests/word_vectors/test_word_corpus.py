@@ -187,7 +187,7 @@ def test_a_list_of_other_things_is_named(tmp_path, row):
 
 
 def test_the_documentation_is_the_default(monkeypatch):
-    from unmask.data.text import TextDocument
+    from unmask.data.text.reading import TextDocument
 
     monkeypatch.setattr(reading.embedded, "documents", lambda: iter([TextDocument("A list. It grows.", "x")]))
     assert list(reading.documentation()) == [["a", "list"], ["it", "grows"]]

@@ -187,7 +187,7 @@ def _check_ways(options: argparse.Namespace) -> None:
 
 
 def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.data import text
+    from unmask.data.text import reading as text
     from unmask.serve.likelihood import Scorer
 
     for name in overrides:

@@ -13,9 +13,9 @@ from unmask.cli.parser import add_group, add_verb, reading, text_options
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
-    from unmask.data.corpus import Corpus
-    from unmask.data.text import TextStatistics
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text.corpus import Corpus
+    from unmask.data.text.reading import TextStatistics
+    from unmask.data.text.tokenizer import Tokenizer
 
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned where nothing is said."""
@@ -84,7 +84,8 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.data import inspect, text
+    from unmask.data.text import inspect
+    from unmask.data.text import reading as text
 
     statistics, other = text.TextStatistics(), text.TextStatistics()
     how = reading(options)
@@ -104,8 +105,9 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _build(options: argparse.Namespace) -> Corpus:
-    from unmask.data import byte_pairs, characters, corpus, embedded, spelling, text, whole_words
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text import byte_pairs, characters, corpus, embedded, spelling, whole_words
+    from unmask.data.text import reading as text
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.train.display import progress
 
     asked = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
@@ -176,7 +178,7 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
 
 def _kind(tokenizer: Tokenizer) -> str:
     """What its tokens are, of the kinds that can be learned: nothing in a file says so, but the pieces do."""
-    from unmask.data import fertility
+    from unmask.data.text import fertility
 
     pieces = tokenizer.pieces(i for i in range(tokenizer.size) if i not in tokenizer.specials)
     letters = all(len(piece.removeprefix("##")) <= 1 for piece in pieces)
@@ -188,9 +190,9 @@ def _kind(tokenizer: Tokenizer) -> str:
 
 
 def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.data import fertility
-    from unmask.data.text import TextStatistics
-    from unmask.data.tokenizer import Tokenizer
+    from unmask.data.text import fertility
+    from unmask.data.text.reading import TextStatistics
+    from unmask.data.text.tokenizer import Tokenizer
     from unmask.runs import vocabulary_extension
 
     statistics = TextStatistics()
@@ -207,7 +209,7 @@ def _vocabulary_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.data.text import TextStatistics
+    from unmask.data.text.reading import TextStatistics
     from unmask.runs import vocabulary_extension
 
     statistics = TextStatistics()
@@ -219,7 +221,7 @@ def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _documents(options: argparse.Namespace, paths: Sequence[str], statistics: TextStatistics) -> Any:
     """The texts of documents, as the options say how to read them."""
-    from unmask.data import text
+    from unmask.data.text import reading as text
 
     found = text.documents(paths, **reading(options), statistics=statistics)
     return (document.text for document in found)

@@ -95,7 +95,7 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _text(given: str, encoding: str | None) -> str:
-    from unmask.data.lines import lines as lines_of
+    from unmask.data.files.lines import lines as lines_of
 
     if not given.startswith("@"):
         return given

@@ -219,7 +219,7 @@ def encoding_option(parser: argparse.ArgumentParser) -> None:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """What `text_options` say, as `data.text.documents` takes it."""
+    """What `text_options` say, as `data.text.reading.documents` takes it."""
     return {name: getattr(options, name) for name in ("per", "column", "encoding")}
 
 
@@ -271,7 +271,7 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
 
 def text_lines(file: str | None, named: str | None) -> Iterator[str]:
     """The lines of a file, else of standard input as they come, for `given_lines`."""
-    from unmask.data import encodings
+    from unmask.data.files import encodings
 
     name, number = file or "standard input", 0
     encoding = encodings.checked(named) or "utf-8"

@@ -206,7 +206,7 @@ def _check_kind(overrides: dict[str, str], how: Any) -> None:
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
     """Texts as given, else the lines of a file, or the rows of an array, else of standard input; empty lines stay."""
-    from unmask.data import numbers
+    from unmask.data.bitext import numbers
 
     file = options.file or ""
     if file.endswith(numbers.SUFFIX) and not options.texts and Path(file).is_file():

@@ -1,1 +1,1 @@
-"""Text in, batches out: tokenizers, corpora of token shards, streams of packed rows, labelled rows."""
+"""Items in, batches out: what every modality shares, and the readers of each kind of data."""

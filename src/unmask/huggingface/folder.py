@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unmask.config import read_json
 from unmask.data.processor import Processor
-from unmask.data.subwords import Subwords
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import sentence_transformers, sizes

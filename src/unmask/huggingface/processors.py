@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from unmask.data.numbers import Numbers
+from unmask.data.bitext.numbers import Numbers
 from unmask.data.processor import Processor
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
 P = TypeVar("P")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.config import read_json
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 

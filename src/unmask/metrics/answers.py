@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
-    from unmask.data.rows import Question
+    from unmask.data.labelled.rows import Question
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)

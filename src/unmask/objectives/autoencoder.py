@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.objectives.causal import CausalLM
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Objective

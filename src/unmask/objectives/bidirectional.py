@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.data import spelling
-from unmask.data.corpus import Split
-from unmask.data.stream import UNIT_TOKENS
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import spelling
+from unmask.data.text.corpus import Split
+from unmask.data.text.stream import UNIT_TOKENS
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.elmo_model import WORDS
 from unmask.models.model import Model

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from unmask.config import Config
-from unmask.data.corpus import Corpus
 from unmask.data.processor import Processor
+from unmask.data.text.corpus import Corpus
 from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from unmask.data import collate
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Guesses, Join, Joint, Objective, Probe, Term

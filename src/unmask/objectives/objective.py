@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 from torch import Tensor
 
-from unmask.data import stream
-from unmask.data.corpus import Split
 from unmask.data.loader import EqualRows, Loader
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import stream
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.model import Model
 from unmask.nn import Logits
 from unmask.objectives.cross_entropy import of_logits
@@ -64,7 +64,7 @@ Guesses = list[tuple[str, float]]
 
 
 class StreamOptions(TypedDict):
-    """The options of training rows that objectives do not decide: see `data.stream.stream`."""
+    """The options of training rows that objectives do not decide: see `data.text.stream.stream`."""
 
     length: int
     cut: EqualRows

@@ -20,8 +20,8 @@ Ids = Sequence[int] | np.ndarray
 def pack_pairs(
     rows: Sequence[Sequence[tuple[Ids, Ids]]], pad: int, start: int, end: int, target: str = "next"
 ) -> Batch:
-    """Rows that hold several pairs side by side, where `data.pairing` has one: what is i-th in a row of `tokens`
-    [B, T] is i-th in its row of `source.tokens` [B, S], which `documents` and `positions` of both say.
+    """Rows that hold several pairs side by side, where `data.bitext.batching` has one: what is i-th in a row of
+    `tokens` [B, T] is i-th in its row of `source.tokens` [B, S], which `documents` and `positions` of both say.
 
     target  name of the target: the token after each one, and `end` after the last
     """

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.config import ObjectiveConfig

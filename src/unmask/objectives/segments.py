@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unmask.data import segments
-from unmask.data.corpus import Split
 from unmask.data.loader import Loader
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import segments
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.objectives.causal import CausalLM
 from unmask.objectives.config import ObjectiveConfig

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Join, Objective

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.corpus import Split
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.tokenizer_splitter import sentinel_ids, with_sentinels
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate_all
 from unmask.kernels.formats import exactly

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from unmask import huggingface
-from unmask.data import glue
-from unmask.data.dataset import Dataset
+from unmask.data.labelled import glue
+from unmask.data.labelled.dataset import Dataset
 from unmask.errors import UnmaskError
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmask.data.dataset import ordered
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import ordered
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface, metrics
-from unmask.data.dataset import Dataset
 from unmask.data.examples import Groups, labelled
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
 from unmask.runs.finetuning.config import Fit

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask.config import read_json
-from unmask.data import glue
-from unmask.data.glue import Benchmark
+from unmask.data.labelled import glue
+from unmask.data.labelled.glue import Benchmark
 from unmask.errors import UnmaskError, plural
 from unmask.kernels.processor import Precision
 from unmask.runs import submission

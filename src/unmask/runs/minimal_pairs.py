@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.tables import column_of, guess_format, read_table
+from unmask.data.files.tables import column_of, guess_format, read_table
 from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
 from unmask.serve.likelihood import Scorer
@@ -35,7 +35,7 @@ def read(paths: Sequence[Path | str], *, most: int | None = None, encoding: str 
     UID and field; a file without UID is one kind, called as the file is.
 
     most      pairs of each kind, its first ones; None: all
-    encoding  as for `data.lines.lines`
+    encoding  as for `data.files.lines.lines`
 
     Raises UnmaskError for what is not there, and for a file without these columns.
     """

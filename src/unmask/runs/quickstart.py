@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unmask.data import corpus, embedded
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
+from unmask.data.text import corpus, embedded
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.runs import label_efficiency, recipes

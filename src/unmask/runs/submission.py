@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import fmean
 
 from unmask import files
-from unmask.data import glue
-from unmask.data.glue import Benchmark
+from unmask.data.labelled import glue
+from unmask.data.labelled.glue import Benchmark
 from unmask.errors import UnmaskError, plural, unknown
 
 HEADER = "index\tprediction"

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from unmask import huggingface
-from unmask.data import extension
-from unmask.data.fertility import Fertility, count_words, is_wordpiece, of_words, render
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text import extension
+from unmask.data.text.fertility import Fertility, count_words, is_wordpiece, of_words, render
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256, write_text
 from unmask.models.model import Model

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 import torch
 
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, harmless
 from unmask.models.model import Model
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.kernels.processor import Settled
 from unmask.serve.pretrained import render_pretrained
 from unmask.tasks import Task
@@ -72,7 +72,7 @@ class Answering(ABC):
 
     def rows_in(self, path: Path | str, encoding: str | None = None) -> Sequence[Row] | None:
         """The rows of a file in a format of the task, such as SQuAD, SWAG, ARC or DREAM; labels do not count. None for
-        a file that is read line by line. For `encoding` see `data.lines.lines`."""
+        a file that is read line by line. For `encoding` see `data.files.lines.lines`."""
         return None if self.of_task is None else self.of_task.rows_in(Path(path), encoding)
 
     def answers_to(self, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.huggingface import Loaded

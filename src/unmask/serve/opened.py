@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model

@@ -14,8 +14,8 @@ import torch
 from unmask import huggingface
 from unmask.config import read_json
 from unmask.data import collate
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.huggingface.hub import model_folder

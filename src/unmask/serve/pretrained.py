@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.data.text.tokenizer import Encoding, Tokenizer
 from unmask.huggingface.table import PUBLISHED
 from unmask.types import Example, Head
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from unmask import huggingface
-from unmask.data.numbers import NoVector
-from unmask.data.pairing import collate_pairs
+from unmask.data.bitext.batching import collate_pairs
+from unmask.data.bitext.numbers import NoVector
 from unmask.errors import UnmaskError
 from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.kernels.devices import placed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 from unmask.serve.predictor import Predictor

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from torch import nn
 
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.serve.http.aside import in_time, while_there

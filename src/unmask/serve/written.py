@@ -10,7 +10,7 @@ import torch
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.huggingface import SETTINGS
 from unmask.kernels.processor import Precision

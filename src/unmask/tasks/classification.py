@@ -15,9 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.dataset import Dataset
-from unmask.data.glue import Benchmark
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.glue import Benchmark
+from unmask.data.labelled.rows import Row
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.labels import different, label_id, mean_cross_entropy, one_class

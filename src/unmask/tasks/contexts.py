@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
 
 

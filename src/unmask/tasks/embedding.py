@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data import pairs
-from unmask.data.dataset import Dataset
-from unmask.data.glue import Benchmark
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled import pairs
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.glue import Benchmark
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model, ModelConfig

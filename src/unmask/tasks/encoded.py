@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
-from unmask.data.rows import Row
 from unmask.types import Example
 
 

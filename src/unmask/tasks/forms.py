@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from unmask.data.columns import PAIRS, TEXTS
-from unmask.data.rows import Row
+from unmask.data.labelled.columns import PAIRS, TEXTS
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, kind_of
 
 Input = str | Sequence[str] | Mapping[str, Any]

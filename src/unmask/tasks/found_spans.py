@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from unmask import metrics
-from unmask.data.rows import Question, Row
-from unmask.data.sentences import sentences
+from unmask.data.labelled.rows import Question, Row
+from unmask.data.text.sentences import sentences
 from unmask.errors import UnmaskError
 from unmask.tasks.contexts import Context, Window
 from unmask.tasks.encoded import Encoded

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unmask.data.tokenizer import Tokenizer, shorten
+from unmask.data.text.tokenizer import Tokenizer, shorten
 from unmask.errors import UnmaskError
 
 Long = Literal["truncate", "head+tail", "window-mean", "window-max", "error"]

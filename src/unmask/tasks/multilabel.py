@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.dataset import Dataset, separator_in
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import Dataset, separator_in
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.balance import Weighing

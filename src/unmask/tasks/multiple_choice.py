@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.data import choices
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Choices, Row
-from unmask.data.tables import format_by_name
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.files.tables import format_by_name
+from unmask.data.labelled import choices
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Choices, Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.forms import Form, Input, Object, are_texts

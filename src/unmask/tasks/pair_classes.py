@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 
 from unmask import metrics
 from unmask.config import read_json
-from unmask.data.dataset import ordered
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import ordered
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, atomic, write_manifest
 from unmask.models.model import Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from unmask.data.rows import Choices, Row
+from unmask.data.labelled.rows import Choices, Row
 from unmask.errors import UnmaskError, unknown
 
 

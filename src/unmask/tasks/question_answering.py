@@ -19,12 +19,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data import squad
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Question, Row
-from unmask.data.sentences import sentences
-from unmask.data.tables import format_by_name
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.files.tables import format_by_name
+from unmask.data.labelled import squad
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Question, Row
+from unmask.data.text.sentences import sentences
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.contexts import Context, Window, contexts_of, windows

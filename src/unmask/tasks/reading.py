@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data import dataset, glue
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Row
+from unmask.data.labelled import dataset, glue
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.tasks.registry import TASKS, task_fitting, task_named
 from unmask.tasks.rows import Rows

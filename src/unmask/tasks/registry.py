@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
 from unmask.config import Config, typed
-from unmask.data.dataset import Dataset
+from unmask.data.labelled.dataset import Dataset
 from unmask.errors import UnmaskError, kind_of, unknown
 from unmask.models.model import Model
 from unmask.tasks.task import Task

@@ -14,9 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.dataset import Dataset, scores
-from unmask.data.glue import Benchmark
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import Dataset, scores
+from unmask.data.labelled.glue import Benchmark
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks.lexical import regression

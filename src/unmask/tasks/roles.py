@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unmask.data.dataset import Dataset
-from unmask.data.roles import read_roles
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.roles import read_roles
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.tagging import Tagging
 

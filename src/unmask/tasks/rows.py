@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unmask.config import Config
-from unmask.data.tables import format_by_name
+from unmask.data.files.tables import format_by_name
 
 _COLUMN = "column"
 
@@ -27,8 +27,8 @@ class Rows(Config):
     train          file of the rows to learn from; with a benchmark its folder
     dev            file of the rows that decide; without any, a tenth of the training rows is held out
     test           file of the rows that are scored at the end
-    benchmark      name of a public data set (`unmask.data.glue`): `train` is then its folder, as it is distributed,
-                   with its dev rows and, where they have labels, its test rows
+    benchmark      name of a public data set (`unmask.data.labelled.glue`): `train` is then its folder, as it is
+                   distributed, with its dev rows and, where they have labels, its test rows
     encoding       of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most           training rows to use, the first ones; None: all
     length         longest sequence, in tokens; None: what is usual for the task, or what the model can take

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.dataset import ordered
-from unmask.data.rows import Row, Triplet
+from unmask.data.labelled.dataset import ordered
+from unmask.data.labelled.rows import Row, Triplet
 from unmask.errors import UnmaskError, unknown
 from unmask.models.model import Model
 from unmask.tasks.labels import different, mean_cross_entropy

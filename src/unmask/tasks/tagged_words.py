@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from unmask import metrics
-from unmask.data.rows import Row
-from unmask.data.words import split_words
+from unmask.data.labelled.rows import Row
+from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError
 from unmask.tasks.forms import Form, Object, are_texts
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from unmask import metrics
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Row
-from unmask.data.schemes import Allowed, allowed, convert, detect
-from unmask.data.tables import guess_format
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.files.tables import guess_format
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.labelled.schemes import Allowed, allowed, convert, detect
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden

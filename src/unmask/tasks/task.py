@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data import collate
-from unmask.data.dataset import Dataset
-from unmask.data.glue import Benchmark
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.glue import Benchmark
+from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
-from unmask.data.rows import Row
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig

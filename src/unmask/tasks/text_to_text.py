@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask.config import Config
-from unmask.data.rows import Row
-from unmask.data.subwords import Subwords
+from unmask.data.labelled.rows import Row
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.tasks.registry import TASKS, task_named
 from unmask.tasks.written import Written, squeezed

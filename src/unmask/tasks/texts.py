@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.rows import Row
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.labelled.rows import Row
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.tasks.lengths import Long, frames
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.task import Encoded, Task

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unmask import metrics
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.tasks.similarity import Kind, score
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from unmask import metrics
-from unmask.data import dataset
-from unmask.data.bitext import Bitext, Report
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Choices, Question, Row
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import shorten
+from unmask.data.bitext.reading import Bitext, Report
+from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Choices, Question, Row
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import shorten
 
 if TYPE_CHECKING:
     from unmask.tasks.task import Task

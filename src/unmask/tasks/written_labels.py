@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from unmask import metrics
-from unmask.data import dataset
-from unmask.data.dataset import Dataset
-from unmask.data.rows import Row
+from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.tasks.labels import label_id
 from unmask.tasks.written import Written, Wrote, odd, probability_of, squeezed

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from unmask import metrics
-from unmask.data import dataset
-from unmask.data.rows import Row
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
+from unmask.data.labelled import dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
 from unmask.errors import UnmaskError
 from unmask.tasks.tagged_words import tagged
 from unmask.tasks.written import Written, Wrote, squeezed

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from unmask.data.pairing import collate_pairs
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.bitext.batching import collate_pairs
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives import registry

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from unmask.data.pairing import collate_pairs
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Encoding, Tokenizer
+from unmask.data.bitext.batching import collate_pairs
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.types import Batch

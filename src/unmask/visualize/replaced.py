@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.visualize.numbers import Data

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, needs, unknown
 from unmask.models.model import Model
 from unmask.visualize.numbers import Data

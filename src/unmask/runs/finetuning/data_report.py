@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from unmask import huggingface
-from unmask.data.dataset import values_of
-from unmask.data.rows import Row
+from unmask.data.labelled.dataset import values_of
+from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.encoder import PreparedEncoder, prepare

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface
-from unmask.data import glue
+from unmask.data.labelled import glue
 from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
 from unmask.models.model import Model

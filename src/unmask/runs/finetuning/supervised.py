@@ -19,7 +19,7 @@ from torch import Tensor
 
 from unmask.config import read_json
 from unmask.data.examples import Groups, labelled
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.errors import unknown
 from unmask.files import write_text
 from unmask.models.model import Model

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from unmask import huggingface
-from unmask.data import glue
-from unmask.data.bitext import Bitext
-from unmask.data.dataset import Dataset
-from unmask.data.rows import listed
-from unmask.data.subwords import Subwords
+from unmask.data.bitext.reading import Bitext
+from unmask.data.labelled import glue
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import listed
+from unmask.data.text.subwords import Subwords
 from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.generate import Limits, Search
 from unmask.runs.finetuning.config import FineTuning, Fit

@@ -60,7 +60,7 @@ class Pretraining(Config):
     start         a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to
                   that); None for fresh weights
     warm_start    what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
-                  corpus (`data/cooccurrence.py`), or "none", random vectors
+                  corpus (`data/text/cooccurrence.py`), or "none", random vectors
     """
 
     model: ModelConfig = field(default_factory=Bert)

@@ -14,8 +14,8 @@ from torch import nn
 from unmask import huggingface
 from unmask.config import Config, read_json
 from unmask.data.processor import Processor
-from unmask.data.subword_files import T5_MODEL
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subword_files import T5_MODEL
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256
 from unmask.models.model import Model, ModelConfig

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmask.config import read_json
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import plural
 from unmask.objectives import Term, registry
 from unmask.runs.report import Report, answers, curve, history, of_one_run

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from unmask import huggingface
-from unmask.data import cooccurrence
-from unmask.data.corpus import Split
+from unmask.data.text import cooccurrence
+from unmask.data.text.corpus import Split
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives import Objective

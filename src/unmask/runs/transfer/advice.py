@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from unmask.data import collate
-from unmask.data.fertility import fertility
-from unmask.data.tokenizer import Tokenizer
-from unmask.data.vocabulary import sample
+from unmask.data.text.fertility import fertility
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.vocabulary import sample
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.objectives import registry

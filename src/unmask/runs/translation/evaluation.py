@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from unmask.data.bitext import Bitext
-from unmask.data.numbers import Numbers
+from unmask.data.bitext.numbers import Numbers
+from unmask.data.bitext.reading import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from unmask import huggingface
-from unmask.data import numbers
-from unmask.data.bitext import Bitext
-from unmask.data.numbers import Numbers
-from unmask.data.subwords import Subwords
+from unmask.data.bitext import numbers
+from unmask.data.bitext.numbers import Numbers
+from unmask.data.bitext.reading import Bitext
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.runs.translation.config import Translation

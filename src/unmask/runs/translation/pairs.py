@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data import bitext
-from unmask.data.bitext import Bitext
-from unmask.data.numbers import NoVector
-from unmask.data.subwords import Subwords
+from unmask.data.bitext import reading as bitext
+from unmask.data.bitext.numbers import NoVector
+from unmask.data.bitext.reading import Bitext
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.runs.report import run_facts
 from unmask.runs.translation import origin

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from unmask import huggingface
-from unmask.data.bitext import Bitext
-from unmask.data.pairing import PairRows, PairSource, collate_pairs
-from unmask.data.pairing import pairs as pair_loader
-from unmask.data.subwords import Subwords
+from unmask.data.bitext.batching import PairRows, PairSource, collate_pairs
+from unmask.data.bitext.batching import pairs as pair_loader
+from unmask.data.bitext.reading import Bitext
+from unmask.data.text.subwords import Subwords
 from unmask.generate import Search, generate_all
 from unmask.kernels.formats import exactly
 from unmask.metrics import translation as metrics

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from unmask.config import Config
-from unmask.data import bitext, dates
-from unmask.data.bitext import Bitext
-from unmask.data.subwords import Subwords
+from unmask.data.bitext import dates
+from unmask.data.bitext import reading as bitext
+from unmask.data.bitext.reading import Bitext
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 
 DATES, DATE_VECTORS = "dates", "date-vectors"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.lines import lines
+from unmask.data.files.lines import lines
 from unmask.errors import UnmaskError, plural
 from unmask.metrics.scores import of_scores
 from unmask.runs.word_vectors.vectors import WordVectors
@@ -64,7 +64,7 @@ def analogies(
     """The sections of a file in the format of `questions-words.txt`, and "total" last (Mikolov et al. 2013a, 4.1).
 
     most      only the so many first, which are the most frequent, words can be asked about or be an answer
-    encoding  as for `data.lines.lines`
+    encoding  as for `data.files.lines.lines`
 
     Capitals count as small letters; where words differ in nothing else, the first one stands for all. The three words
     of a question are no answers to it. Raises UnmaskError that names the line that is not a question.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data.lines import COMPRESSED, bare, lines, opened
+from unmask.data.files.lines import COMPRESSED, bare, lines, opened
 from unmask.errors import UnmaskError, plural
 from unmask.files import atomic
 from unmask.runs.word_vectors.vectors import WordVectors

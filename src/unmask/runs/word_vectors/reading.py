@@ -12,12 +12,12 @@ from typing import Literal
 import numpy as np
 
 from unmask.config import Config
-from unmask.data import embedded
-from unmask.data.lines import FileFacts, lines
-from unmask.data.sentences import sentences
-from unmask.data.tables import format_by_name
-from unmask.data.text import TextDocument, TextStatistics, documents
-from unmask.data.words import split_words
+from unmask.data.files.lines import FileFacts, lines
+from unmask.data.files.tables import format_by_name
+from unmask.data.labelled.words import split_words
+from unmask.data.text import embedded
+from unmask.data.text.reading import TextDocument, TextStatistics, documents
+from unmask.data.text.sentences import sentences
 from unmask.errors import UnmaskError
 
 _ASCII_WORD = re.compile(r"\w+(?:'\w+)*")
@@ -47,11 +47,11 @@ def read(
 ) -> Iterator[list[str]]:
     """The sequences of files and folders, in order, in bounded memory.
 
-    statistics  filled while documents are read, as by `data.text.documents`
+    statistics  filled while documents are read, as by `data.text.reading.documents`
 
     A JSONL file whose lines are lists, `["a", "b"]` or `[3, 17, 4]`, gives each of them as it stands. All else is text
-    as `data.text.documents` reads it, compressed or not. Raises UnmaskError for a path that does not exist, a file that
-    is damaged or empty, and a list that holds anything but texts and whole numbers.
+    as `data.text.reading.documents` reads it, compressed or not. Raises UnmaskError for a path that does not exist, a
+    file that is damaged or empty, and a list that holds anything but texts and whole numbers.
     """
     reading = Reading() if reading is None else reading
     for path in map(Path, paths):

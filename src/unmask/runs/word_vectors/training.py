@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.building import partial_of, remove_stale
-from unmask.data.text import TextStatistics
+from unmask.data.text.building import partial_of, remove_stale
+from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing
 from unmask.runs.word_vectors import checkpoint, reading, sampling

@@ -11,8 +11,8 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data.subwords import Subwords
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
 from unmask.huggingface.config import TABLES, require_model

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.numbers import Numbers
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.bitext.numbers import Numbers
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
 from unmask.serve.continuation import Continuer, sampling, searching

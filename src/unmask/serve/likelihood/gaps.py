@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from unmask.data.subwords import Subwords
+from unmask.data.text.subwords import Subwords
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model

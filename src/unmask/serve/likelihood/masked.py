@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from unmask.data import collate
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface import Loaded
 from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model

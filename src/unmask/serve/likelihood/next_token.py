@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from unmask.data import collate
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model

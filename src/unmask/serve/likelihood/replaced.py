@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from unmask.data import collate
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.serve.likelihood.scoring import Framed, TokenScoring, framed

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from unmask.data import collate
-from unmask.data.tokenizer import Tokenizer
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 from unmask.objectives.bidirectional import DIRECTIONS, UNKNOWN, check_words, likelihoods, scorer

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.tasks.lexical.regression import Answer
 from unmask.tasks.lexical.vectors import Vocabulary, one_hot, products, tf_idf, units
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.rows import Row
+from unmask.data.labelled.rows import Row
 from unmask.tasks.lexical.regression import STEPS, chosen, in_columns
 
 EDGE = "<edge>"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.words import split_words
+from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError
 
 UNSPACED = re.compile(

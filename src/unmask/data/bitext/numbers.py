@@ -1,0 +1,128 @@
+"""Numbers: vectors as the sources of models that write from them, in lines of text, and in arrays.
+
+Shapes: P vectors, F numbers of each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from unmask.data.text.subword_files import Side
+from unmask.data.text.subwords import Subwords
+from unmask.errors import UnmaskError, plural
+
+SUFFIX = ".npy"
+SHOWN = 40  # characters of a line that is shown
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+NO_TOKENS = "This model reads vectors, and a vector has no tokens to show."
+
+
+class NoVector(UnmaskError):
+    """A source that is no vector, or one of another width; `place` is its number in what was given, from 0."""
+
+    def __init__(self, what: str, place: int) -> None:
+        super().__init__(what)
+        self.place = place
+
+
+class Numbers(Subwords):
+    """The vocabulary of a model that reads a vector and writes a text: its sources are lines of `features` numbers.
+
+    What is read of a source is one item, the vector: [1, F]. Texts are written, and read again, with `target`.
+    """
+
+    def __init__(self, side: Side, features: int) -> None:
+        super().__init__(side)
+        self.features = features
+        self._target = Subwords(side)
+
+    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The vector of each line, [1, F] float32; [0, F] of an empty line. Raises NoVector for anything else."""
+        return [self._item(text, place) for place, text in enumerate(texts)]
+
+    def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
+        """A vector as it is: nothing stands behind it."""
+        return ids
+
+    def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
+        """The piece of each id of a text that is written. Raises UnmaskError for a source, which has none."""
+        found = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+        if found.ndim > 1:
+            raise UnmaskError(NO_TOKENS)
+        return super().pieces(found)
+
+    def shown(self, source: str) -> str:
+        """The beginning of the line of numbers."""
+        return source if len(source) <= SHOWN else f"{source[:SHOWN]}…"
+
+    def lacking(self, ids: np.ndarray) -> int:
+        """0: any number can be read."""
+        return 0
+
+    def words(self, text: str) -> list[list[tuple[str, int]]]:
+        """Raises UnmaskError: a source has no words."""
+        raise UnmaskError(NO_TOKENS)
+
+    def _item(self, text: str, place: int) -> np.ndarray:
+        if not text.strip():
+            return np.empty((0, self.features), np.float32)
+        found = vector(text)
+        if found is None or len(found) != self.features:
+            what = f"has {plural(len(found), 'number')}" if found is not None else "is no line of finite numbers"
+            raise NoVector(
+                f"'{self.shown(text)}' {what}, but the model reads vectors of {self.features:,}: give as many numbers "
+                "a line, with spaces or commas between.",
+                place,
+            )
+        return found[None]
+
+
+def vector(text: str) -> np.ndarray | None:
+    """The numbers [F] float32 of a line, with spaces between, or commas, in brackets or not; None where it is anything
+    else, or where a number is not finite."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    parts = text.split(",") if "," in text else text.split()  # "0,5 1,2" is neither
+    if not all(map(_NUMBER.fullmatch, parts)):
+        return None
+    with np.errstate(over="ignore"):
+        found = np.array(list(map(float, parts)), np.float32)
+    return found if len(found) and np.isfinite(found).all() else None
+
+
+def are_vectors(texts: Sequence[str]) -> bool:
+    """Whether the first hundred of some texts are vectors."""
+    return all(vector(text) is not None for text in texts[:100])
+
+
+def lines(path: Path) -> list[str]:
+    """The rows of an array [P, F] in a .npy file, each as a line that `vector` reads.
+
+    Raises UnmaskError for a file that holds something else, and for numbers that are not finite.
+    """
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except PermissionError:
+        raise UnmaskError(f"{path} cannot be read: permission denied.") from None
+    except Exception:  # a damaged header is whatever its parser takes it for
+        raise UnmaskError(f"{path} is no array that NumPy can read; write it with numpy.save.") from None
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
+        raise UnmaskError(
+            f"{path} holds an array {list(array.shape)} of {array.dtype}, where a row of numbers for each text is "
+            "wanted."
+        )
+    pattern = " ".join(["%.9g"] * array.shape[1])
+    found = []
+    for number, row in enumerate(array, 1):
+        with np.errstate(over="ignore"):
+            values = row.astype(np.float32).tolist()
+        if not all(map(math.isfinite, values)):
+            raise UnmaskError(f"Row {number:,} of {path} has numbers that are not finite; put numbers in their place.")
+        found.append(pattern % tuple(values))
+    return found

@@ -1,0 +1,1 @@
+"""Labelled rows: texts, pairs, tagged words, questions and choices, from the formats of public data sets."""

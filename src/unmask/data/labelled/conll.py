@@ -1,0 +1,185 @@
+"""CoNLL files: one word a line, an empty line between sentences, the columns of words and tags by number.
+
+CoNLL-2000 and -2003 (Tjong Kim Sang & Buchholz 2000; Tjong Kim Sang & De Meulder 2003), CoNLL-U (Universal
+Dependencies), WNUT, WikiANN, KLUE and what else is written like them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from unmask.data.files.lines import bare, lines
+from unmask.data.labelled.rows import Row
+from unmask.errors import UnmaskError, plural
+
+Block = list[tuple[int, list[str]]]
+"""The lines of a sentence: number and columns of each."""
+
+_UNIVERSAL = 10  # columns of CoNLL-U, apart by tabs
+_NUMBER, _NO_WORD = re.compile(r"\d+"), re.compile(r"\d+-\d+|\d+\.\d+")
+_COMMENT = re.compile(r"#+ ")
+# Where spaces part the columns, "# x y" may be a word with its tags; only what is known to head a sentence is not.
+_HEADING = re.compile(r"#\s*(?:begin document|end document|newdoc|newpar|id\s|sent_id\s*=|text\s*=)")
+_LANGUAGE = re.compile(r"[a-z]{2,12}(?:-[a-z]+)*:")
+
+
+class Sentences(NamedTuple):
+    """Rows of tagged words, in the order that `Dataset` takes them.
+
+    columns  role -> what was taken for it
+    notes    sentences on what was left out or changed, with counts and the first places
+    """
+
+    rows: tuple[Row, ...]
+    columns: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def read_conll(
+    path: Path,
+    word: str | None = None,
+    tag: str | None = None,
+    *,
+    labelled: bool = True,
+    encoding: str | None = None,
+) -> Sentences:
+    """The sentences of a file, one word a line, columns apart by tabs where most lines have them, else by blanks.
+
+    word, tag  numbers of their columns, from 1; without them the first and last, and in CoNLL-U 2 and 4 (UPOS).
+               A file is CoNLL-U where its name says so, or its lines have ten columns and begin with a number.
+    labelled   False: sentences to be answered; columns of tags are not looked at, and need not be there
+    encoding   as for `data.files.lines.lines`
+
+    -DOCSTART- ends a sentence as an empty line does. Comments are passed over: `# …` where tabs part the columns, else
+    the lines that are known to head documents and sentences. In CoNLL-U so are contractions (3-4) and words that were
+    left out (8.1). WikiANN's language before every word ("en:") is taken off, and noted. Tags lose the blanks around
+    them and are otherwise as they stand (`schemes.convert`). Raises UnmaskError that names file and line for a line
+    with other columns than the first, without a tag, or not in UTF-8, and for a file without sentences.
+    """
+    numbers = [column_number(path, name) for name in (word, tag)]
+    found = blocks(path, encoding)
+    width = len(found[0][0][1])
+    if width < 2 and labelled:
+        raise UnmaskError(
+            f"{path}:{found[0][0][0]} has one column only; a word and its tag are needed, apart by a tab or blanks."
+        )
+    universal = is_universal(path, found)
+    at = numbers[0] if numbers[0] is not None else 1 if universal else 0
+    tagged = numbers[1] if numbers[1] is not None else 3 if universal else width - 1
+    for block in found:
+        check_columns(path, block, width, (at, tagged) if labelled else (at,))
+    if universal:
+        found = _with_words(path, [_words(path, block) for block in found])
+    kept = [_row(path, block, at, tagged if labelled else None) for block in found]
+    if len(kept) == 1 and any(" " in word.strip() for word in kept[0].words):
+        raise UnmaskError(f"{path} has no blank line between sentences, and texts for words: it is a table, not CoNLL.")
+    tags = {"tags": f"column {tagged + 1}"} if labelled else {}
+    return _without_language(Sentences(tuple(kept), {"words": f"column {at + 1}", **tags}))
+
+
+def blocks(path: Path, encoding: str | None = None) -> list[Block]:
+    """The lines of each sentence, without comments. Raises UnmaskError for a file without sentences or not of text."""
+    read = lines(path, encoding=encoding, newline="\n")
+    numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in read]
+    tabbed = _are_tabbed(line for _, line in numbered)
+    found: list[Block] = [[]]
+    for number, line in numbered:
+        if "\r" in line:
+            raise UnmaskError(f"{path}:{number} has a CR within; save the file with the line ends LF or CRLF.")
+        if line.startswith("-DOCSTART-") or not line.strip():
+            found.append([])
+        elif not _is_comment(line, tabbed):
+            found[-1].append((number, line.split("\t") if tabbed else re.split(r"[ \t]+", line.strip(" \t"))))
+    return _with_words(path, found)
+
+
+def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -> None:
+    """Raise UnmaskError for the first line of a sentence that has not `width` columns, or lacks one that is needed."""
+    highest = max(needed)
+    for number, fields in block:
+        if len(fields) != width:
+            raise UnmaskError(
+                f"{path}:{number} has {plural(len(fields), 'column')}, but the lines before it have {width}; give "
+                "every word the same columns, all apart by one tab or all by blanks, and leave a line empty between "
+                "sentences."
+            )
+        if highest >= width:
+            raise UnmaskError(
+                f"{path}:{number} has {plural(width, 'column')}; there is no column {highest + 1}. Columns are counted "
+                "from 1."
+            )
+
+
+def is_universal(path: Path, found: list[Block]) -> bool:
+    """Whether sentences are CoNLL-U: by the name of the file, else by ten columns whose first counts words."""
+    if ".conllu" in (suffix.lower() for suffix in bare(path).suffixes):
+        return True
+    first = found[0][0][1]
+    return len(first) == _UNIVERSAL and (first[0] == "1" or first[0].startswith("1-"))
+
+
+def _with_words(path: Path, found: list[Block]) -> list[Block]:
+    """The sentences that have words. Raises UnmaskError where none has."""
+    kept = [block for block in found if block]
+    if not kept:
+        raise UnmaskError(f"{path} has no sentences: a file of this kind has one word a line, and its tag beside it.")
+    return kept
+
+
+def _words(path: Path, block: Block) -> Block:
+    """The lines of CoNLL-U that are words."""
+    for number, fields in block:
+        if not (_NUMBER.fullmatch(fields[0]) or _NO_WORD.fullmatch(fields[0])):
+            raise UnmaskError(
+                f"{path}:{number} begins with '{fields[0]}', not with the number of a word as in CoNLL-U; "
+                "give the file another ending than .conllu if it is not that."
+            )
+    return [(number, fields) for number, fields in block if _NUMBER.fullmatch(fields[0])]
+
+
+def _row(path: Path, block: Block, word: int, tag: int | None) -> Row:
+    words = tuple(fields[word] for _, fields in block)
+    place = f"{path}:{block[0][0]}"
+    if tag is None:
+        return Row(" ".join(words), words=words, place=place)
+    tags = tuple(fields[tag].strip() for _, fields in block)
+    if "" in tags:
+        raise UnmaskError(f"{path}:{block[tags.index('')][0]} has no tag: its column {tag + 1} is empty.")
+    return Row(" ".join(words), words=words, tags=tags, place=place)
+
+
+def _without_language(found: Sentences) -> Sentences:
+    """Words as they were before WikiANN wrote their language in front of each."""
+    match = _LANGUAGE.match(found.rows[0].words[0])
+    prefix = match[0] if match else ""
+    if not prefix or not all(word.startswith(prefix) for row in found.rows for word in row.words):
+        return found
+    rows = []
+    for row in found.rows:
+        words = tuple(word.removeprefix(prefix) for word in row.words)
+        rows.append(Row(" ".join(words), words=words, tags=row.tags, place=row.place))
+    return Sentences(tuple(rows), found.columns, (f'Every word began with "{prefix}", which was taken off.',))
+
+
+def column_number(path: Path, name: str | None) -> int | None:
+    """The place of a column, from 0, by its number, from 1. Raises UnmaskError for what is not a number."""
+    if name is None:
+        return None
+    if not (name.isdecimal() and int(name) > 0):
+        raise UnmaskError(f"The columns of {path} have no names; give a number, counted from 1, instead of '{name}'.")
+    return int(name) - 1
+
+
+def _are_tabbed(texts: Iterable[str]) -> bool:
+    """Whether most lines that are no comments have a tab, so that blanks belong to words."""
+    votes = [("\t" in line) - ("\t" not in line) for line in texts if line.strip() and not _is_comment(line, True)]
+    return sum(votes) > 0
+
+
+def _is_comment(line: str, tabbed: bool) -> bool:
+    if not line.startswith("#"):
+        return False
+    return bool(_COMMENT.match(line) or "\t" not in line) if tabbed else bool(_HEADING.match(line))

@@ -1,0 +1,70 @@
+"""Byte-level BPE: pieces of bytes, so that no character is unknown (Radford et al. 2019, section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer as RawTokenizer
+
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.vocabulary import sample, without_long_words
+from unmask.errors import UnmaskError
+
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+LEAST = len(SPECIALS) + 256
+_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+"""How `ByteLevel` cuts a text (Radford et al. 2019)."""
+
+
+def train(
+    texts: Iterable[str],
+    size: int = 8_192,
+    *,
+    cased: bool = False,
+    strip_accents: bool = False,
+    byte_budget: int = 200_000_000,
+) -> Tokenizer:
+    """Learn at most `size` pieces; the same texts always give the same ones.
+
+    texts          read once; at most about `byte_budget` bytes of them are held (`vocabulary.sample`)
+    size           <s> <pad> </s> <unk> <mask> are the ids 0 … 4; the 256 bytes follow, then the merges in their order
+    cased          keep capitals, else lower them; what is decoded is the text itself only where both are kept
+    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+
+    A piece begins with the space before its word; words of more than 100 characters, such as encoded files, do not
+    count. A text is framed as RoBERTa frames it: <s> a </s>, and a pair
+    <s> a </s> </s> b </s>. Raises UnmaskError where the size cannot hold the bytes, and for a text without words.
+    """
+    if size < LEAST:
+        raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: ask for at least {LEAST} pieces.")
+    raw = RawTokenizer(models.BPE())
+    steps = _normalisers(cased, strip_accents)
+    if steps:
+        raw.normalizer = normalizers.Sequence(steps)
+    raw.decoder = decoders.ByteLevel()
+    passages = sample(texts, byte_budget)
+    if not any(passage.strip() for passage in passages):
+        raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    words, letters = pre_tokenizers.Split(Regex(_WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
+    raw.pre_tokenizer = pre_tokenizers.Sequence([words, without_long_words(), letters])
+    raw.train_from_iterator(passages, trainer)
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same, but for long words
+    start, end = ((name, SPECIALS.index(name)) for name in ("<s>", "</s>"))
+    raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
+    return Tokenizer(raw)
+
+
+def _normalisers(cased: bool, strip_accents: bool) -> list[normalizers.Normalizer]:
+    """What changes a text before it is cut. NFC last: it puts Hangul syllables together again."""
+    steps: list[normalizers.Normalizer] = [] if cased else [normalizers.Lowercase()]
+    if strip_accents:
+        steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
+    return steps

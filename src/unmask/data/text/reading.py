@@ -1,0 +1,291 @@
+"""Text in: files, folders, tables and hub data sets to documents, one at a time; sentences of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from unmask.data.files import encodings
+from unmask.data.files.lines import LONGEST_LINE, Blank, FileFacts, NotText, lines
+from unmask.data.files.tables import Rows, format_by_name, hub_rows, rows
+from unmask.data.text.sentences import sentences
+from unmask.data.text.vocabulary import clean
+from unmask.errors import Missing, UnmaskError, kind_of, plural, unknown
+
+__all__ = ["LONGEST_DOCUMENT", "LONGEST_LINE", "FileFacts", "TextDocument", "TextStatistics", "documents", "sentences"]
+
+Per = Literal["blank-line", "line", "file"]
+LONGEST_DOCUMENT = 1 << 24  # characters; a longer one is handed out in parts, so that memory stays bounded
+HELD = 1 << 26  # characters of a file inside a folder up to which its documents wait until it was read whole
+MANY, SHORT = 50, 200  # documents of a file, and their characters on average below which they hardly are documents
+Numbered = Iterator[tuple[int, str]]  # line or row, and the text that begins there
+
+
+@dataclass(frozen=True, slots=True)
+class TextDocument:
+    """One document and where it comes from: `path`, `path:line` of its first line, or `path:row` of a table."""
+
+    text: str
+    source: str
+
+
+@dataclass(slots=True)
+class TextStatistics:
+    """What reading has found out so far; hand one to `documents` to learn it.
+
+    files    path -> encoding, characters, documents and removed NULs of every file that was read
+    skipped  path -> why a file inside a folder, or one without text beside others, was passed over
+    """
+
+    files: dict[str, FileFacts] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def documents(self) -> int:
+        return sum(facts.documents for facts in self.files.values())
+
+    def losses(self, most: int | None = None) -> list[str]:
+        """The files that were not read as they stand, as `losses` tells of them."""
+        return losses({name: facts.nul for name, facts in self.files.items()}, self.skipped, most)
+
+    def advice(self) -> str:
+        """A sentence where blank lines seem to end less than a document; else nothing."""
+        divided = {name: facts for name, facts in self.files.items() if facts.blank_lines and facts.documents >= MANY}
+        short = {name: facts for name, facts in divided.items() if facts.characters < SHORT * facts.documents}
+        if not short:
+            return ""
+        documents, characters = (sum(getattr(f, name) for f in short.values()) for name in ("documents", "characters"))
+        return (
+            f"A blank line ends a document, so that {plural(len(short), 'file')} (the first is {next(iter(short))}) "
+            f"became {documents:,} short documents, of {characters / documents:,.0f} characters on average; where a "
+            "file is one document, say --per file."
+        )
+
+
+def losses(nul: Mapping[str, int], skipped: Mapping[str, str], most: int | None = None) -> list[str]:
+    """What was not read as it stands, a line for each file: NUL characters that were removed, and why one was passed
+    over; then how many were passed over, and how many files are not named.
+
+    most  files that are named; None: all
+    """
+    found = [
+        *(f"{name}: passed over, {reason}" for name, reason in skipped.items()),
+        *(f"{name}: NUL characters that were removed: {count:,}" for name, count in nul.items() if count),
+    ]
+    rest = 0 if most is None else max(0, len(found) - most)
+    more = [f"{rest:,} more such files; unmask corpus check names them"] if rest else []
+    count = [f"Passed over: {plural(len(skipped), 'file')}."] if skipped else []
+    return [*found[: len(found) - rest], *more, *count]
+
+
+def documents(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    per: Per = "blank-line",
+    column: str = "text",
+    encoding: str | None = None,
+    statistics: TextStatistics | None = None,
+) -> Iterator[TextDocument]:
+    """The documents of files, folders and hub data sets, in order, read in bounded memory.
+
+    paths       files; folders, read in the order of their names, subfolders included, hidden names left out;
+                `hub:owner/name[/configuration][:split]` with the `data` extra and a network
+    per         of plain text: what makes a document. `blank-line`: lines up to the next blank one; `line`; `file`.
+    column      of JSON lines, CSV, TSV and Parquet: the field that holds the text; each row is a document
+    encoding    of files without a byte order mark; None: UTF-8
+    statistics  filled while reading; where it is given, to tell of it, a named file without text is passed over
+
+    `.gz` and `.zst` files are opened as what they hold. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark, or
+    of the encoding that is named. NUL is removed and counted; line ends become LF. A document longer than
+    LONGEST_DOCUMENT characters comes in parts.
+
+    Raises UnmaskError at once for a path that does not exist, and while reading for a file that is damaged, empty,
+    not text or of another encoding, an unknown column, a row that is not valid, or a line of more than LONGEST_LINE
+    characters. What is an error of a file that is named alone makes a file inside a folder be passed over, whole, and
+    noted; the others go on. So are, with `statistics`, named files that are empty, unless all are.
+    """
+    if per not in ("blank-line", "line", "file"):
+        raise unknown("way to divide text", per, ("blank-line", "line", "file"))
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    if not paths:
+        raise UnmaskError("There is no text to read: name at least one file or folder.")
+    noted = TextStatistics() if statistics is None else statistics
+    how = _How(per, column, encodings.checked(encoding))
+    sources = [_source(path, how, noted) for path in paths]
+    return chain.from_iterable(sources) if statistics is None else _where_text_is(sources, statistics)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How files are read: the arguments of `documents`."""
+
+    per: Per
+    column: str
+    encoding: str | None
+
+
+def _where_text_is(sources: Sequence[Iterator[TextDocument]], statistics: TextStatistics) -> Iterator[TextDocument]:
+    """The documents of all sources; those without any text are passed over, unless all are."""
+    count, blank = 0, None
+    for source in sources:
+        try:
+            for document in source:
+                count += 1
+                yield document
+        except Blank as error:
+            blank = blank or error
+            _pass_over(error.path, error, statistics)
+    if not count and blank is not None:
+        raise blank
+
+
+def _pass_over(path: Path, error: UnmaskError, statistics: TextStatistics) -> None:
+    statistics.files.pop(str(path), None)
+    statistics.skipped[str(path)] = _reason(path, error)
+
+
+def _reason(path: Path, error: UnmaskError) -> str:
+    """What is wrong with a file, to be said behind its name."""
+    if isinstance(error, NotText):
+        return error.reason
+    said = str(error).removesuffix(".")
+    for start, instead in ((f"{path}:", "line "), (f"{path} ", "it ")):
+        if said.startswith(start):
+            return instead + said.removeprefix(start)
+    return said
+
+
+def _source(path: str | Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
+    if str(path).startswith("hub:"):
+        return _hub(str(path), how.column, statistics)
+    path = Path(path)
+    if not path.exists():
+        raise UnmaskError(f"There is no file or folder {path}.")
+    return (_folder if path.is_dir() else _file)(path, how, statistics)
+
+
+def _hub(name: str, column: str, statistics: TextStatistics) -> Iterator[TextDocument]:
+    facts = statistics.files[name] = FileFacts()
+    yield from _counted(_texts(name, hub_rows(name, column), column), name, facts)
+    if not facts.documents:
+        raise UnmaskError(f"{name} holds no text in its column '{column}'.")
+
+
+def _file(path: Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
+    facts = statistics.files[str(path)] = FileFacts()
+    format = format_by_name(path)
+    if format is None or format == "conll":
+        facts.blank_lines = how.per == "blank-line"
+        texts = _divide(lines(path, facts, encoding=how.encoding), how.per)
+    else:
+        texts = _texts(path, rows(path, format, column=how.column, facts=facts, encoding=how.encoding), how.column)
+    yield from _counted(texts, str(path), facts)
+    if not facts.documents:
+        raise Blank(path, "it holds no text")
+
+
+def _counted(texts: Numbered, source: str, facts: FileFacts) -> Iterator[TextDocument]:
+    for number, text in texts:
+        for part in _parts(text):
+            facts.documents += 1
+            facts.characters += len(part)
+            yield TextDocument(part, f"{source}:{number}")
+
+
+def _folder(folder: Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
+    count, first = 0, ""
+    for path in _walk(folder):
+        try:
+            found = _whole(partial(_file, path, how, statistics))
+        except Missing:  # the file may be sound
+            raise
+        except UnmaskError as error:
+            _pass_over(path, error, statistics)
+            first = first or f"{path} was passed over: {_reason(path, error)}"
+            continue
+        for document in found:
+            count += 1
+            yield document
+    if not count:
+        raise UnmaskError(f"There is no text in the folder {folder}{first and f' ({first})'}.")
+
+
+def _whole(read: Callable[[], Iterator[TextDocument]]) -> Iterator[TextDocument]:
+    """The documents of a file that could be read to its end: an error comes before the first of them. A file of more
+    than HELD characters is read twice, so that memory stays bounded."""
+    held: list[TextDocument] = []
+    size = 0
+    for document in read():
+        size += len(document.text)
+        if size <= HELD:
+            held.append(document)
+        else:
+            held.clear()
+    return iter(held) if size <= HELD else read()
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Files below the folder, sorted by name within each folder; links to folders are not followed."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise UnmaskError(f"The folder {folder} cannot be read: {error.strerror}.") from None
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if not entry.is_symlink():
+                yield from _walk(entry)
+        elif entry.is_file():
+            yield entry
+
+
+def _divide(numbered: Numbered, per: Per) -> Numbered:
+    """Number of the first line and text of each document of a plain-text file."""
+    held: list[str] = []
+    size = first = 0
+    for number, line in numbered:
+        blank = not line.strip()
+        ends = per == "line" or (per == "blank-line" and blank) or size + len(line) > LONGEST_DOCUMENT
+        if held and ends:
+            yield first, "".join(held).strip()
+            held, size = [], 0
+        if held or not blank:
+            first = first if held else number
+            held.append(line)
+            size += len(line)
+    if held:
+        yield first, "".join(held).strip()
+
+
+def _texts(source: Path | str, table: Rows, column: str) -> Numbered:
+    """Number and text of each row of a table, but for those whose text is null."""
+    for number, values in table:
+        value = values[column]
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UnmaskError(f"{source}:{number}: '{column}' must be text, not {kind_of(value)}.")
+        yield number, _tidy(value)
+
+
+def _tidy(text: str) -> str:
+    """A field of a table, as lines of a file are tidied: LF line ends, neither NUL nor lone surrogates."""
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")).strip()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text itself, cut at line ends or spaces where it is too long for one document; nothing where it is empty."""
+    begin = 0
+    while len(text) - begin > LONGEST_DOCUMENT:
+        end = max(text.rfind(mark, begin + 1, begin + LONGEST_DOCUMENT) for mark in "\n ")
+        end = end if end > begin else begin + LONGEST_DOCUMENT
+        yield text[begin:end]
+        begin = end
+    if text[begin:]:
+        yield text[begin:]

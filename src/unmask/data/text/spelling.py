@@ -1,0 +1,102 @@
+"""Tokenizers that spell every word, one character a token, and the commonest words of a corpus of such tokens.
+
+Shapes: T tokens, V tokens of the vocabulary, W words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from unmask.data.text import tokenizer_files, whole_words
+from unmask.data.text.corpus import Split
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.text.vocabulary import PREFIX, SPECIALS
+from unmask.errors import UnmaskError
+
+
+def train(
+    texts: Iterable[str],
+    size: int = 8_192,
+    *,
+    cased: bool = False,
+    strip_accents: bool = False,
+    byte_budget: int = 200_000_000,
+) -> Tokenizer:
+    """Two tokens for each character that the texts hold: c where it begins a word, ##c where it goes on with one.
+
+    texts          read once; at most about `byte_budget` bytes of them are held
+    size           tokens at most: the commonest characters. A word with another one is [UNK], as is one of more than
+                   100 characters
+    cased          keep capitals, else lower them
+    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+
+    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4; those that begin a word follow, then those that go on. Words are
+    those of WordPiece: runs between whitespace and punctuation. Raises UnmaskError for a text without words and too
+    small a size.
+    """
+    most = (size - len(SPECIALS)) // 2
+    if most < 1:
+        raise UnmaskError(f"A vocabulary of {size} spells nothing: ask for at least {len(SPECIALS) + 2}.")
+    normalizer, counts = tokenizer_files.bert_normalizer(cased=cased, strip_accents=strip_accents), Counter[str]()
+    for word, times in whole_words.count(texts, normalizer, byte_budget).items():
+        counts.update({letter: times * word.count(letter) for letter in set(word)})
+    if not counts:
+        raise UnmaskError("The text holds no words to spell; give it some text.")
+    letters = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:most])
+    pieces = [*SPECIALS, *letters, *(PREFIX + letter for letter in letters)]
+    return Tokenizer(tokenizer_files.wordpiece({piece: i for i, piece in enumerate(pieces)}, normalizer))
+
+
+def continues(tokenizer: Tokenizer) -> int:
+    """The first id of those that go on with a word, which are the last ones. Raises UnmaskError for a tokenizer that
+    does not spell."""
+    flags = tokenizer.continuation
+    first = int(flags.argmax())
+    if not first or not flags[first:].all() or flags[:first].any():
+        raise UnmaskError("An ELMo reads words character by character: build the corpus with --kind spelled.")
+    return first
+
+
+def words(tokens: np.ndarray, continues: int) -> list[bytes]:
+    """The words of some tokens [T], each as the bytes of its ids; tokens that go on with no word are one, too."""
+    begins = np.flatnonzero(tokens < continues)
+    if len(tokens) and (not len(begins) or begins[0]):
+        begins = np.concatenate([[0], begins])
+    ends = np.append(begins[1:], len(tokens))[: len(begins)].tolist()
+    ids = tokens.astype(np.int32)
+    return [ids[begin:end].tobytes() for begin, end in zip(begins.tolist(), ends, strict=True)]
+
+
+def spelled(words: Iterable[bytes], tokenizer: Tokenizer) -> list[str]:
+    """Words as text: their tokens with spaces between, such as `t ##h ##e`."""
+    return [" ".join(tokenizer.pieces(np.frombuffer(word, np.int32))) for word in words]
+
+
+def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
+    """The words of `spelled` again. Raises UnmaskError for a token that the tokenizer does not have."""
+    vocabulary, found = tokenizer.raw.get_vocab(), []
+    for number, text in enumerate(texts, 1):
+        pieces = text.split(" ")
+        if any(piece not in vocabulary for piece in pieces):
+            raise UnmaskError(
+                f"Line {number} of words.txt, '{text}', is not of the tokenizer beside it: take the files of one run."
+            )
+        found.append(np.array([vocabulary[piece] for piece in pieces], np.int32).tobytes())
+    return found
+
+
+def commonest(
+    splits: Sequence[Split], continues: int, most: int, known: Sequence[bytes] = ()
+) -> tuple[dict[bytes, int], int]:
+    """How often the `most` commonest words of some splits come, the commonest first, as `words` gives them, or those
+    that are `known`; and how often all others do. Memory grows with the number of different words."""
+    counts: Counter[bytes] = Counter()
+    for split in splits:
+        for document in split:
+            counts.update(words(np.concatenate(document.sentences), continues))
+    chosen = known or sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    found = {word: counts[word] for word in chosen}
+    return found, counts.total() - sum(found.values())

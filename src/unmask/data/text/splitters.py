@@ -1,0 +1,292 @@
+"""How a text becomes pieces and pieces become text again: SentencePiece models, words, characters."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from unmask.data.text.vocabulary import clean, sample
+from unmask.errors import UnmaskError, needs, unknown
+
+SPACE = "▁"  # U+2581: how SentencePiece writes a space
+JOINER = "￭"  # U+FFED: this piece of punctuation touches its neighbour on that side
+
+
+class Splitter(Protocol):
+    """Cuts texts into pieces and joins pieces to a text; which of them have an id is the vocabulary's business.
+
+    kind      how it cuts: "sentencepiece", "word", "character"
+    controls  pieces that never come from a text and never go into one
+    """
+
+    kind: str
+    controls: frozenset[str]
+
+    def normalize(self, text: str) -> str:
+        """The text as it comes back from its pieces."""
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        """The pieces of each text."""
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The text of the pieces."""
+
+    def begins(self, piece: str) -> bool:
+        """Whether a piece begins a word, wherever it stands."""
+
+    def units(self, piece: str) -> Sequence[str]:
+        """What a person would call the contents of a piece that has no id: its characters, or its word."""
+
+    def facts(self) -> Any:
+        """JSON values that say all there is to know of it."""
+
+
+# ------------------------------------------------------------------------------------------------ words, characters
+
+
+def _spaces(text: str) -> str:
+    return " ".join(text.split())
+
+
+# Under the names of SentencePiece, whose `nmt_nfkc` also knows some rarer spaces and control characters.
+NORMALIZATIONS: Mapping[str, Callable[[str], str]] = {
+    "identity": str,
+    "nmt_nfkc": lambda text: _spaces(unicodedata.normalize("NFKC", text)),
+    "nmt_nfkc_cf": lambda text: _spaces(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())),
+}
+
+
+class Words:
+    """Words between spaces, each punctuation mark or symbol a piece of its own; any script that writes spaces.
+
+    A mark that touches its neighbour says so with a joiner on that side, as in OpenNMT's tokenizer, so that words
+    look the same everywhere and joining needs no rules of a language:
+
+    >>> Words().split(['He said: "well-known".'])[0]
+    ['He', 'said', '￭:', '"￭', 'well', '￭-￭', 'known', '￭"', '￭.']
+
+    Runs of whitespace become one space; a joiner in the text becomes the square that NFKC makes of it.
+    """
+
+    kind = "word"
+    controls: frozenset[str] = frozenset()
+
+    def __init__(self, normalization: str = "nmt_nfkc") -> None:
+        self.normalization = normalization
+        self._normalize = _normalization(normalization)
+
+    def normalize(self, text: str) -> str:
+        return _spaces(self._normalize(clean(text)).replace(JOINER, "■"))
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        return [list(_words(self.normalize(text))) for text in texts]
+
+    def join(self, pieces: Sequence[str]) -> str:
+        parts: list[str] = []
+        touching = True
+        for piece in pieces:
+            parts += [piece.strip(JOINER)] if touching or piece.startswith(JOINER) else [" ", piece.strip(JOINER)]
+            touching = piece.endswith(JOINER)
+        return "".join(parts)
+
+    def begins(self, piece: str) -> bool:
+        return True
+
+    def units(self, piece: str) -> Sequence[str]:
+        return [piece.strip(JOINER)]
+
+    def facts(self) -> Any:
+        return {"kind": self.kind, "normalization": self.normalization}
+
+
+class Characters:
+    """Every character (code point) is a piece, a space too: what is split and joined is the text itself.
+
+    Hangul syllables are one character each: normalisation composes them.
+    """
+
+    kind = "character"
+    controls: frozenset[str] = frozenset()
+
+    def __init__(self, normalization: str = "nmt_nfkc") -> None:
+        self.normalization = normalization
+        self._normalize = _normalization(normalization)
+
+    def normalize(self, text: str) -> str:
+        return self._normalize(clean(text))
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        return [list(self.normalize(text)) for text in texts]
+
+    def join(self, pieces: Sequence[str]) -> str:
+        return "".join(pieces)
+
+    def begins(self, piece: str) -> bool:
+        return piece == " "
+
+    def units(self, piece: str) -> Sequence[str]:
+        return [piece]
+
+    def facts(self) -> Any:
+        return {"kind": self.kind, "normalization": self.normalization}
+
+
+PLAIN: Mapping[str, type[Words] | type[Characters]] = {"word": Words, "character": Characters}
+
+
+def _normalization(name: str) -> Callable[[str], str]:
+    if name not in NORMALIZATIONS:
+        raise unknown("normalization", name, NORMALIZATIONS)
+    return NORMALIZATIONS[name]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_mark(character: str) -> bool:
+    """Punctuation and symbols of any script; vowel signs and other combining marks belong to their word."""
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _words(text: str) -> Iterable[str]:
+    """The pieces of a text whose only whitespace is single spaces."""
+    for chunk in text.split():
+        runs = [(mark, "".join(run)) for mark, run in itertools.groupby(chunk, _is_mark)]
+        for number, (mark, run) in enumerate(runs):
+            if not mark:
+                yield run
+                continue
+            for place, character in enumerate(run):  # between two marks, the second one says that they touch
+                left = JOINER if number or place else ""
+                right = JOINER if place == len(run) - 1 and number < len(runs) - 1 else ""
+                yield left + character + right
+
+
+# ------------------------------------------------------------------------------------------------ SentencePiece
+
+
+class SentencePiece:
+    """A SentencePiece model (Kudo and Richardson 2018), unigram or BPE: what is in a .model or .spm file.
+
+    model  the bytes of the file
+
+    Raises UnmaskError where the bytes are no such model, or the library is missing.
+    """
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = _library().SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise UnmaskError(f"this is no SentencePiece model: {_reason(error)}.") from None
+        size = self._processor.get_piece_size()
+        self.pieces: list[str] = self._processor.id_to_piece(list(range(size)))
+        self.controls = frozenset(piece for i, piece in enumerate(self.pieces) if self._processor.is_control(i))
+
+    def role(self, name: str) -> str | None:
+        """The piece that has the role "eos", "unk" or "pad" in the model, None where none has."""
+        number = getattr(self._processor, f"{name}_id")()
+        return None if number < 0 else self.pieces[number]
+
+    def normalize(self, text: str) -> str:
+        return self._processor.normalize(clean(text)).replace(SPACE, " ").strip()
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        """The pieces of each text; a run of characters that the model does not know is one piece, as it stands."""
+        return self._processor.encode([clean(text) for text in texts], out_type=str)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        return self._processor.decode_pieces(list(pieces)).replace(SPACE, " ").strip()
+
+    def begins(self, piece: str) -> bool:
+        return piece.startswith(SPACE)
+
+    def units(self, piece: str) -> Sequence[str]:
+        return piece.replace(SPACE, "")
+
+    def facts(self) -> Any:
+        return {"kind": self.kind, "model": self.model.hex()}
+
+
+THREADS = 16  # sums are split among them: another number would give other roundings, whatever the machine has
+RESERVED = str.maketrans(dict.fromkeys("\t\0▅", " "))  # SentencePiece leaves out lines that hold one of these
+
+
+def learn(
+    texts: Iterable[str],
+    size: int,
+    *,
+    kind: str,
+    normalization: str,
+    coverage: float,
+    byte_fallback: bool,
+    byte_budget: int,
+) -> SentencePiece:
+    """A SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `Subwords.train`."""
+    if normalization not in NORMALIZATIONS:
+        raise unknown("normalization", normalization, NORMALIZATIONS)
+    if not 0.98 <= coverage <= 1:
+        raise UnmaskError(f"The coverage is the share of characters with an id, 0.98 to 1, not {coverage}.")
+    import io
+
+    model = io.BytesIO()
+    try:
+        _library().SentencePieceTrainer.train(
+            sentence_iterator=iter(_lines(texts, byte_budget)),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,  # a small text gives a smaller vocabulary
+            normalization_rule_name=normalization,
+            character_coverage=coverage,
+            byte_fallback=byte_fallback,
+            max_sentence_length=1 << 20,  # bytes; longer ones, which `sample` does not give, would be left out
+            num_threads=THREADS,
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except (RuntimeError, ValueError) as error:  # a size beyond 32 bits is a ValueError
+        raise _untrained(error, size) from None
+    return SentencePiece(model.getvalue())
+
+
+def _lines(texts: Iterable[str], byte_budget: int) -> list[str]:
+    """The lines to learn from. Raises UnmaskError where nothing is in them."""
+    passages = sample(texts, byte_budget)
+    lines = [line for passage in passages for line in passage.translate(RESERVED).splitlines() if line.strip()]
+    if not lines:
+        raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
+    return lines
+
+
+def _untrained(error: Exception, size: int) -> UnmaskError:
+    """SentencePiece's reason why nothing could be learned, as a sentence."""
+    required = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
+    if required:
+        return UnmaskError(
+            f"A vocabulary of {size + 1} is too small for the characters of this text: ask for at least "
+            f"{int(required[1]) + 1} pieces, or for less coverage, such as 0.9995."
+        )
+    return UnmaskError(f"SentencePiece could not learn a vocabulary of {size + 1} pieces: {_reason(error)}.")
+
+
+def _reason(error: Exception) -> str:
+    """The message of the library without the place in its source."""
+    return re.sub(r"^[A-Z_]+: (src/\S+ )?", "", str(error)).strip().rstrip(".")
+
+
+def _library() -> Any:
+    """The sentencepiece package."""
+    try:
+        import sentencepiece
+    except ImportError:
+        raise needs("Subword vocabularies of this kind need sentencepiece", "translation") from None
+    return sentencepiece

@@ -1,0 +1,290 @@
+"""Files of vocabularies for written sequences: folders of Marian and T5, SentencePiece models, JSON for the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer as RawTokenizer
+
+from unmask.config import bounded, read_json
+from unmask.data.text.splitters import PLAIN, SentencePiece, Splitter
+from unmask.data.text.tokenizer_files import check_unknown, named, optional_json
+from unmask.data.text.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
+from unmask.errors import UnmaskError, unknown
+from unmask.files import atomic
+
+PLAIN_FILE = "subwords.json"
+SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
+T5_MODEL, TOKENIZER, CONFIG = "spiece.model", "tokenizer.json", "tokenizer_config.json"
+
+
+class Names(NamedTuple):
+    """The special pieces, by their names in a Marian configuration."""
+
+    end: str = "</s>"
+    unknown: str = "<unk>"
+    pad: str = "<pad>"
+
+
+SPECIALS = Names()
+ROLES = {"eos_token": "end", "unk_token": "unknown", "pad_token": "pad"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What one side of a translation is written with.
+
+    vocabulary  piece -> id
+    added       further special pieces, which no text brings in
+    """
+
+    splitter: Splitter
+    vocabulary: Mapping[str, int]
+    names: Names = SPECIALS
+    added: frozenset[str] = frozenset()
+
+
+def read(path: Path) -> tuple[Side, Side]:
+    """The sides of source and target, one and the same where they share all, from a folder or a single file.
+
+    Raises UnmaskError where there is no such file, it is damaged, or asks for what is not supported.
+    """
+    if path.is_dir():
+        if (path / PLAIN_FILE).is_file():
+            side = read_plain(path / PLAIN_FILE)
+            return side, side
+        if (path / SOURCE).is_file():
+            return read_marian(path)
+        for name, read_side in ((T5_MODEL, read_t5), (TOKENIZER, read_tokenizer)):
+            if (path / name).is_file():
+                side = read_side(path)
+                return side, side
+        raise UnmaskError(f"{path} holds no vocabulary: there is no {PLAIN_FILE}, nor {SOURCE} with {VOCABULARY}.")
+    if not path.is_file():
+        raise UnmaskError(f"There is no vocabulary {path}.")
+    side = read_plain(path) if path.suffix == ".json" else read_model(path)
+    return side, side
+
+
+# ------------------------------------------------------------------------------------------------ SentencePiece alone
+
+
+def read_model(path: Path) -> Side:
+    """A .model or .spm file with the ids it gives its pieces; </s> and <pad> follow them where it has none."""
+    splitter = _sentencepiece(path)
+    vocabulary = {piece: i for i, piece in enumerate(splitter.pieces)}
+    found = {role: splitter.role(key) for role, key in (("end", "eos"), ("unknown", "unk"), ("pad", "pad"))}
+    names = Names(**{role: piece for role, piece in found.items() if piece is not None})
+    for name in names:
+        vocabulary.setdefault(name, len(vocabulary))
+    return Side(splitter=splitter, vocabulary=vocabulary, names=names)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _sentencepiece(path: Path) -> SentencePiece:
+    try:
+        content = bounded(path)
+    except OSError as error:
+        raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+    try:
+        return SentencePiece(content)
+    except UnmaskError as error:
+        raise UnmaskError(f"{path} cannot be used: {error}") from None
+
+
+# ------------------------------------------------------------------------------------------------ T5 folders
+
+
+def read_t5(folder: Path) -> Side:
+    """spiece.model, with the sentinels behind its pieces, <extra_id_0> the last of all."""
+    config, model = optional_json(folder / CONFIG), optional_json(folder / "config.json")
+    kind = str(config.get("tokenizer_class"))
+    of_pegasus = model.get("model_type") == "pegasus" and not kind.startswith("T5")
+    if kind.startswith("Pegasus") or of_pegasus:  # its ids stand 103 higher than those of its pieces
+        raise UnmaskError(
+            f"{folder / T5_MODEL} is numbered as Pegasus does, which is not supported; save it with transformers as a "
+            f"{TOKENIZER}, and remove {T5_MODEL}."
+        )
+    side = read_model(folder / T5_MODEL)
+    count = config.get("extra_ids", SENTINELS)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 16:
+        raise UnmaskError(f"{folder / CONFIG} asks for {count!r} extra_ids; it must be a number, such as {SENTINELS}.")
+    pieces = [sentinel(number) for number in reversed(range(count))]
+    first = max(side.vocabulary.values()) + 1
+    vocabulary = {**side.vocabulary, **{piece: first + i for i, piece in enumerate(pieces)}}
+    return replace(side, vocabulary=vocabulary, added=frozenset(pieces))
+
+
+def write_t5(folder: Path, side: Side, length: int | None) -> list[str]:
+    """Write what transformers' T5Tokenizer reads; returns the names of the files."""
+    config: dict[str, Any] = {"tokenizer_class": "T5Tokenizer", "extra_ids": len(side.added)}
+    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
+    config |= {} if length is None else {"model_max_length": length}
+    write_bytes(folder / T5_MODEL, _model(side))
+    write_bytes(folder / CONFIG, _json(config))
+    return [T5_MODEL, CONFIG]
+
+
+def is_t5(side: Side) -> bool:
+    """Whether a side is that of a T5 folder, by its sentinels."""
+    return sentinel(0) in side.added and isinstance(side.splitter, SentencePiece)
+
+
+def read_tokenizer(folder: Path) -> Side:
+    """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
+    place = folder / TOKENIZER
+    with named(place):
+        splitter = TokenizerFile(RawTokenizer.from_buffer(bounded(place)))
+    check_unknown(splitter.raw, place)
+    names, _ = _names(folder)
+    vocabulary = splitter.raw.get_vocab()
+    for name in names:
+        if name not in vocabulary:
+            raise UnmaskError(f"{place} lacks the special piece '{name}'; name it in {CONFIG} beside it.")
+    return Side(splitter=splitter, vocabulary=vocabulary, names=names, added=splitter.controls)
+
+
+def write_tokenizer(folder: Path, side: Side, length: int | None) -> list[str]:
+    """Write tokenizer.json and what transformers opens it by; returns the names of the files."""
+    assert isinstance(side.splitter, TokenizerFile)
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
+    config |= {"model_input_names": ["input_ids", "attention_mask"]}
+    config |= {} if length is None else {"model_max_length": length}
+    write_bytes(folder / TOKENIZER, side.splitter.raw.to_str(pretty=True).encode())
+    write_bytes(folder / CONFIG, _json(config))
+    return [TOKENIZER, CONFIG]
+
+
+# ------------------------------------------------------------------------------------------------ Marian folders
+
+
+def read_marian(folder: Path) -> tuple[Side, Side]:
+    """source.spm, target.spm and vocab.json (with target_vocab.json, where each side has ids of its own)."""
+    names, config = _names(folder)
+    if config.get("sp_model_kwargs"):
+        raise UnmaskError(f"{folder / CONFIG} asks for sp_model_kwargs, which are not supported; remove them.")
+    own = TARGET_VOCABULARY if config.get("separate_vocabs") else VOCABULARY
+    added = _added(folder, config)
+    sides = []
+    for model, ids in ((SOURCE, VOCABULARY), (TARGET, own)):
+        vocabulary = _vocabulary(folder / ids, names, added)
+        splitter = _sentencepiece(folder / model)
+        sides.append(Side(splitter=splitter, vocabulary=vocabulary, names=names, added=frozenset(added)))
+    return sides[0], sides[0] if _same(*sides) else sides[1]
+
+
+def write_marian(folder: Path, source: Side, target: Side, length: int | None) -> list[str]:
+    """Write what transformers' MarianTokenizer reads; returns the names of the files."""
+    separate = dict(source.vocabulary) != dict(target.vocabulary)
+    config: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
+    config |= {key: getattr(source.names, role) for key, role in ROLES.items()}
+    config |= {} if length is None else {"model_max_length": length}
+    if source.added:
+        pieces = {source.vocabulary[piece]: {"content": piece, "special": True} for piece in sorted(source.added)}
+        config["added_tokens_decoder"] = pieces
+    contents = {SOURCE: _model(source), TARGET: _model(target), VOCABULARY: _json(source.vocabulary)}
+    if separate:
+        contents[TARGET_VOCABULARY] = _json(target.vocabulary)
+    contents[CONFIG] = _json(config)
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
+    return list(contents)
+
+
+def _model(side: Side) -> bytes:
+    if not isinstance(side.splitter, SentencePiece):
+        raise UnmaskError(f"A vocabulary of the kind '{side.splitter.kind}' has no SentencePiece model.")
+    return side.splitter.model
+
+
+def _same(one: Side, other: Side) -> bool:
+    return one.vocabulary == other.vocabulary and one.splitter.facts() == other.splitter.facts()
+
+
+def _names(folder: Path) -> tuple[Names, dict[str, Any]]:
+    """The special pieces that a folder names, and its tokenizer_config.json."""
+    config, older = optional_json(folder / CONFIG), optional_json(folder / "special_tokens_map.json")
+    return Names(**{role: name for key, role in ROLES.items() if (name := _token(config, older, key))}), config
+
+
+def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str | None:
+    token = config.get(key, older.get(key))
+    token = token.get("content") if isinstance(token, Mapping) else token
+    return token if isinstance(token, str) and token else None
+
+
+def _vocabulary(path: Path, names: Names, added: Mapping[str, int]) -> dict[str, int]:
+    """Piece -> id from a vocab.json, with the added pieces. Raises UnmaskError where ids are missing or repeated."""
+    vocabulary = read_json(path)
+    for piece, number in vocabulary.items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
+            raise UnmaskError(f"{path} is damaged: the id of '{piece}' is {number!r}, not a whole number.")
+    vocabulary |= added
+    owner: dict[int, str] = {}
+    for piece, number in vocabulary.items():
+        if owner.setdefault(number, piece) != piece:
+            raise UnmaskError(f"{path} is damaged: '{owner[number]}' and '{piece}' both have the id {number}.")
+    for name in names:
+        if name not in vocabulary:
+            raise UnmaskError(f"{path} lacks the special piece '{name}'; is it the vocabulary of this model?")
+    return vocabulary
+
+
+def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
+    """Special pieces that were added to a vocabulary: piece -> id."""
+    entries = config.get("added_tokens_decoder") or {}
+    path = folder / "added_tokens.json"
+    listed = list(entries.items()) if isinstance(entries, Mapping) else [("", None)]
+    if not entries and path.is_file():
+        listed = [(number, {"content": piece, "special": True}) for piece, number in read_json(path).items()]
+    added: dict[str, int] = {}
+    for number, entry in listed:
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and _is_id(str(number))):
+            raise UnmaskError(f"{folder} is damaged: its added tokens are not a table of ids and pieces.")
+        if not entry.get("special"):
+            raise UnmaskError(f"{folder / CONFIG} adds the piece '{entry['content']}'; only special ones can be added.")
+        added[entry["content"]] = int(number)
+    return added
+
+
+def _is_id(text: str) -> bool:
+    """Whether a text is a whole number below 10^10, which is more than any id."""
+    return text.isdecimal() and len(text) < 11
+
+
+# ------------------------------------------------------------------------------------------------ words, characters
+
+
+def read_plain(path: Path) -> Side:
+    """The JSON file of a vocabulary of words or characters."""
+    facts = read_json(path)
+    kind, pieces = facts.get("kind"), facts.get("pieces")
+    if not isinstance(kind, str) or not isinstance(pieces, list) or not all(isinstance(p, str) for p in pieces):
+        raise UnmaskError(f"{path} is damaged: it must hold a kind, a normalization and a list of pieces.")
+    if kind not in PLAIN:
+        raise unknown(f"kind of vocabulary in {path}", kind, PLAIN)
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    if len(vocabulary) < len(pieces) or not vocabulary.keys() >= set(SPECIALS):
+        raise UnmaskError(f"{path} is damaged: its pieces must differ and hold {', '.join(SPECIALS)}.")
+    return Side(splitter=PLAIN[kind](str(facts.get("normalization"))), vocabulary=vocabulary)
+
+
+def write_plain(folder: Path, side: Side) -> list[str]:
+    """Write the JSON file of a vocabulary of words or characters; returns its name in a list."""
+    pieces = sorted(side.vocabulary, key=side.vocabulary.__getitem__)
+    write_bytes(folder / PLAIN_FILE, _json({**side.splitter.facts(), "pieces": pieces}))
+    return [PLAIN_FILE]
+
+
+def _json(values: Mapping[Any, Any]) -> bytes:
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
