@@ -1,9 +1,6 @@
 """Digits, a modality in one file: a processor of pictures, the names of a ViT in a folder, and a task with its rows."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from unmask.data.processor import Processor, Region
 from unmask.huggingface.processors import OwnFiles
 from unmask.huggingface.table import Table
 from unmask.tasks import Classification, Encoded
+from unmask.tasks.forms import ItemForm
 from unmask.types import Example, Kind
 
 FILE = "preprocessor_config.json"
@@ -43,7 +41,7 @@ class Pictures(Config, Processor[np.ndarray]):
         return [FILE]
 
     @classmethod
-    def load(cls, folder: Path, /) -> Pictures:
+    def load(cls, folder: Path, /) -> "Pictures":
         return cls.from_dict(read_json(folder / FILE))
 
 
@@ -58,6 +56,8 @@ class Picture(Row):
 
 class Digits(Classification):
     task_name, name, rows_are, written, prompting = "digits", "digit", "pictures with a label", None, None
+    row_class = Picture
+    form = ItemForm("pixels", lambda value, place: Picture(place, pixels=np.reshape(value, (8, 8)).astype(float)))
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any = None, *, scoring: bool = False) -> Dataset:
@@ -67,14 +67,14 @@ class Digits(Classification):
         return Dataset(path, found, {"picture": "pixels", "label": "labels"})
 
     @classmethod
-    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row]:
+    def rows_in(cls, path: Path, encoding: str | None = None) -> tuple[Row, ...]:
         return cls.read_rows(path).rows
 
     @classmethod
     def processor_of(cls, loaded: Any, owner: object) -> Processor[Any]:
         return loaded.require_processor(owner)
 
-    def encode(self, rows: Sequence[Any], processor: Any, length: int) -> Encoded:
+    def encode(self, rows: Any, processor: Any, length: int) -> Encoded:
         targets = [{self.name: (np.zeros(1, np.int64), self.value(row))} for row in rows]
         examples = [replace(processor.example(row.pixels), targets=targets[i]) for i, row in enumerate(rows)]
         return Encoded(examples, np.arange(len(rows)), rows, length)

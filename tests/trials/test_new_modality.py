@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from starlette.testclient import TestClient
 
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data import collate
+from unmask.data.labelled.rows import Row
 from unmask.data.processor import Region
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -21,6 +23,8 @@ from unmask.runs.finetuning import FineTuning, evaluate, finetune
 from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.report import run_facts, write_report
 from unmask.serve import Predictor
+from unmask.serve.http.app import build
+from unmask.serve.http.pool import Pool
 from unmask.tasks import TASKS
 from unmask.train.events import Step
 
@@ -123,6 +127,32 @@ def test_pictures_are_pretrained_by_masked_patches_resumed_and_fine_tuned(files,
     run_folder = ("--model", str(files / "run"))
     fine_tune(files, *run_folder)
     assert json.loads((files / "tuned" / "results.json").read_text())["seeds"][0]["dev"]["accuracy"] > 0.85
+
+
+def test_pictures_are_served(files, digits):
+    fine_tune(files)
+    http = TestClient(build(Pool([str(files / "tuned")])))
+    rows = digits.Digits.read_rows(files / "test.npz").rows[:3]
+    given = [{"pixels": row.pixels.tolist()} for row in rows]
+    found = http.post("/predict", json={"texts": given})
+    assert found.status_code == 200, found.text
+    wanted = [answer["label"] for answer in Predictor(files / "tuned").answer(rows)]
+    assert [answer["label"] for answer in found.json()["answers"]] == wanted
+    refusals = {
+        '"a text"': "this model reads no text; it must be an object such as",
+        '["a", "pair"]': "this model reads no text",
+        "{}": "has no 'pixels'",
+        '{"pixels": [1, 2]}': "'pixels' cannot be read: cannot reshape array",
+        '{"pixels": "a text"}': "'pixels' cannot be read",
+    }
+    for item, sentence in refusals.items():
+        refused = http.post("/predict", json={"texts": [json.loads(item)]})
+        assert (refused.status_code // 100, sentence in refused.json()["error"]) == (4, True), refused.text
+    for path in ("/tokenize", "/embed"):
+        assert http.post(path, json={"texts": ["a text"]}).status_code // 100 == 4
+    assert http.get("/models").status_code == 200
+    with pytest.raises(UnmaskError, match="this model answers a Picture, not texts"):
+        Predictor(files / "tuned").answer([Row("row 1")])
 
 
 def test_a_place_is_a_box_of_pixels(digits):

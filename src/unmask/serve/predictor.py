@@ -104,10 +104,28 @@ class Predictor(Answering):
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         if not rows:
             return []
+        self._check(rows)
         rows = [replace(row, label="", labels=(), tags=()) for row in rows]
         with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.layout):
             found = self._pretrained(rows) if self.task is None else self._labelled(self.task, rows)
         return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
+
+    def read_lengths(self, rows: Sequence[Row]) -> list[int]:
+        """How many places the model reads of each row, in all its windows, special places left out for texts."""
+        if isinstance(self.processor, Tokenizer):
+            return [sum(map(len, self.processor.ids(row.reads))) for row in rows]
+        self._check(rows)
+        assert self.task is not None
+        encoded = self.task.encode(rows, self.processor, self.length)
+        return [sum(len(example.tokens) for example in encoded.examples[own]) for own in encoded.of_rows]
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        """Raises UnmaskError for rows that the task does not read."""
+        wanted = Row if self.task is None else self.task.row_class
+        other = next((row for row in rows if not isinstance(row, wanted)), None)
+        if other is not None:
+            place = other.place or "An input"
+            raise UnmaskError(f"{place} cannot be read: this model answers a {wanted.__name__}, not texts.")
 
     def found(self, rows: Sequence[Row]) -> list[Any]:
         """What the task finds in each row, as arrays (`Task.answer_all`), before it is put into words."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -115,6 +115,30 @@ class Form:
         if not any(part.strip() for part in parts):
             raise UnmaskError(f"Text {number} is empty.")
         return self.by_name(parts, isinstance(item, str), number)
+
+
+class ItemForm(Form):
+    """One value by its name, such as {"pixels": [[0, 16], [8, 4]]}: of a task whose items are no texts.
+
+    name  of the value
+    read  (value, place) -> its row; raises TypeError or ValueError for a value of another form
+    """
+
+    def __init__(self, name: str, read: Callable[[Any, str], Row]) -> None:
+        self.name, self.read = name, read
+        self.known = frozenset({name})
+        self.wanted = self.object = self.lacking = f'an object such as {{"{name}": [...]}}'
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        raise UnmaskError(f"Text {number} is a text, and this model reads no text; it must be {self.object}.")
+
+    def row(self, values: Object, place: str) -> Row:
+        if self.name not in values:
+            raise UnmaskError(f"{place} has no '{self.name}'; it must be {self.lacking}.")
+        try:
+            return self.read(values[self.name], place)
+        except (TypeError, ValueError) as error:
+            raise UnmaskError(f"{place}: '{self.name}' cannot be read: {error}.") from None
 
 
 def are_texts(value: Any) -> bool:

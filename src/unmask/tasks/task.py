@@ -44,6 +44,7 @@ class Task(Objective):
     task_name  on the command line, in run.json and results.json
     name       of the head, the loss term and the target
     outcomes   what the numbers of an answer are: probabilities that exclude each other, independent ones, or scores
+    row_class      what `encode` takes
     rows_class     fields of its rows (a config); `read_rows` takes them
     options_class  fields of what it is learned with; `learned` takes them
     scoring_class  those of the options that also mean something where no model is trained
@@ -69,6 +70,7 @@ class Task(Objective):
 
     task_name: ClassVar[str]
     outcomes: ClassVar[Outcomes] = "one"
+    row_class: ClassVar[type[Row]] = Row
     rows_class: ClassVar[type[Rows]] = Rows
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     scoring_class: ClassVar[type[TaskOptions]] = TaskOptions

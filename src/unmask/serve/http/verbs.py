@@ -31,12 +31,12 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
         raise _unfit(served, "answers of this kind")
     texts = body["texts"]
     rows = predictor.rows(texts if isinstance(texts, list) else [texts])
-    read_texts = _short([text for row in rows for text in row.reads], settings)
+    _short([text for row in rows for text in row.reads], settings)
     if served.written is not None:
         read, written = served.written.lengths(rows)
         return Ask(rows, predictor.answer, "predict", read, _within(read + written, settings))
-    assert isinstance(served.tokenizer, Tokenizer)
-    read = sum(map(len, served.tokenizer.ids(read_texts)))
+    assert served.predictor is not None
+    read = sum(served.predictor.read_lengths(rows))
     return Ask(rows, predictor.answer, "predict", read, _within(read, settings))
 
 
