@@ -17,9 +17,9 @@ from unmask.data import collate
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.elmo import SIZES, Elmo, ElmoModel
-from unmask.nn import CharacterCNN, Highway, TwoWayLayer
+from unmask.nn import BidirectionalLMLayer, CharacterCNN, Highway
+from unmask.nn.bidirectional_lm import flip
 from unmask.nn.sequences import Words
-from unmask.nn.two_way import flip
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -130,7 +130,7 @@ def by_the_paper(net: ElmoModel, tokens: np.ndarray) -> tuple[Tensor, Tensor, Te
     left = right = x
     layers = [torch.cat([x, x], -1)]
     for j, block in enumerate(net.stack.blocks):
-        assert isinstance(block, TwoWayLayer)
+        assert isinstance(block, BidirectionalLMLayer)
         more_left, more_right = by_cells(block.forwards, left), by_cells(block.backwards, right.flip(0)).flip(0)
         left, right = (left + more_left, right + more_right) if j else (more_left, more_right)
         layers.append(torch.cat([left, right], -1))

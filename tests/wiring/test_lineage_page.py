@@ -32,7 +32,7 @@ def test_every_page_is_quoted() -> None:
     shared = {"src/unmask/models/transformer.py"}  # the wiring of T5
     pages = set(re.findall(r"\]\(\.\./(src/[\w/]+\.py)\)", PAGE)) - shared
     parts = {  # of systems whose page only puts them together
-        "src/unmask/models/elmo.py": "src/unmask/nn/two_way.py",
+        "src/unmask/models/elmo.py": "src/unmask/nn/bidirectional_lm.py",
     }
     assert len(pages) == 9
     assert {parts.get(page, page) for page in pages} <= {place for place, _ in EXCERPTS}

@@ -18,12 +18,12 @@ from unmask.models.elmo_model import ElmoModel
 from unmask.models.heads import head_of
 from unmask.models.model import ModelConfig
 from unmask.nn import (
+    BidirectionalLMLayer,
+    BidirectionalLMStack,
     CharacterCNN,
     Classifier,
     Highway,
     TaskReader,
-    TwoWayLayer,
-    TwoWayStack,
     UntiedHead,
 )
 from unmask.types import Head
@@ -40,7 +40,7 @@ class Elmo(ModelConfig):
     highways    layers between filters and words     dim       D, width of a word and of each direction's outputs
     layers      L of the language model; 0: none, for a task's network alone
     hidden      cells of an LSTM, which are projected to `dim`
-    task        R, width of the network of a task: a two-way LSTM between the vectors of words and the head
+    task        R, width of the network of a task: a bidirectional LSTM between the vectors of words and the head
     length      longest text that a task reads at once, in characters; nothing breaks beyond it
     dropout     on what layers read and say
     padding     id of the padding token
@@ -110,7 +110,9 @@ class Elmo(ModelConfig):
         heads = heads or {}
         embedding = self.embedding()
         built = {name: head_of(self, head, embedding.token) for name, head in heads.items()}
-        stack = TwoWayStack([TwoWayLayer(self.dim, self.hidden) for _ in range(self.layers)], self.dropout)
+        stack = BidirectionalLMStack(
+            [BidirectionalLMLayer(self.dim, self.hidden) for _ in range(self.layers)], self.dropout
+        )
         reader = self.reader() if pooler or any(head.kind != "words" for head in heads.values()) else None
         model = ElmoModel(self, embedding, stack, built, reader)
         if seed is not None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from unmask.models.causal import ends
 from unmask.models.stack_model import StackModel
-from unmask.nn import CharacterCNN, TaskReader, TwoWayStack
+from unmask.nn import BidirectionalLMStack, CharacterCNN, TaskReader
 from unmask.nn.sequences import Words
 from unmask.types import Batch
 
@@ -34,14 +34,14 @@ class ElmoModel(StackModel):
 
     config: Elmo
     embedding: CharacterCNN
-    stack: TwoWayStack
+    stack: BidirectionalLMStack
     pooler: TaskReader | None
 
     def __init__(
         self,
         config: Elmo,
         embedding: CharacterCNN,
-        stack: TwoWayStack,
+        stack: BidirectionalLMStack,
         heads: Mapping[str, nn.Module],
         reader: TaskReader | None,
     ) -> None:

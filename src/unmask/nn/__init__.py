@@ -2,6 +2,7 @@
 
 from unmask.kernels.linear import Logits
 from unmask.nn.attention import Attention, AttentionMap, record_attention
+from unmask.nn.bidirectional_lm import BidirectionalLMLayer, BidirectionalLMStack, TaskReader
 from unmask.nn.block import (
     ACTIVATIONS,
     FEEDFORWARDS,
@@ -61,7 +62,6 @@ from unmask.nn.recurrent_encoder import Bridge, RecurrentEncoder, ReversedEncode
 from unmask.nn.recurrent_stack import RecurrentLayer, RecurrentStack
 from unmask.nn.recurrent_state import RecurrentState
 from unmask.nn.state_attention import AdditiveAttention, DotAttention, GeneralAttention, Keys, StateAttention
-from unmask.nn.two_way import TaskReader, TwoWayLayer, TwoWayStack
 
 __all__ = [
     "ACTIVATIONS",
@@ -71,8 +71,8 @@ __all__ = [
     "Highway",
     "ScaledTiedHead",
     "TaskReader",
-    "TwoWayLayer",
-    "TwoWayStack",
+    "BidirectionalLMLayer",
+    "BidirectionalLMStack",
     "ALiBi",
     "Patch",
     "Places",

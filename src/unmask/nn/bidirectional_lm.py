@@ -19,7 +19,7 @@ from unmask.nn.head import ScalarMix
 warnings.filterwarnings("ignore", message="LSTM with projections")
 
 
-class TwoWayLayer(nn.Module):
+class BidirectionalLMLayer(nn.Module):
     """An LSTM that reads from the left and one that reads from the right; each knows nothing of the other.
 
     The state of `hidden` cells is projected to D numbers, which go on upwards and to the next word (Sak et al. 2014).
@@ -37,10 +37,10 @@ class TwoWayLayer(nn.Module):
         return self.forwards(left_NSD)[0], flip(self.backwards(flip(right_NSD, lengths_N))[0], lengths_N)
 
 
-class TwoWayStack(nn.Module):
+class BidirectionalLMStack(nn.Module):
     """h_0 = x and h_j = LSTM_j(h_j-1), from the second layer on + h_j-1 (section 3.4), in each direction for itself."""
 
-    def __init__(self, blocks: Sequence[TwoWayLayer], dropout: float = 0.0):
+    def __init__(self, blocks: Sequence[BidirectionalLMLayer], dropout: float = 0.0):
         super().__init__()
         self.blocks, self.dropout = nn.ModuleList(blocks), Dropout(dropout)
 
@@ -64,7 +64,7 @@ def flip(x_NSD: Tensor, lengths_N: Tensor) -> Tensor:
 
 
 class TaskReader(nn.Module):
-    """What a task's head reads: a two-way LSTM over [w ; ELMo], own word vectors beside the mix (section 3.3).
+    """What a task's head reads: a bidirectional LSTM over [w ; ELMo], own word vectors beside the mix (section 3.3).
 
     ELMo = scale * sum of softmax(s)_j h_j (equation 1) is `mix`, None where there is no language model.
     """
