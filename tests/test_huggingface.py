@@ -501,10 +501,16 @@ def classifier(path: Path, outputs: int = 3, head: str = "classification", **opt
 def test_other_heads_are_announced_as_new_and_dropped(folder):
     loaded = huggingface.load(folder, heads=as_heads({"classification": 3}))
     assert (loaded.new, loaded.dropped) == (("classification",), ("mlm", "nsp"))
-    assert loaded.notice == "Parts new: classification; dropped: mlm, nsp."
+    assert (
+        loaded.notice
+        == "New parts, with random weights: classification. Parts of the folder that are left out: mlm, nsp."
+    )
     assert torch.equal(loaded.model.pooler.dense.weight, TINY.build(seed=1).pooler.dense.weight)
     assert huggingface.load(folder).notice == ""
-    assert huggingface.load(folder, heads=as_heads({"mlm": 0})).notice == "Parts dropped: nsp, pooler."
+    assert (
+        huggingface.load(folder, heads=as_heads({"mlm": 0})).notice
+        == "Parts of the folder that are left out: nsp, pooler."
+    )
 
 
 def test_a_new_head_follows_its_seed(folder):
@@ -543,7 +549,10 @@ def test_a_head_of_the_same_size_is_kept_with_its_labels(tmp_path):
 def test_a_head_of_another_size_is_replaced_and_said_so(tmp_path):
     model = classifier(tmp_path, labels=["bad", "fair", "good"])
     loaded = huggingface.load(tmp_path, heads=as_heads({"classification": 5}))
-    assert loaded.notice == "Parts new: classification; dropped: classification."
+    assert (
+        loaded.notice
+        == "New parts, with random weights: classification. Parts of the folder that are left out: classification."
+    )
     assert loaded.labels == ()
     assert loaded.model.heads["classification"].output.weight.shape == (5, 8)
     assert torch.equal(loaded.model.pooler.dense.weight, model.pooler.dense.weight)

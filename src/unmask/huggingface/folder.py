@@ -102,10 +102,10 @@ class Loaded(Generic[M, V]):
 
     @property
     def notice(self) -> str:
-        """One sentence on what was new and what was dropped; empty where the folder was taken as it is."""
-        parts = [f"new: {', '.join(self.new)}"] if self.new else []
-        parts += [f"dropped: {', '.join(self.dropped)}"] if self.dropped else []
-        return f"Parts {'; '.join(parts)}." if parts else ""
+        """Which parts of the model are new, and which of the folder are left out; empty where all were taken."""
+        sentences = [f"New parts, with random weights: {', '.join(self.new)}."] if self.new else []
+        sentences += [f"Parts of the folder that are left out: {', '.join(self.dropped)}."] if self.dropped else []
+        return " ".join(sentences)
 
 
 def save(

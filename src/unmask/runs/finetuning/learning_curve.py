@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,7 +16,7 @@ from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.runs.finetuning.config import SEEDS, FineTuning
 from unmask.runs.finetuning.encoder import PreparedEncoder, prepare, run_seed
-from unmask.runs.finetuning.prepared import Notes
+from unmask.runs.finetuning.prepared import Notes, clear
 from unmask.runs.finetuning.report import summary
 from unmask.runs.finetuning.search import differing
 from unmask.runs.report import Report, write_report
@@ -120,7 +119,7 @@ def _curve(
         try:
             row = _run(prepared, _drawn(whole, rows, seed), seed, out, display)
         except Stopped as stopped:
-            _clear(out / RUN)
+            clear(out / RUN)
             if known and distributed.is_main():
                 say(f"{stopped}: the curve is of the {plural(len(known), 'run')} so far.")
                 _write(out, given, asked, prepared, known, say)
@@ -177,19 +176,12 @@ def _run(prepared: PreparedEncoder, places: Sequence[int], seed: int, out: Path,
     """The row of results of one run; nothing else of it is kept."""
     part = _part(prepared.encoded["train"], places)
     prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
-    _clear(out / RUN)  # of a process that was killed
+    clear(out / RUN)  # of a process that was killed
     model, row, _ = run_seed(prepared, seed, out / RUN, display, Notes(display))
     if "test" in prepared.encoded:
         row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.processor.pad)
-    _clear(out / RUN)
+    clear(out / RUN)
     return row
-
-
-def _clear(folder: Path) -> None:
-    distributed.barrier()
-    if distributed.is_main():
-        shutil.rmtree(folder, ignore_errors=True)
-    distributed.barrier()
 
 
 # ------------------------------------------------------------------------------------------------ curve.json

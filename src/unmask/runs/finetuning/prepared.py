@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.run import sign_of
+from unmask.train import distributed
 from unmask.train.display import Display, on_main
 
 
@@ -81,3 +83,11 @@ class Prepared(ABC):
 
         Raises Stopped after a signal.
         """
+
+
+def clear(folder: Path) -> None:
+    """Remove the folder of a run, while no other process reads or writes it. Every process must call it."""
+    distributed.barrier()
+    if distributed.is_main():
+        shutil.rmtree(folder, ignore_errors=True)
+    distributed.barrier()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.runs.finetuning.config import LEAST_STEPS, FineTuning
 from unmask.runs.finetuning.encoder import INTERRUPTIONS, PreparedEncoder, prepare, run_seed
-from unmask.runs.finetuning.prepared import Notes
+from unmask.runs.finetuning.prepared import Notes, clear
 from unmask.runs.finetuning.report import RESULTS
 from unmask.runs.finetuning.run import Result, train_seeds
 from unmask.runs.run import sign_of
@@ -136,7 +135,7 @@ def _searched(
     asked  what `begun` gives again
     """
     tried = _begun(out, config)  # again: another one may have gone on with it meanwhile
-    _clear(out / "seeds")  # of a run with the best point that was cut short
+    clear(out / "seeds")  # of a run with the best point that was cut short
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
         say("The search goes on from the points that were tried before.")
@@ -216,26 +215,19 @@ def _at(config: FineTuning, point: Mapping[str, Any]) -> FineTuning:
 def _try(prepared: PreparedEncoder, point: Point, out: Path, display: Display | None) -> Point:
     """The point with its scores; nothing else of it is kept."""
     config = _at(prepared.config, point)
-    _clear(out / TRIAL)
+    clear(out / TRIAL)
     try:
         _, row, _ = run_seed(replace(prepared, config=config), config.seed, out / TRIAL, display, Notes(display))
     except Stopped:
-        _clear(out / TRIAL)
+        clear(out / TRIAL)
         raise
-    _clear(out / TRIAL)
+    clear(out / TRIAL)
     facts = {name: row[name] for name in ("metric", "dev", "step", "total", "restarted")}
     return {**point, **facts, "value": row["dev"][row["metric"]], "least_steps": config.fit.least}
 
 
 def _key(point: Mapping[str, Any]) -> tuple[float, ...]:
     return point["batch_size"], point["lr"], point["epochs"]
-
-
-def _clear(folder: Path) -> None:
-    distributed.barrier()
-    if distributed.is_main():
-        shutil.rmtree(folder, ignore_errors=True)
-    distributed.barrier()
 
 
 # ------------------------------------------------------------------------------------------------ search.json
