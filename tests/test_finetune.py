@@ -128,7 +128,14 @@ def test_a_tab_is_refused_where_single_texts_were_learned(run, trunk, tmp_path):
 def test_what_is_said(run):
     _, result, display = run
     said = "\n".join(display.notes)
-    for part in ("text = sentence", "new: classification", "dropped: mlm, nsp", "neg 50.0%", "Baseline", "worst"):
+    for part in (
+        "text = sentence",
+        "random weights: classification",
+        "left out: mlm, nsp",
+        "neg 50.0%",
+        "Baseline",
+        "worst",
+    ):
         assert part in said
     table = render_result(result.to_dict())
     assert table.splitlines()[0].split() == ["dev", "accuracy", "f1", "macro_f1", "mcc"]
