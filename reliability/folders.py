@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +28,10 @@ def _tokenizer(folder: Path) -> Any:
 
 
 def _subwords(folder: Path) -> Any:
-    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.tokenizer import Tokenizer
 
-    subwords = Subwords.load(folder)
-    return [side.decode(side.encode("The river is long")) for side in (subwords, subwords.target)], subwords.sentinels
+    subwords = Tokenizer.load(folder, written=True)
+    return [side.decode(side.ids(["The river is long"])[0]) for side in (subwords, subwords.target)], subwords.sentinels
 
 
 def _write_wordpiece(folder: Path) -> None:
@@ -67,17 +68,19 @@ def _write_merges(folder: Path) -> None:
 
 def _write_subwords(kind: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        from unmask.data.text.subwords import Subwords
+        from unmask.data.text.subwords import train as train_subwords
 
-        Subwords.train(TEXTS, 40, kind).save(folder)
+        train_subwords(TEXTS, 40, kind).save(folder)
 
     return write
 
 
 def _write_t5_tokenizer(folder: Path) -> None:
-    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.subwords import train as train_subwords
 
-    Subwords.train(TEXTS, 40).save_model(folder / "spiece.model")
+    train_subwords(TEXTS, 40).save(folder / "marian")
+    (folder / "spiece.model").write_bytes((folder / "marian" / "source.spm").read_bytes())
+    shutil.rmtree(folder / "marian")
     (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 5, "eos_token": "</s>"}))
 
 

@@ -107,9 +107,9 @@ def _write_translator(page: str, kind: str, /, **fields: Any) -> Callable[[Path]
 
     def write(folder: Path) -> None:
         from unmask import huggingface
-        from unmask.data.text.subwords import Subwords
+        from unmask.data.text.subwords import train as train_subwords
 
-        tokenizer = Subwords.train(TEXTS, 40, kind)
+        tokenizer = train_subwords(TEXTS, 40, kind)
         ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
         config = _config(page, **fields).replace(**ids)
         search = {"limits": {"max_length": 8}}
@@ -124,10 +124,9 @@ def _write_translator(page: str, kind: str, /, **fields: Any) -> Callable[[Path]
 def _write_pegasus(folder: Path) -> None:
     """A Pegasus whose pieces are those of a tokenizer.json."""
     from unmask import huggingface
-    from unmask.data.text.subwords import Subwords
     from unmask.data.text.tokenizer import Tokenizer
 
-    tokenizer = Subwords.of(Tokenizer.train(TEXTS, 60))
+    tokenizer = Tokenizer.train(TEXTS, 60).written()
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
     model = _config("transformer:Transformer", **LAYERS, positions="halves", norm="pre").replace(**ids).build()
     search = {"beam_size": 2, "limits": {"max_length": 8}}
@@ -138,13 +137,11 @@ def _write_pegasus(folder: Path) -> None:
 def _write_tagger(folder: Path) -> None:
     """A T5 that was fine-tuned to write tags."""
     from unmask import huggingface
-    from unmask.data.text.subwords import Subwords
     from unmask.data.text.tokenizer import Tokenizer
-    from unmask.data.text.tokenizer_splitter import with_sentinels
     from unmask.tasks.text_to_text import REMEMBERED
     from unmask.tasks.written_tags import WrittenTags
 
-    tokenizer = Subwords.of(with_sentinels(Tokenizer.train(TEXTS, 60)))
+    tokenizer = Tokenizer.train(TEXTS, 60).with_sentinels().written()
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.end}
     settings = {"search": {"limits": {"max_length": 8}}, REMEMBERED: WrittenTags("tagging", ("O", "B-X")).settings()}
     huggingface.save(folder, _config("t5:T5", **T5_SIZES).replace(**ids).build(), tokenizer, settings=settings)

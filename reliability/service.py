@@ -190,14 +190,14 @@ ATTACKS: dict[str, Attack] = {
 def write_models(place: Path) -> list[Path]:
     """Folders of untrained models, of which the encoder has long vectors."""
     from unmask import huggingface
-    from unmask.data.text.subwords import Subwords
+    from unmask.data.text.subwords import train as train_subwords
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
     from unmask.models.recurrent import RecurrentNetwork
     from unmask.models.seq2seq import Seq2Seq
 
     tokenizer = Tokenizer.train([TEXT] * 3, 150)
-    words = Subwords.train([TEXT] * 3, 40, kind="word")
+    words = train_subwords([TEXT] * 3, 40, kind="word")
 
     def bert(name: str, heads: dict[str, Head], dim: int = 64, **more: Any) -> None:
         config = Bert(vocabulary=tokenizer.size, length=128, layers=2, dim=dim, heads=2, hidden=2 * dim)

@@ -60,7 +60,7 @@ def byte_level() -> Tokenizer:
     )
     raw.train_from_iterator(GENERAL + DOMAIN, trainer)
     raw.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    return Tokenizer(raw)
+    return Tokenizer.of(raw)
 
 
 def write(folder: Path, theirs: transformers.PreTrainedModel, tokenizer: Tokenizer) -> Path:

@@ -59,7 +59,7 @@ def byte_level(trim):
     raw.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), trim_offsets=trim, add_prefix_space=False
     )
-    return Tokenizer(raw, dict(zip(("cls", "pad", "sep", "unk", "mask"), names, strict=True)))
+    return Tokenizer.of(raw, dict(zip(("cls", "pad", "sep", "unk", "mask"), names, strict=True)))
 
 
 TOKENIZERS = {

@@ -249,7 +249,7 @@ def test_documents_are_dealt_by_their_hashes_alone(count: int, share: float, see
 def test_the_vocabulary_is_learned_from_the_training_part_alone(tmp_path: Path) -> None:
     some = [TextDocument(f"{'abcdefghij'[i % 10] * 4} {chr(0xAC00 + i)}{i}.", "x") for i in range(60)]
     corpus = build(some, tmp_path / "c", vocabulary_size=2_000, heldout=0.3)
-    known = set(corpus.tokenizer.raw.get_vocab())
+    known = set(corpus.tokenizer.vocabulary)
     held = [i for i in range(60) if any(chr(0xAC00 + i) in piece for piece in known)]
     assert len(held) == corpus.split("train").documents < 60
 

@@ -33,7 +33,7 @@ DOMAIN = [
 def of(*pieces: str, **options: bool) -> Tokenizer:
     """A WordPiece tokenizer with exactly these pieces behind the special ones."""
     normalizer = normalizers.BertNormalizer(**{"strip_accents": False, "lowercase": True} | options)
-    return Tokenizer(wordpiece({piece: i for i, piece in enumerate([*SPECIALS, *pieces])}, normalizer))
+    return Tokenizer.of(wordpiece({piece: i for i, piece in enumerate([*SPECIALS, *pieces])}, normalizer))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def byte_level() -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     raw.train_from_iterator(GENERAL, trainer)
-    return Tokenizer(raw)
+    return Tokenizer.of(raw)
 
 
 def pieces_in_all(tokenizer: Tokenizer, texts: list[str]) -> int:
@@ -286,7 +286,7 @@ def test_unusual_special_tokens_keep_their_roles(tmp_path: Path):
     vocabulary = {name: i for i, name in enumerate(["<none>", "<?>", "<begin>", "<end>", "<hidden>", "cat", "##s"])}
     raw = wordpiece(vocabulary, normalizers.BertNormalizer(), "<?>")
     roles = {"pad": "<none>", "unk": "<?>", "cls": "<begin>", "sep": "<end>", "mask": "<hidden>"}
-    larger = extended(Tokenizer(raw, roles), ["cats"])
+    larger = extended(Tokenizer.of(raw, roles), ["cats"])
     assert (larger.pad, larger.unknown, larger.cls, larger.sep, larger.mask) == (0, 1, 2, 3, 4)
     assert larger.ids(["cats"])[0].tolist() == [7]
 

@@ -1,4 +1,4 @@
-"""Numbers: what is a vector and what is not; arrays and lines hold the same numbers; texts as of Subwords."""
+"""Numbers: what is a vector and what is not; arrays and lines hold the same numbers; texts as of Tokenizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from unmask.data.bitext import numbers
 from unmask.data.bitext import reading as bitext
 from unmask.data.bitext.numbers import NoVector, Numbers
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.errors import UnmaskError
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -21,7 +21,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 @pytest.fixture(scope="module")
 def read():
-    return Numbers(Subwords.train(["one two three", "two one"], 10, "word").side, 3)
+    return Numbers(train_subwords(["one two three", "two one"], 10, "word").side, 3)
 
 
 @given(st.lists(finite, min_size=1, max_size=9), st.sampled_from([" ", ",", ", ", "\t"]), st.booleans())
@@ -91,15 +91,15 @@ def test_numbers_of_all_kinds_are_read(tmp_path, dtype):
 
 
 def test_a_source_is_one_item_and_a_target_is_a_text(read):
-    found = read.encode_all(["1 2 3", " ", "[0.5, -1, 2e3]"])
+    found = read.ids(["1 2 3", " ", "[0.5, -1, 2e3]"])
     assert [one.shape for one in found] == [(1, 3), (0, 3), (1, 3)]
     assert found[2].tolist() == [[0.5, -1.0, 2000.0]]
     assert read.closed(found[0], 1) is found[0]
     assert read.lacking(np.full((1, 3), read.unknown, np.float32)) == 0
-    ids = read.target.encode("two three")
+    ids = read.target.ids(["two three"])[0]
     assert read.target.decode(ids) == read.decode(ids) == "two three"
     assert read.pieces(ids) == read.target.pieces(ids)
-    for view in (lambda: read.pieces(found[0]), lambda: read.words("1 2 3")):
+    for view in (lambda: read.pieces(found[0]), lambda: read.encode("1 2 3")):
         with pytest.raises(UnmaskError, match="no tokens"):
             view()
     assert read.shown("1 " * 99) == "1 " * 20 + "…"
@@ -112,7 +112,7 @@ def test_a_source_is_one_item_and_a_target_is_a_text(read):
 )
 def test_a_source_that_is_none_is_quoted(read, text, says):
     with pytest.raises(NoVector, match=says) as caught:
-        read.encode_all(["1 2 3", text])
+        read.ids(["1 2 3", text])
     assert caught.value.place == 1
 
 

@@ -232,7 +232,7 @@ def test_a_vocabulary_whose_words_are_special_tokens_does_not_leak_them(tmp_path
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
     raw = RawTokenizer(models.WordPiece({p: i for i, p in enumerate(vocabulary)}, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = Tokenizer(raw)
+    tokenizer = Tokenizer.of(raw)
     assert tokenizer.ids(["a [MASK] b [SEP]"])[0].tolist() == [5, 1, 6, 1]
     assert tokenizer.encode("a [MASK] b").ids.tolist() == [5, 4, 6]
 

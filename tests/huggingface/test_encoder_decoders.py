@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask import huggingface
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.models import Bert, ConvS2S, Transformer
@@ -35,11 +36,11 @@ TEXT = ["a cat sat on the mat", "two dogs ran", "the man reads a book"] * 3
 
 
 @pytest.fixture(scope="module")
-def words() -> Subwords:
-    return Subwords.train(TEXT, 20, kind="word")
+def words() -> Tokenizer:
+    return train_subwords(TEXT, 20, kind="word")
 
 
-def fitted(config: Any, tokenizer: Subwords) -> EncoderDecoder:
+def fitted(config: Any, tokenizer: Tokenizer) -> EncoderDecoder:
     """A model with the ids of a tokenizer."""
     fields = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
     model: EncoderDecoder = config.replace(**fields).build()
@@ -74,7 +75,7 @@ def refusal(folder: Path) -> str:
 @pytest.mark.parametrize("name", ["marian", "seq2seq"])
 @pytest.mark.parametrize("kind", ["word", "bpe"])
 def test_tokenizer_and_settings_come_back(kind, name, tmp_path):
-    tokenizer = Subwords.train(TEXT, 40, kind=kind)
+    tokenizer = train_subwords(TEXT, 40, kind=kind)
     model = fitted(EVERY[name], tokenizer)
     asked = {"search": {"beam_size": 3}, "lowercase": True, "한": [1, None]}
     huggingface.save(tmp_path, model, tokenizer, settings=asked)
@@ -87,7 +88,7 @@ def test_tokenizer_and_settings_come_back(kind, name, tmp_path):
 
 
 def test_a_folder_that_is_written_again_keeps_nothing_of_another_kind(tmp_path, words):
-    subwords = Subwords.train(TEXT, 40, kind="bpe")
+    subwords = train_subwords(TEXT, 40, kind="bpe")
     for _ in range(2):
         huggingface.save(tmp_path, fitted(SEQ2SEQ, words), words)
         assert {p.name for p in tmp_path.iterdir()} == {

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask import huggingface
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 from unmask.generate import Blocking, Limits, Search, generate
@@ -437,8 +438,8 @@ TEXT = ["A cat sat on the mat.", "Two dogs run in the park!", "the man reads a b
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Subwords:
-    return Subwords.train(TEXT, 60)
+def tokenizer() -> Tokenizer:
+    return train_subwords(TEXT, 60)
 
 
 @pytest.fixture(scope="module", params=["post", "pre"])
@@ -447,7 +448,7 @@ def own(request, tokenizer) -> TransformerModel:
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
     model = OURS.replace(norm=request.param, output_bias=True, **ids).build()
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
-    rows = [tokenizer.encode(text).tolist() for text in sorted(set(TEXT))]
+    rows = [tokenizer.ids([text])[0].tolist() for text in sorted(set(TEXT))]
     width = max(map(len, rows)) + 1
     read = torch.tensor([[*row, tokenizer.end] + [tokenizer.pad] * (width - len(row) - 1) for row in rows])
     written = torch.tensor([[*row[::-1], tokenizer.end] + [tokenizer.pad] * (width - len(row) - 1) for row in rows])
@@ -484,7 +485,7 @@ def test_transformers_translates_the_texts_alike_from_what_the_folder_says(beam_
     written = other.generate(**theirs_tokenizer(texts, return_tensors="pt", padding=True))
     said = theirs_tokenizer.batch_decode(written, skip_special_tokens=True)
     for text, theirs_text in zip(texts, said, strict=True):
-        source = torch.tensor([[*loaded.tokenizer.encode(text).tolist(), tokenizer.end]])
+        source = torch.tensor([[*loaded.tokenizer.ids([text])[0].tolist(), tokenizer.end]])
         (best, *_), *_ = generate(loaded.model, Batch(source), search, end=tokenizer.end)
         assert loaded.tokenizer.decode(best.tokens) == theirs_text
     assert len(set(said)) > 1  # what is written depends on the source
@@ -508,7 +509,7 @@ def test_the_search_of_a_foreign_folder_is_its_own(tokenizer, own, tmp_path):
         blocking=Blocking(forbidden=(tokenizer.pad,)),
     )
     other = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs").eval()
-    source = torch.tensor([[*tokenizer.encode(TEXT[0]).tolist(), tokenizer.end]])
+    source = torch.tensor([[*tokenizer.ids([TEXT[0]])[0].tolist(), tokenizer.end]])
     theirs_ids = other.generate(source, bad_words_ids=[[tokenizer.pad]])[0, 1:].tolist()
     (best, *_), *_ = generate(own, Batch(source), search, end=tokenizer.end)
     assert [t for t in best.tokens if t != tokenizer.end] == [t for t in theirs_ids if t != tokenizer.end]
@@ -534,8 +535,8 @@ def test_a_search_with_other_tokens_than_the_model_is_refused(field, said, folde
 
 
 def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
-    target = Subwords.train(["Etwas ganz anderes, mit mehr Zeichen: xyzäöü 0123456789"] * 5 + TEXT, 90)
-    both = Subwords(tokenizer.side, target.side)
+    target = train_subwords(["Etwas ganz anderes, mit mehr Zeichen: xyzäöü 0123456789"] * 5 + TEXT, 90)
+    both = Tokenizer(tokenizer.side, target.side)
     assert tokenizer.size < target.size
     config = OURS.replace(source_vocabulary=tokenizer.size, vocabulary=target.size)
     model = config.replace(padding=both.pad, start=both.start, end=both.end).build()
@@ -548,7 +549,7 @@ def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
         huggingface.save(tmp_path / "other", model, target)
     with pytest.warns(UserWarning, match="sacremoses"):
         there = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert there(text_target=TEXT[3]).input_ids == [*both.target.encode(TEXT[3]), both.end]
+    assert there(text_target=TEXT[3]).input_ids == [*both.target.ids([TEXT[3]])[0], both.end]
     again(tmp_path)
 
 
@@ -561,18 +562,18 @@ def test_each_side_may_have_a_vocabulary_of_its_own(tokenizer, tmp_path):
     ],
 )
 def test_pieces_that_pegasus_numbers_are_refused_not_misread(tokenizer, model, tmp_path):
-    Subwords.train(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
+    train_subwords(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
     (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     (tmp_path / "config.json").write_text(json.dumps(model))
     with pytest.raises(UnmaskError, match="is numbered as Pegasus does"):
-        Subwords.load(tmp_path)
+        Tokenizer.load(tmp_path, written=True)
 
 
 def test_pieces_beside_a_pegasus_that_a_t5_numbers_are_read(tmp_path):
-    Subwords.train(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
+    train_subwords(["a cat sat on the mat", "two dogs ran"] * 5, 40).save(tmp_path)
     (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
-    alone = Subwords.load(tmp_path)
+    alone = Tokenizer.load(tmp_path, written=True)
     (tmp_path / "config.json").write_text('{"model_type": "pegasus"}')
-    assert Subwords.load(tmp_path).fingerprint == alone.fingerprint
+    assert Tokenizer.load(tmp_path, written=True).fingerprint == alone.fingerprint

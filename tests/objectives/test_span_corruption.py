@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from unmask.data import collate
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.objectives import SpanCorruption, SpanCorruptionConfig
 from unmask.types import Batch, Document, Example, concatenate
@@ -74,7 +73,7 @@ def test_rates_and_spans_are_met(rate: float, mean: float, length: int) -> None:
 @given(st.floats(1, 12), st.floats(0.1, 0.3), st.integers(0, 100))
 def test_spans_are_as_long_as_a_run_asks(mean_span: float, rate: float, seed: int) -> None:
     """On long texts, with sentinels enough: hidden tokens over spans is what `--mean-span` says."""
-    tokenizer = with_sentinels(Tokenizer.train(["the film was good and the plot was bad"] * 5, 40))
+    tokenizer = Tokenizer.train(["the film was good and the plot was bad"] * 5, 40).with_sentinels()
     found = SpanCorruptionConfig(mean_span=mean_span, rate=rate).build(tokenizer)
     assert isinstance(found, SpanCorruption)
     rng = np.random.default_rng(seed)

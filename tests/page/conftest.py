@@ -16,9 +16,8 @@ from tokenizers import Tokenizer as RawTokenizer
 from unmask import huggingface
 from unmask.cli.serve import read_vectors
 from unmask.data.text import spelling
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
@@ -38,7 +37,7 @@ def folders(tmp_path_factory):
     place = tmp_path_factory.mktemp("page")
     plain = Tokenizer.train([TEXT] * 3, 150)
     raw = RawTokenizer.from_str(plain.raw.to_str().replace("[SEP]", EVIL))  # a token that would like to be an element
-    tokenizer = Tokenizer(raw, {"sep": EVIL})
+    tokenizer = Tokenizer.of(raw, {"sep": EVIL})
 
     def bert(name, heads, labels=(), settings=None):
         config = Bert(vocabulary=tokenizer.size, dim=32, layers=3, heads=4, hidden=64, length=64, std=0.3)
@@ -60,12 +59,12 @@ def folders(tmp_path_factory):
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})
-    subwords = Subwords.train([f"{TEXT} {EVIL}"] * 3, 40, kind="word")
+    subwords = train_subwords([f"{TEXT} {EVIL}"] * 3, 40, kind="word")
     ids = {"padding": subwords.pad, "start": subwords.start, "end": subwords.end}
     sizes = {"dim": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 2, "decoder_heads": 2}
     writer = Transformer(vocabulary=subwords.size, encoder_hidden=32, decoder_hidden=32, **sizes, **ids).build(seed=3)
     huggingface.save(place / "writer", writer, subwords, settings={"search": {"limits": {"max_length": 9}}})
-    pieces = Subwords.of(with_sentinels(tokenizer))
+    pieces = tokenizer.with_sentinels().written()
     ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
     sizes = {"dim": 16, "heads": 2, "head_dim": 8, "hidden": 32, "encoder_layers": 2, "decoder_layers": 2}
     endless = {"limits": {"min_length": 599, "max_length": 600}}  # a T5 that learned for seconds ends nothing

@@ -107,7 +107,7 @@ def test_more_of_the_views(ask):
 @pytest.mark.parametrize("model", ["t5", "writer"])
 def test_a_model_that_writes_shows_how_it_reads(ask, folders, model):
     loaded = huggingface.load(folders.place / model)
-    ids = loaded.tokenizer.encode(TEXT)
+    ids = loaded.tokenizer.ids([TEXT])[0]
     _, pieces = ask("/wordpiece", model=model, text=TEXT)
     assert [piece["id"] for word in pieces["words"] for piece in word["pieces"]] == ids.tolist()
     status, cloud = ask("/embeddings", model=model, words=["law"], count=8)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from unmask import huggingface
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
@@ -33,7 +33,7 @@ def models(tmp_path_factory):
     pytest.importorskip("starlette")
     place = tmp_path_factory.mktemp("served")
     tokenizer = Tokenizer.train([TEXT] * 3, 150)
-    words = Subwords.train([TEXT] * 3, 40, kind="word")
+    words = train_subwords([TEXT] * 3, 40, kind="word")
     writer = Seq2Seq(vocabulary=words.size, dim=8, hidden=8, padding=words.pad, start=words.start, end=words.end).build(
         seed=2
     )

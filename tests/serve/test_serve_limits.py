@@ -18,7 +18,8 @@ pytest.importorskip("uvicorn")
 from serve_toy import HEAD, ask, serving, wait_for
 from starlette.testclient import TestClient
 
-from unmask.data.text.tokenizer import LONG, Tokenizer
+from unmask.data.text.library import LONG
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.serve import views
 from unmask.serve.http import Pool, Settings, connection, server, wire
 from unmask.serve.http.app import build

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
@@ -38,7 +38,7 @@ def bert(tokenizer):
 
 @pytest.fixture(scope="module")
 def subwords():
-    return Subwords.train([TEXT, "a street"], 60, kind="character")
+    return train_subwords([TEXT, "a street"], 60, kind="character")
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from unmask.data.text import byte_pairs, characters
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.generate import Search
 from unmask.huggingface.table import as_heads
@@ -115,8 +114,8 @@ def test_vectors_of_a_model_are_its_table(bert, tokenizer):
 def subwords_of(kind):
     if kind in ("pieces", "bytes"):
         tokenizer = Tokenizer.train([TEXT] * 3, 150) if kind == "pieces" else byte_pairs.train([TEXT] * 3, 400)
-        return Subwords.of(with_sentinels(tokenizer))
-    return Subwords.train([TEXT] * 3, 60, kind)
+        return tokenizer.with_sentinels().written()
+    return train_subwords([TEXT] * 3, 60, kind)
 
 
 @pytest.mark.parametrize("config", [T5, Transformer, Seq2Seq])
@@ -129,7 +128,7 @@ def test_vectors_of_a_model_that_writes_are_those_that_it_reads_by(config, kind)
     model = config().replace(vocabulary=subwords.size + 5, dim=16, **ids).build()
     found = words.of_model(model, subwords)
     assert {"the", "bank"} <= set(found.words)
-    [[(_, i)]] = subwords.words("bank") if kind != "bytes" else subwords.words(" bank")
+    [i] = subwords.encode("bank" if kind != "bytes" else " bank").ids.tolist()
     np.testing.assert_array_equal(found.matrix[found.place("bank")], model.source.token(torch.tensor(i)).detach())
     assert not any(word.startswith(("##", "<", "[", "▁", "Ġ")) for word in found.words)
     assert found.nearest(["bank"], top=2)
@@ -138,7 +137,7 @@ def test_vectors_of_a_model_that_writes_are_those_that_it_reads_by(config, kind)
 def test_a_model_of_characters_has_no_vectors_of_words(writer):
     with pytest.raises(UnmaskError, match="single characters"):
         words.of_model(writer, characters.train(["a text"]))
-    for subwords in (Subwords.of(with_sentinels(characters.train([TEXT]))), subwords_of("character")):
+    for subwords in (characters.train([TEXT]).with_sentinels().written(), subwords_of("character")):
         with pytest.raises(UnmaskError, match="single characters"):
             words.of_model(T5(vocabulary=subwords.size, dim=16).build(), subwords)
 

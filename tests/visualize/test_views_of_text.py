@@ -8,9 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
@@ -37,7 +36,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def subwords(tokenizer):
-    return Subwords.of(with_sentinels(tokenizer))
+    return tokenizer.with_sentinels().written()
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_masking_needs_a_word(tokenizer):
 def test_spans_are_those_of_training(t5, subwords, rate):
     """The rows of `corrupt`, and for each token of the target what a forward over the row says is likeliest."""
     found = masking.spans(t5, subwords, TEXT, seed=3, draws=4, rate=rate)
-    ids = subwords.encode(TEXT)
+    ids = subwords.ids([TEXT])[0]
     ends = {"start": subwords.start, "end": subwords.end, "padding": subwords.pad}
     objective = SpanCorruption(subwords.sentinels, **ends, rate=rate)
     row = Batch(torch.from_numpy(np.append(ids, subwords.end).astype(np.int64))[None])
@@ -146,7 +145,7 @@ def test_spans_that_cannot_be_shown(t5, subwords):
         with pytest.raises(UnmaskError, match=message):
             masking.spans(t5, subwords, text, **more)
     assert len(masking.spans(t5, subwords, "street")["draws"][0]["written"]) == 3  # of one token all is cut out
-    plain = Subwords.train([TEXT] * 3, 60, "word")
+    plain = train_subwords([TEXT] * 3, 60, "word")
     with pytest.raises(UnmaskError, match="take the view attention"):
         masking.spans(t5, plain, TEXT)
 
@@ -183,7 +182,7 @@ def test_pieces_of_a_model_that_writes(subwords):
     assert [names[0], *names[2:]] == [["the"], ["[UNK]"], ["<extra_id_0>"], ["animal"]]
     assert "".join(piece.removeprefix("##") for piece in names[1]) == "streets"
     pieces = [piece for word in found["words"] for piece in word["pieces"]]
-    assert [piece["id"] for piece in pieces] == subwords.encode(text).tolist()
+    assert [piece["id"] for piece in pieces] == subwords.ids([text])[0].tolist()
     assert [piece["piece"] for piece in pieces if piece["unknown"]] == ["[UNK]"]
     assert (found["pieces"], found["unknown"], found["vocabulary"]) == (len(pieces), 1, subwords.size)
     with pytest.raises(UnmaskError, match="nothing to cut"):

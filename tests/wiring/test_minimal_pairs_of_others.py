@@ -11,9 +11,7 @@ import torch
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.electra import Electra
@@ -41,11 +39,11 @@ def electra(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> P
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     path = tmp_path_factory.mktemp("t5")
-    own = with_sentinels(tokenizer)
+    own = tokenizer.with_sentinels()
     ids = {"vocabulary": own.size, "padding": own.pad, "start": own.pad, "end": own.sep}
     sizes = {"dim": 32, "heads": 2, "head_dim": 16, "hidden": 48, "encoder_layers": 2, "decoder_layers": 2}
     config = T5().replace(**ids, **sizes, factor=2.0)
-    huggingface.save(path, config.build(seed=3), Subwords.of(own))
+    huggingface.save(path, config.build(seed=3), own.written())
     return path
 
 
@@ -66,7 +64,7 @@ def gaps(path: Path, text: str) -> list[float]:
     tokenizer = loaded.tokenizer
     assert tokenizer is not None
     first, second = (tokenizer.vocabulary[name] for name in ("<extra_id_0>", "<extra_id_1>"))
-    ids = tokenizer.encode_all([text])[0].tolist()
+    ids = tokenizer.ids([text])[0].tolist()
     found = []
     for place, token in enumerate(ids):
         source = torch.tensor([[*ids[:place], first, *ids[place + 1 :], tokenizer.end]])
@@ -126,4 +124,4 @@ def test_others_are_refused(electra: Path, t5: Path, tmp_path: Path, tokenizer: 
         Scorer(tagger)
     loaded = huggingface.load(t5)
     with pytest.raises(UnmaskError, match="does not write what was cut out"):
-        Scorer(huggingface.Loaded(loaded.model, Subwords.of(tokenizer), (), (), ()))
+        Scorer(huggingface.Loaded(loaded.model, tokenizer.written(), (), (), ()))

@@ -25,10 +25,10 @@ from unmask.cli import main
 from unmask.data.labelled.rows import Choices, Question, Row
 from unmask.data.text import byte_pairs, corpus
 from unmask.data.text.reading import TextDocument
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import with_sentinels
 from unmask.errors import Stopped, UnmaskError
+from unmask.files import MANIFEST
 from unmask.generate import Limits, Search, generate_all
 from unmask.models.t5 import T5, T5Model
 from unmask.models.transformer import Transformer
@@ -191,14 +191,35 @@ def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora:
     huggingface.save(tmp_path / "transformer", small.build())
     with pytest.raises(UnmaskError, match="unmask train --from"):
         config().starting_from(tmp_path / "transformer")
-    pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)  # as T5 is published
-    pieces.save_model(tmp_path / "spiece.model")
-    pieces = Subwords.load(tmp_path)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_published_folder_goes_on_with_a_corpus_of_its_sentencepiece_vocabulary(tmp_path: Path, fast: bool) -> None:
+    """As T5 is published: spiece.model, and beside it often the same as a tokenizer.json."""
+    folder = tmp_path / "published"
+    pieces = train_subwords(["the film was good and the plot was bad"] * 5, 30)
+    folder.mkdir()
+    (folder / "spiece.model").write_bytes(pieces.splitter.model)
+    (folder / "config.json").write_text('{"model_type": "t5"}')
+    pieces = Tokenizer.load(folder, written=True)
     sizes = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.start, "end": pieces.end}
-    published = T5(dim=8, heads=2, head_dim=4, hidden=8, encoder_layers=1, decoder_layers=1, **sizes)
-    huggingface.save(tmp_path / "pieces", published.build(), pieces)
-    with pytest.raises(UnmaskError, match="a vocabulary of SentencePiece"):
-        config().starting_from(tmp_path / "pieces")
+    huggingface.save(folder, T5(dim=8, heads=2, head_dim=4, hidden=8, encoder_layers=1, **sizes).build(), pieces)
+    if fast:
+        pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+        assert (folder / "tokenizer.json").is_file()
+        (folder / MANIFEST).unlink()
+    tokenizer = Tokenizer.load(folder)
+    assert tokenizer.fingerprint == pieces.fingerprint
+    assert "<extra_id_0>" not in tokenizer.pieces(tokenizer.ids(["the <extra_id_0> film"])[0])  # texts of a corpus
+    assert pieces.sentinels[0] in pieces.ids(["the <extra_id_0> film"])[0]
+    texts = [review(i) for i in range(120)]
+    corpus.build(texts, tmp_path / "corpus", tokenizer=tokenizer, heldout=0.1)
+    run = Pretrain(config(steps=2).starting_from(folder), [tmp_path / "corpus"], tmp_path / "out")
+    run.run()
+    assert (tmp_path / "out" / "spiece.model").is_file()
+    assert huggingface.load(tmp_path / "out").tokenizer.fingerprint == pieces.fingerprint
+    again = Pretrain(config(steps=3).starting_from(tmp_path / "out"), [tmp_path / "corpus"], tmp_path / "again")
+    assert again.run().step == 3
 
 
 def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> None:
@@ -306,7 +327,7 @@ def test_the_service_answers_as_the_command_does(tuned: Path) -> None:
     ask = verbs.predict(served, {"texts": ["the film was good", "the plot was bad"]}, Settings())
     assert ask.work(ask.items) == predictor_of(tuned / "run")(["the film was good", "the plot was bad"])
     sources = [f"classification sentence: the {text}" for text in ("film was good", "plot was bad")]
-    assert ask.read == 2 + sum(map(len, served.tokenizer.encode_all(sources)))  # with the token that ends each
+    assert ask.read == 2 + sum(map(len, served.tokenizer.ids(sources)))  # with the token that ends each
     assert ask.cost == ask.read + 2 * served.translator.search.limits.max_length
     with pytest.raises(UnmaskError, match="base"):
         verbs.predict(pool.get("base"), {"texts": ["the film was good"]}, Settings())
@@ -536,9 +557,9 @@ def test_several_labels_as_text() -> None:
 def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, base = np.random.default_rng(0), tmp_path / "base"
     texts = [f"multilabel sentence: the one film plot was there, no label {' '.join([*GOOD, *BAD])}"] * 9
-    pieces = with_sentinels(Tokenizer.train([*texts, "0 1 2 3 4 5 6 7 8 9"], 300))
+    pieces = Tokenizer.train([*texts, "0 1 2 3 4 5 6 7 8 9"], 300).with_sentinels()
     ids = {"vocabulary": pieces.size, "padding": pieces.pad, "start": pieces.pad, "end": pieces.sep}
-    huggingface.save(base, T5(**SMALL, **ids).build(seed=0), Subwords.of(pieces))
+    huggingface.save(base, T5(**SMALL, **ids).build(seed=0), pieces.written())
     for name, count in (("train", 120), ("dev", 30)):
         lines = []
         for i in range(count):
@@ -582,10 +603,10 @@ def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.
 def test_what_a_vocabulary_of_word_pieces_makes_of_a_label_is_understood() -> None:
     """not_equivalent comes back as not _ equivalent, B-PER as b - per."""
     texts = ["not_equivalent and equivalent b-per i-per new york newyork 0.2 4.8 no answer"] * 5
-    tokenizer = Subwords.of(with_sentinels(Tokenizer.train(texts, 200)))
+    tokenizer = Tokenizer.train(texts, 200).with_sentinels().written()
     rows = [Row(text="a", pair="b", label="1"), Row(text="a", pair="b", label="0")]
     task = written_task("classification", "mrpc", rows)
-    written = [tokenizer.decode(tokenizer.encode(task.target(row))) for row in rows]
+    written = [tokenizer.decode(tokenizer.ids([task.target(row)])[0]) for row in rows]
     assert written[1] == "not _ equivalent"
     assert task.scores(written, rows)["accuracy"] == 1.0
     assert task.label(written[1]) == "not_equivalent"
@@ -597,7 +618,7 @@ def test_what_a_vocabulary_of_word_pieces_makes_of_a_label_is_understood() -> No
     for first, second in (("New York", "newyork"), ("B-PER", "b-per")):
         with pytest.raises(UnmaskError, match="apart"):
             check_written([first, second], tokenizer, "folder")
-    cased = Subwords.train(["May I or may I not, in New York, newyork"] * 20, 40, "character")
+    cased = train_subwords(["May I or may I not, in New York, newyork"] * 20, 40, "character")
     check_written(["May", "may", "New York", "newyork"], cased, "folder")
     answers = written_task("question-answering", "squad", [])
     assert answers.fixed([Question(possible=False)]) == ("no answer",)
@@ -767,7 +788,7 @@ def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
     assert "legal sequences" not in " ".join(results["notes"])  # nothing restricts what is written
     limits = predictor_of(tmp_path / "run").translator.search.limits
     pieces = huggingface.load(tmp_path / "run").tokenizer
-    assert limits.max_length == 100 * (1 + max(len(pieces.encode(tag)) for tag in ("O", "what", "good", "bad"))) + 1
+    assert limits.max_length == 100 * (1 + max(len(pieces.ids([tag])[0]) for tag in ("O", "what", "good", "bad"))) + 1
     again = evaluate_written(tmp_path / "run", tmp_path / "dev.conll")
     assert again["metrics"] == dev
     assert again["baseline"] == pytest.approx(results["baseline"]["dev"])
@@ -788,7 +809,7 @@ def test_labels_that_cannot_be_written_are_refused(tuned: Path, tmp_path: Path) 
         (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
         with pytest.raises(UnmaskError, match=said):
             prepare(quick(tuned).replace(rows={"train": tmp_path / "rows.tsv", "dev": None}), Notes(None))
-    pieces = Subwords.train(["the film was good and the plot was bad"] * 5, 30)
+    pieces = train_subwords(["the film was good and the plot was bad"] * 5, 30)
     with pytest.raises(UnmaskError, match="take a T5 as it was pre-trained"):
         WrittenTags.check_vocabulary(pieces, "folder")
 
@@ -826,10 +847,10 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A T5 that has learned nothing, whose vocabulary has a piece for each word here, and for each name."""
     words = "film plot good bad how was it why classification sentence regression questionanswering question context"
     texts = [f"{words} sentence1: sentence2: choice1: choice2: multiplechoice tagging: B-PER O no answer"] * 9
-    tokenizer = with_sentinels(Tokenizer.train(texts, 200))
+    tokenizer = Tokenizer.train(texts, 200).with_sentinels()
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.pad, "end": tokenizer.sep}
     folder = tmp_path_factory.mktemp("blank") / "t5"
-    huggingface.save(folder, T5(**SMALL, **ids).build(seed=0), Subwords.of(tokenizer))
+    huggingface.save(folder, T5(**SMALL, **ids).build(seed=0), tokenizer.written())
     return folder
 
 
@@ -850,7 +871,7 @@ def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -
     pieces = huggingface.load(blank).tokenizer
     prepared = prepare(run, Notes(None))
     for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
-        assert read.tolist() == pieces.encode(whole)[:127].tolist()
+        assert read.tolist() == pieces.ids([whole])[0][:127].tolist()
     assert all("longer than" not in note for note in notes_of(run.replace(rows={"length": 310})))
     with pytest.raises(UnmaskError, match="fits in 6 tokens with its question: raise --length"):
         prepare(run.replace(rows={"length": 6, "most": 9}), Notes(None))
@@ -897,9 +918,12 @@ def test_what_is_asked_for_is_not_cut_away(blank: Path, tmp_path: Path) -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(12, 80))
 def test_the_longer_text_of_a_pair_is_cut(blank: Path, first: int, second: int, room: int) -> None:
-    task, pieces = written_task("classification", "classification", [Row(label="good")]), Subwords.load(blank)
+    task, pieces = (
+        written_task("classification", "classification", [Row(label="good")]),
+        Tokenizer.load(blank, written=True),
+    )
     row = Row(text="film " * first, pair="plot " * second, label="good")
-    ids = pieces.encode(task.source(row))
+    ids = pieces.ids([task.source(row)])[0]
     found = pieces.decode(task.shortened(row, ids, room, pieces)).split()
     kept = [found.count("film"), found.count("plot")]
     assert len(found) == min(len(ids), room)

@@ -247,7 +247,7 @@ def test_the_summary_of_a_stopped_run_says_where_the_best_weights_are(at: int, d
 def test_a_run_that_has_hardly_learned_says_so(tmp_path: Path) -> None:
     run = TrainTranslation(config("transformer-tiny", tmp_path), tmp_path / "run")
     said = run.summary(run.run()).splitlines()[-1]
-    sides = run.processor.encode_all([target for _, target in pairs(300)]), run.dev_targets
+    sides = run.processor.ids([target for _, target in pairs(300)]), run.dev_targets
     train, dev = (np.concatenate([[*ids, run.processor.end] for ids in side]) for side in sides)
     shares = (np.bincount(train, minlength=run.processor.size) + 1) / (len(train) + run.processor.size)
     floor = float(-np.log(shares[dev]).mean())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unmask.config import read_json
 from unmask.data.processor import Processor
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST, atomic, verify_manifest, write_manifest, write_text
 from unmask.huggingface import sentence_transformers, sizes
@@ -34,7 +34,6 @@ from unmask.huggingface.config import (
 from unmask.huggingface.hub import model_folder
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
-from unmask.huggingface.processors import TEXT
 from unmask.huggingface.searching import GENERATION
 from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
@@ -50,16 +49,14 @@ STALE = (MANIFEST, GENERATION, sentence_transformers.MODULES)
 """Files that say something of the weights, or of the tokenizer, that were in a folder before."""
 
 M = TypeVar("M")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Loaded(Generic[M, V]):
+class Loaded(Generic[M]):
     """A folder in memory.
 
-    model, processor  ready to use, in evaluation mode; the processor is None where the folder has none. Encoders and
-                      causal models of text read by a `Tokenizer`, encoder–decoders read and write by `Subwords`, whose
-                      two sides may differ
+    model, processor  ready to use, in evaluation mode; the processor is None where the folder has none. Models of
+                      text have a `Tokenizer`; that of an encoder–decoder may have two sides
     labels            class names, in the order of the outputs, of a classification or tagging head
     new, dropped      parts that were initialised afresh, and stored ones that were not asked for
     settings          what the task or run that made the folder wants remembered (`Task.settings`); of an
@@ -68,7 +65,7 @@ class Loaded(Generic[M, V]):
     """
 
     model: M
-    processor: Processor[Any] | Subwords | None
+    processor: Processor[Any] | None
     labels: tuple[str, ...]
     new: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -76,11 +73,11 @@ class Loaded(Generic[M, V]):
     words: tuple[str, ...] = ()
 
     @property
-    def tokenizer(self) -> V | None:
+    def tokenizer(self) -> Tokenizer | None:
         """The processor of a model of text; None where there is none, or the model reads something else."""
-        return cast(V, self.processor) if isinstance(self.processor, TEXT) else None
+        return self.processor if isinstance(self.processor, Tokenizer) else None
 
-    def require_tokenizer(self, owner: object) -> V:
+    def require_tokenizer(self, owner: object) -> Tokenizer:
         """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
         if self.tokenizer is None and self.processor is not None:
             raise UnmaskError(f"{owner} reads by a {type(self.processor).__name__}, not a tokenizer: it takes no text.")
@@ -90,13 +87,13 @@ class Loaded(Generic[M, V]):
 
     def require_processor(self, owner: object) -> Processor[Any]:
         """The processor. Raises UnmaskError, in which `owner` lacks one, where there is none."""
-        if isinstance(self.processor, Processor):
+        if self.processor is not None:
             return self.processor
         names = " or ".join(table_of(cast(Any, self.model).config).processor.signs)
         raise UnmaskError(f"{owner} has no processor: put its {names} into the folder.")
 
     @property
-    def kind(self) -> Kind[M, V]:
+    def kind(self) -> Kind[M]:
         """SINGLE_STACK or ENCODER_DECODER."""
         return table_of(cast(Any, self.model).config).kind
 
@@ -111,7 +108,7 @@ class Loaded(Generic[M, V]):
 def save(
     folder: Path | str,
     model: Model,
-    processor: Processor[Any] | Subwords | None = None,
+    processor: Processor[Any] | None = None,
     *,
     labels: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
@@ -192,7 +189,7 @@ def holds_encoder_decoder(folder: Path | str) -> bool:
     return table is not None and table.kind is ENCODER_DECODER
 
 
-def _wanted(table: Table[Any], kind: Kind[Any, Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
+def _wanted(table: Table[Any], kind: Kind[Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
     """The table. Raises UnmaskError where it is of another kind than is wanted."""
     if kind is not None and table.kind is not kind:
         raise UnmaskError(table.kind.instead(folder, values))
@@ -202,12 +199,12 @@ def _wanted(table: Table[Any], kind: Kind[Any, Any] | None, values: Mapping[str,
 @overload
 def load(
     folder: Path | str,
-    kind: Kind[M, V],
+    kind: Kind[M],
     *,
     heads: Mapping[str, Head] | None = None,
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
-) -> Loaded[M, V]: ...
+) -> Loaded[M]: ...
 
 
 @overload
@@ -218,17 +215,17 @@ def load(
     heads: Mapping[str, Head] | None = None,
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
-) -> Loaded[Any, Any]: ...
+) -> Loaded[Any]: ...
 
 
 def load(
     folder: Path | str,
-    kind: Kind[Any, Any] | None = None,
+    kind: Kind[Any] | None = None,
     *,
     heads: Mapping[str, Head] | None = None,
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
-) -> Loaded[Any, Any]:
+) -> Loaded[Any]:
     """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
 
     kind     what is wanted, SINGLE_STACK or ENCODER_DECODER; None takes any
@@ -286,7 +283,7 @@ def load(
     return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words)
 
 
-def opened(model: Path | str | Loaded[Any, Any], kind: Kind[M, V]) -> Loaded[M, V]:
+def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
     """A folder, as `load` reads it, or what that has made of one. Raises UnmaskError for a model of another kind."""
     if not isinstance(model, Loaded):
         return load(model, kind)

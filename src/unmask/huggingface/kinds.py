@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from unmask.data.text.subwords import Subwords
-from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.model import Model
 
@@ -16,12 +14,11 @@ SETTINGS = "unmask_task"
 """Field of config.json that holds `Loaded.settings`."""
 
 M = TypeVar("M")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, eq=False)
-class Kind(Generic[M, V]):
-    """Models M with vocabularies V that are used alike.
+class Kind(Generic[M]):
+    """Models M that are used alike.
 
     heads    name -> outputs: heads that no model of this kind is without, so that a folder does not list them
     instead  (folder, its config.json) -> a sentence for someone who asked for another kind: what to do with this one
@@ -48,8 +45,8 @@ def _encoder_decoder(folder: Path | str, values: Mapping[str, Any]) -> str:
     )
 
 
-SINGLE_STACK: Kind[Model, Tokenizer] = Kind({}, _single_stack)
+SINGLE_STACK: Kind[Model] = Kind({}, _single_stack)
 """Encoders and causal models: one stack, and the heads that a folder names."""
 
-ENCODER_DECODER: Kind[EncoderDecoder, Subwords] = Kind({"next": 0}, _encoder_decoder)
+ENCODER_DECODER: Kind[EncoderDecoder] = Kind({"next": 0}, _encoder_decoder)
 """Models that write one sequence while they read another."""

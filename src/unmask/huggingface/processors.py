@@ -9,15 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.processor import Processor
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
 P = TypeVar("P")
 Q = TypeVar("Q", bound=Processor[Any])
 NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model was trained with."
-TEXT = (Tokenizer, Subwords)
-"""Processors of text."""
 
 
 class ProcessorFiles(ABC, Generic[P]):
@@ -109,10 +106,10 @@ class Tokens(ProcessorFiles[Tokenizer]):
         return {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep} if "next" in model.heads else {}
 
 
-class Sides(ProcessorFiles[Subwords]):
-    """Of encoder–decoders: `Subwords`, one vocabulary or one for each side."""
+class Sides(ProcessorFiles[Tokenizer]):
+    """Of encoder–decoders: a `Tokenizer` of one vocabulary or of one for each side."""
 
-    processor: type[Subwords] = Subwords
+    processor = Tokenizer
     files = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
@@ -120,14 +117,14 @@ class Sides(ProcessorFiles[Subwords]):
     )
     signs = ("subwords.json", "source.spm", "spiece.model", "tokenizer.json")
 
-    def open(self, folder: Path, config: Any) -> Subwords:
-        return Subwords.load(folder)
+    def open(self, folder: Path, config: Any) -> Tokenizer:
+        return Tokenizer.load(folder, written=True)
 
-    def of(self, processor: Any) -> Subwords:
-        """The pieces of a `Tokenizer`, for a model that was pre-trained with one."""
-        return super().of(Subwords.of(processor) if isinstance(processor, Tokenizer) else processor)
+    def of(self, processor: Any) -> Tokenizer:
+        """The tokenizer for a model that writes: that of a corpus may frame a text otherwise."""
+        return super().of(processor).written()
 
-    def check(self, tokenizer: Subwords, config: Any, folder: Path) -> None:
+    def check(self, tokenizer: Tokenizer, config: Any, folder: Path) -> None:
         """Raises UnmaskError for one that is larger than its model, or has other ids for padding and the end."""
         read = getattr(config, "source_vocabulary", None) or config.vocabulary
         for side, own, most in (("source", tokenizer, read), ("target", tokenizer.target, config.vocabulary)):
@@ -144,7 +141,7 @@ class Sides(ProcessorFiles[Subwords]):
                     f"{NOT_TOGETHER}"
                 )
 
-    def save(self, tokenizer: Subwords, folder: Path, model: Any) -> list[str]:
+    def save(self, tokenizer: Tokenizer, folder: Path, model: Any) -> list[str]:
         return tokenizer.save(folder, length=model.positions)
 
     def check_ids(self, config: Any, folder: Path) -> None:
@@ -158,7 +155,7 @@ class Sides(ProcessorFiles[Subwords]):
 class Vectors(Sides):
     """Of models that write from vectors: the sources are lines of numbers."""
 
-    def open(self, folder: Path, config: Any) -> Subwords:
+    def open(self, folder: Path, config: Any) -> Tokenizer:
         return Numbers(super().open(folder, config).side, config.features)
 
 

@@ -145,7 +145,7 @@ class Table(Generic[Page]):
     parts: tuple[Part, ...] = ()
     variants: tuple[Table[Any], ...] = ()
     marks: Mapping[str, object] = field(default_factory=dict)
-    kind: Kind[Any, Any] = SINGLE_STACK
+    kind: Kind[Any] = SINGLE_STACK
     processor: ProcessorFiles[Any] = TOKENS
 
     def obstacles(self, config: Config) -> list[str]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from unmask.data.text.corpus import Split
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.tokenizer_splitter import sentinel_ids, with_sentinels
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search, generate_all
 from unmask.kernels.formats import exactly
@@ -210,14 +209,14 @@ class SpanCorruptionConfig(ObjectiveConfig):
 
     def processor(self, processor: Tokenizer) -> Tokenizer:
         """With sentinels, behind its vocabulary."""
-        return with_sentinels(processor)
+        return processor.with_sentinels()
 
     def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
         return {**super().model_fields(tokenizer), "start": tokenizer.pad, "end": tokenizer.sep}
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
         ids = {"start": tokenizer.pad, "end": tokenizer.sep, "padding": tokenizer.pad}
-        sentinels = sentinel_ids(tokenizer.raw.get_vocab())
+        sentinels = tokenizer.sentinels
         return SpanCorruption(sentinels, **ids, rate=self.rate, mean=self.mean_span, short=self.short)
 
 

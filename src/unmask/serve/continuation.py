@@ -54,7 +54,7 @@ class Continuation:
         return asdict(self)
 
 
-def language_model(loaded: Loaded[Model, Tokenizer]) -> Model:
+def language_model(loaded: Loaded[Model]) -> Model:
     """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
     if not loaded.model.continues_prompt:
         raise UnmaskError(

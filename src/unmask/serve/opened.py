@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -61,15 +60,14 @@ class Opened:
         )
 
     @property
-    def vocabulary(self) -> Tokenizer | Subwords:
+    def vocabulary(self) -> Tokenizer:
         """What cuts the texts that the model reads. Raises UnmaskError for vectors of words."""
         return self.tokenizer if self.translator is None else self.translator.tokenizer
 
     def pieces(self, text: str) -> list[str]:
         """Names of the tokens of a text, special ones around it left out."""
-        if self.translator is not None:
-            return shown(self.translator.tokenizer.pieces(self.translator.tokenizer.encode(text)))
-        return self.tokenizer.pieces(self.tokenizer.encode(text).ids)
+        pieces = self.vocabulary.pieces(self.vocabulary.encode(text).ids)
+        return pieces if self.translator is None else shown(pieces)
 
     def reading(self, text: str, pair: str | None = None) -> Read:
         """A text, or a pair, as the model reads it; of one that translates with a translation, its own where none is
@@ -112,16 +110,16 @@ def tree_of(opened: Any, text: str, beam_size: int, length: int) -> Data:
     if opened.translator is not None:
         translator: Translator = opened.translator
         search = _narrow(translator.search, beam_size, length)
-        subwords = translator.tokenizer
-        ids = subwords.encode(text)
+        vocabulary = translator.tokenizer
+        [ids] = vocabulary.ids([text])
         if not len(ids):
             raise UnmaskError("There is nothing to translate: give a text.")
 
         def pieces(ids: Sequence[int]) -> list[str]:
-            return shown(subwords.target.pieces(ids))
+            return shown(vocabulary.target.pieces(ids))
 
-        source = subwords.closed(ids, translator.longest)
-        return beam.tree(translator.model, source, search, end=subwords.end, names=pieces)
+        source = vocabulary.closed(ids, translator.longest)
+        return beam.tree(translator.model, source, search, end=vocabulary.end, names=pieces)
     if opened.continuer is not None:
         continuer: Continuer = opened.continuer
         tokenizer = continuer.tokenizer

@@ -116,7 +116,7 @@ class Translator:
         generator = self.search.generator(torch.device(self.device)) if isinstance(self.search, Sampling) else None
         while some := list(islice(remaining, WAITING)):
             try:
-                ids = self.tokenizer.encode_all(some)
+                ids = self.tokenizer.ids(some)
             except NoVector as error:
                 raise UnmaskError(f"Source {before + error.place + 1:,}: {error}") from None
             yield from self._answers(some, ids, generator)
@@ -166,7 +166,7 @@ class Translator:
         end], each row a distribution; of texts that are longer than what the model reads, their beginnings. Raises
         UnmaskError for a model without attention."""
         tokenizer, target = self.tokenizer, self.tokenizer.target
-        read, written = (one[: self.longest - 1] for one in (tokenizer.encode(source), target.encode(translation)))
+        read, written = (one[: self.longest - 1] for one in (tokenizer.ids([source])[0], target.ids([translation])[0]))
         batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
         with torch.inference_mode():  # in a twin, for others may write with the model, or look into it, meanwhile
             weights_TS = twin(self.model).alignment(batch.to(self.device))[0]

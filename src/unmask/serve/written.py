@@ -63,7 +63,7 @@ class WrittenPredictor(Answering):
     def lengths(self, rows: Sequence[Row]) -> tuple[int, int]:
         """How many tokens are read of some rows, and how many may be written."""
         sources = [source for row in rows for source in self.task.sources(row)]
-        sizes = torch.tensor([len(ids) + 1 for ids in self.translator.tokenizer.encode_all(sources)])
+        sizes = torch.tensor([len(ids) + 1 for ids in self.translator.tokenizer.ids(sources)])
         _, most = self.translator.search.limits.of(sizes)
         return int(sizes.sum()), int(most.sum())
 

@@ -146,7 +146,7 @@ class Task(Objective):
     # -- folders
 
     @classmethod
-    def processor_of(cls, loaded: Loaded[Any, Any], owner: object) -> Processor[Any]:
+    def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
         """What the rows are encoded by: the tokenizer of a folder. A task whose rows are no texts takes its processor.
 
         Raises UnmaskError, in which `owner` lacks it, where there is none.

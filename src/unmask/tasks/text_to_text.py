@@ -10,7 +10,7 @@ from typing import Any
 
 from unmask.config import Config
 from unmask.data.labelled.rows import Row
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.tasks.registry import TASKS, task_named
 from unmask.tasks.written import Written, squeezed
@@ -62,9 +62,9 @@ def remembered(settings: Mapping[str, Any]) -> Written | None:
     return kind(task.name, task.labels, task.mean)
 
 
-def check_written(labels: Sequence[str], tokenizer: Subwords, folder: Path | str) -> None:
+def check_written(labels: Sequence[str], tokenizer: Tokenizer, folder: Path | str) -> None:
     """Raises UnmaskError where a vocabulary cannot write a label, or writes two alike: no answer could be right."""
-    written = {label: tokenizer.target.decode(tokenizer.target.encode(label)) for label in labels}
+    written = {label: tokenizer.target.decode(tokenizer.target.ids([label])[0]) for label in labels}
     for label, text in written.items():
         if squeezed(text) != squeezed(label):
             raise UnmaskError(

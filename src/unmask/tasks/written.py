@@ -16,8 +16,7 @@ from unmask.data.bitext.reading import Bitext, Report
 from unmask.data.labelled import dataset
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Choices, Question, Row
-from unmask.data.text.subwords import Subwords
-from unmask.data.text.tokenizer import shorten
+from unmask.data.text.tokenizer import Tokenizer, shorten
 
 if TYPE_CHECKING:
     from unmask.tasks.task import Task
@@ -78,7 +77,7 @@ class Written:
         return cls(name, [task.word(label) for label in known])
 
     @classmethod
-    def check_vocabulary(cls, tokenizer: Subwords, folder: Path | str) -> None:
+    def check_vocabulary(cls, tokenizer: Tokenizer, folder: Path | str) -> None:
         """Raises UnmaskError for a vocabulary that lacks what answers are told apart by."""
 
     def settings(self) -> dict[str, Any]:
@@ -96,13 +95,13 @@ class Written:
     def _fields(self) -> tuple[str, str]:
         return FIELDS.get(self.name, ("sentence1", "sentence2"))
 
-    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
         """At most `room` of the ids [T] of what is read of a row: as for encoders, the longer text loses its end. None
         where what is to be written would no longer be right."""
-        names = tokenizer.encode(self.source(replace(row, text="", pair=row.pair and "")))
+        names = tokenizer.ids([self.source(replace(row, text="", pair=row.pair and ""))])[0]
         if 2 * len(names) > room:  # no text would be left, or not its name
             return None
-        second = 0 if row.pair is None else len(tokenizer.encode(f" {self._fields[1]}: {row.pair}"))
+        second = 0 if row.pair is None else len(tokenizer.ids([f" {self._fields[1]}: {row.pair}"])[0])
         return _without_ends(ids, second, *shorten([len(ids) - second, second], room))
 
     def target(self, row: Row) -> str:
@@ -117,7 +116,7 @@ class Written:
         """Texts that are asked for whatever is read: a vocabulary that cannot write them learns nothing."""
         return self.labels
 
-    def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
+    def longest(self, lengths: Sequence[int], tokenizer: Tokenizer) -> tuple[int, float | None]:
         """How many tokens may be written, and how many times those that are read, if that limits them; `lengths` are
         those of the targets of the training rows, with their end."""
         return max(lengths) + 1, None
@@ -227,12 +226,12 @@ class WrittenAnswers(Written):
         """squad question: … context: … (appendix D.15)"""
         return f"{self.name} question: {row.text} context: {row.pair}"
 
-    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
         """The context loses its end, but not the answer."""
         assert isinstance(row, Question)
         begin, answer = next(iter(row.answers), (0, ""))
         needed = replace(row, pair=(row.pair or "")[: begin + len(answer)])
-        return ids[:room] if len(tokenizer.encode(self.source(needed))) <= room else None
+        return ids[:room] if len(tokenizer.ids([self.source(needed)])[0]) <= room else None
 
     def target(self, row: Row) -> str:
         assert isinstance(row, Question)
@@ -296,11 +295,11 @@ class WrittenChoices(Written):
     def _question(self, row: Row) -> str:
         return "" if row.pair is None else f" question: {row.pair}"
 
-    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
         """The context loses its end."""
-        if len(tokenizer.encode(self.source(replace(row, text="")))) > room:
+        if len(tokenizer.ids([self.source(replace(row, text=""))])[0]) > room:
             return None
-        question = len(tokenizer.encode(self._question(row)))
+        question = len(tokenizer.ids([self._question(row)])[0])
         return _without_ends(ids, question, room - question, question)
 
     def word(self, label: str) -> str:

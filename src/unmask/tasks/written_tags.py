@@ -11,8 +11,8 @@ import numpy as np
 from unmask import metrics
 from unmask.data.labelled import dataset
 from unmask.data.labelled.rows import Row
-from unmask.data.text.subwords import Subwords
-from unmask.data.text.tokenizer_splitter import SENTINEL, SENTINELS, sentinel
+from unmask.data.text.sentinels import SENTINEL, SENTINELS, sentinel
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.tasks.tagged_words import tagged
 from unmask.tasks.written import Written, Wrote, squeezed
@@ -30,7 +30,7 @@ class WrittenTags(Written):
     scoring: ClassVar[dict[str, Any]] = {"scheme": "any"}  # nothing restricts what is written
 
     @classmethod
-    def check_vocabulary(cls, tokenizer: Subwords, folder: Path | str) -> None:
+    def check_vocabulary(cls, tokenizer: Tokenizer, folder: Path | str) -> None:
         """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
         if len(tokenizer.sentinels) < SENTINELS:
             raise UnmaskError(
@@ -38,10 +38,10 @@ class WrittenTags(Written):
                 "does not have: take a T5 as it was pre-trained."
             )
 
-    def longest(self, lengths: Sequence[int], tokenizer: Subwords) -> tuple[int, float | None]:
+    def longest(self, lengths: Sequence[int], tokenizer: Tokenizer) -> tuple[int, float | None]:
         """Enough for the tags of the longest sentence, and in proportion to its length: a word takes at least two input
         tokens, its sentinel and one piece."""
-        tag = 1 + max(len(tokenizer.target.encode(label)) for label in self.labels)
+        tag = 1 + max(map(len, tokenizer.target.ids(self.labels)))
         return SENTINELS * tag + 1, float(tag)
 
     @classmethod
@@ -67,7 +67,7 @@ class WrittenTags(Written):
         """The first part of a sentence."""
         return self._read(row, 0)
 
-    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Subwords) -> np.ndarray | None:
+    def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
         """None: every word has a tag."""
         return None
 

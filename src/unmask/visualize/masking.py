@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from unmask.data.bitext.batching import collate_pairs
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
@@ -78,7 +77,7 @@ def _draw(tokenizer: Tokenizer, tokens: np.ndarray, corrupted: Batch, model: Mod
 
 def spans(
     model: Model,
-    tokenizer: Subwords,
+    tokenizer: Tokenizer,
     text: str,
     *,
     seed: int = 0,
@@ -117,7 +116,7 @@ def spans(
     }
 
 
-def _written(model: Model, tokenizer: Subwords, read: np.ndarray, written: np.ndarray) -> list[Data]:
+def _written(model: Model, tokenizer: Tokenizer, read: np.ndarray, written: np.ndarray) -> list[Data]:
     """The tokens of a target, each with what the model would write in its place."""
     batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end).to(model.device)
     with torch.no_grad():
@@ -128,7 +127,7 @@ def _written(model: Model, tokenizer: Subwords, read: np.ndarray, written: np.nd
     return [{**one, "guess": guess, "probability": p} for one, guess, p in said]
 
 
-def _named(tokenizer: Subwords, ids: np.ndarray) -> list[Data]:
+def _named(tokenizer: Tokenizer, ids: np.ndarray) -> list[Data]:
     sentinels = np.isin(ids, tokenizer.sentinels).tolist()
     return [
         {"token": token, "sentinel": sentinel}
@@ -141,10 +140,9 @@ def _check_draws(seed: int, draws: int, rate: float) -> None:
         raise UnmaskError("Draw 1 to 100 times, at a rate between 0 and 1, from a seed of at least 0.")
 
 
-def wordpiece(tokenizer: Tokenizer | Subwords, text: str) -> Data:
-    """How a text is cut: each word with its pieces, their ids, and where they lie in the characters of the text; of
-    `Subwords`, which keep no places, the pieces and their ids."""
-    words = _cut(tokenizer, text) if isinstance(tokenizer, Subwords) else _located(tokenizer, text)
+def wordpiece(tokenizer: Tokenizer, text: str) -> Data:
+    """How a text is cut: each word with its pieces, their ids, and where they lie in the characters of the text."""
+    words = _words(tokenizer, text)
     if not words:
         raise UnmaskError("There is nothing to cut: give a text.")
     pieces = [piece for word in words for piece in word["pieces"]]
@@ -158,18 +156,11 @@ def wordpiece(tokenizer: Tokenizer | Subwords, text: str) -> Data:
     }
 
 
-def _cut(tokenizer: Subwords, text: str) -> list[Data]:
-    return [
-        {"pieces": [{"piece": shown([piece])[0], "id": i, "unknown": i == tokenizer.unknown} for piece, i in word]}
-        for word in tokenizer.words(text)
-    ]
-
-
-def _located(tokenizer: Tokenizer, text: str) -> list[Data]:
+def _words(tokenizer: Tokenizer, text: str) -> list[Data]:
     encoding = tokenizer.encode(text)
     words: list[Data] = []
     previous = None
-    names = tokenizer.pieces(encoding.ids)
+    names = shown(tokenizer.pieces(encoding.ids))
     for name, i, (begin, end), word in zip(
         names, encoding.ids.tolist(), encoding.offsets.tolist(), encoding.words.tolist(), strict=True
     ):

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from unmask.data.bitext.batching import collate_pairs
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Encoding, Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
@@ -57,7 +56,7 @@ def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None)
     return Read(batch.to(model.device), tokenizer.pieces(tokens), [], [], _words(tokenizer, encodings))
 
 
-def read_pair(model: Model, tokenizer: Subwords, source: str, target: str | Sequence[int]) -> Read:
+def read_pair(model: Model, tokenizer: Tokenizer, source: str, target: str | Sequence[int]) -> Read:
     """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
 
     target  a text, or the ids that the model wrote, cut where they are too many
@@ -66,7 +65,7 @@ def read_pair(model: Model, tokenizer: Subwords, source: str, target: str | Sequ
     """
     ids = read_source(model, tokenizer, source)
     if isinstance(target, str):
-        written = tokenizer.target.encode(target)
+        written = tokenizer.target.ids([target])[0]
         _fits(model, len(written), "second text")
     else:
         written = np.array(target[: _longest(model) - 1], np.int32)
@@ -76,9 +75,9 @@ def read_pair(model: Model, tokenizer: Subwords, source: str, target: str | Sequ
     return Read(batch.to(model.device), ["<s>", *pieces], [*pieces, last], [*shown(tokenizer.pieces(ids)), "</s>"], [])
 
 
-def read_source(model: Model, tokenizer: Subwords, text: str) -> np.ndarray:
+def read_source(model: Model, tokenizer: Tokenizer, text: str) -> np.ndarray:
     """Ids [S] of a text that an encoder–decoder is to read. Raises UnmaskError as `read_pair` does."""
-    ids = tokenizer.encode(text)
+    ids = tokenizer.ids([text])[0]
     if not len(ids):
         raise UnmaskError("There is nothing to read: give a text.")
     _fits(model, len(ids), "text")

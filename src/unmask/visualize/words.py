@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, needs, unknown
 from unmask.models.model import Model
@@ -78,7 +77,7 @@ class Vectors:
         return Vectors([self.words[i] for i in rows], self.matrix[list(rows)])
 
 
-def of_model(model: Model, tokenizer: Tokenizer | Subwords) -> Vectors:
+def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
     """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
     their frequency; pieces that continue a word, special tokens and unused entries are left out. Of an encoder–decoder,
     those of what it reads.

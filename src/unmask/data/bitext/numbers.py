@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data.text.subword_files import Side
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.splitter import Encoding, Side
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 
 SUFFIX = ".npy"
@@ -30,7 +30,7 @@ class NoVector(UnmaskError):
         self.place = place
 
 
-class Numbers(Subwords):
+class Numbers(Tokenizer):
     """The vocabulary of a model that reads a vector and writes a text: its sources are lines of `features` numbers.
 
     What is read of a source is one item, the vector: [1, F]. Texts are written, and read again, with `target`.
@@ -39,9 +39,9 @@ class Numbers(Subwords):
     def __init__(self, side: Side, features: int) -> None:
         super().__init__(side)
         self.features = features
-        self._target = Subwords(side)
+        self._target = Tokenizer(side)
 
-    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def ids(self, texts: Sequence[str], *, special: bool = False) -> list[np.ndarray]:
         """The vector of each line, [1, F] float32; [0, F] of an empty line. Raises NoVector for anything else."""
         return [self._item(text, place) for place, text in enumerate(texts)]
 
@@ -64,8 +64,8 @@ class Numbers(Subwords):
         """0: any number can be read."""
         return 0
 
-    def words(self, text: str) -> list[list[tuple[str, int]]]:
-        """Raises UnmaskError: a source has no words."""
+    def encode(self, text: str, *, special: bool = True) -> Encoding:
+        """Raises UnmaskError: a source has no pieces."""
         raise UnmaskError(NO_TOKENS)
 
     def _item(self, text: str, place: int) -> np.ndarray:

@@ -59,7 +59,7 @@ def train(
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same, but for long words
     start, end = ((name, SPECIALS.index(name)) for name in ("<s>", "</s>"))
     raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
-    return Tokenizer(raw)
+    return Tokenizer.of(raw)
 
 
 def _normalisers(cased: bool, strip_accents: bool) -> list[normalizers.Normalizer]:

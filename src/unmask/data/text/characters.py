@@ -45,7 +45,7 @@ def train(
     vocabulary = {piece: i for i, piece in enumerate([*SPECIALS, *sorted(commonest)])}
     raw = RawTokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"))
     raw.normalizer, raw.decoder = normalizer, decoders.Fuse()
-    return Tokenizer(raw)
+    return Tokenizer.of(raw)
 
 
 def _normalizer(cased: bool, strip_accents: bool) -> normalizers.Normalizer:

@@ -62,7 +62,7 @@ def extended(tokenizer: Tokenizer, pieces: Sequence[str]) -> Tokenizer:
     twice.
     """
     check_wordpiece(tokenizer)
-    known = tokenizer.raw.get_vocab()
+    known = tokenizer.vocabulary
     for i, piece in enumerate(pieces):
         if piece in known or piece in pieces[:i] or not piece or any(map(str.isspace, piece)):
             raise UnmaskError(f"'{piece}' cannot be a new piece: it is in the vocabulary already, or is no piece.")
@@ -70,7 +70,7 @@ def extended(tokenizer: Tokenizer, pieces: Sequence[str]) -> Tokenizer:
     facts["model"]["vocab"] |= {piece: tokenizer.size + i for i, piece in enumerate(pieces)}
     specials = (tokenizer.pad, tokenizer.unknown, tokenizer.cls, tokenizer.sep, tokenizer.mask)
     roles = dict(zip(("pad", "unk", "cls", "sep", "mask"), tokenizer.pieces(specials), strict=True))
-    return Tokenizer(RawTokenizer.from_str(json.dumps(facts)), roles)
+    return Tokenizer.of(RawTokenizer.from_str(json.dumps(facts)), roles)
 
 
 def torn_before(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[list[int]]:

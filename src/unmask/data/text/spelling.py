@@ -47,7 +47,7 @@ def train(
         raise UnmaskError("The text holds no words to spell; give it some text.")
     letters = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:most])
     pieces = [*SPECIALS, *letters, *(PREFIX + letter for letter in letters)]
-    return Tokenizer(tokenizer_files.wordpiece({piece: i for i, piece in enumerate(pieces)}, normalizer))
+    return Tokenizer.of(tokenizer_files.wordpiece({piece: i for i, piece in enumerate(pieces)}, normalizer))
 
 
 def continues(tokenizer: Tokenizer) -> int:
@@ -77,7 +77,7 @@ def spelled(words: Iterable[bytes], tokenizer: Tokenizer) -> list[str]:
 
 def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
     """The words of `spelled` again. Raises UnmaskError for a token that the tokenizer does not have."""
-    vocabulary, found = tokenizer.raw.get_vocab(), []
+    vocabulary, found = tokenizer.vocabulary, []
     for number, text in enumerate(texts, 1):
         pieces = text.split(" ")
         if any(piece not in vocabulary for piece in pieces):

@@ -7,42 +7,14 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from unmask.data.text.splitter import Splitter
 from unmask.data.text.vocabulary import clean, sample
 from unmask.errors import UnmaskError, needs, unknown
 
 SPACE = "▁"  # U+2581: how SentencePiece writes a space
 JOINER = "￭"  # U+FFED: this piece of punctuation touches its neighbour on that side
-
-
-class Splitter(Protocol):
-    """Cuts texts into pieces and joins pieces to a text; which of them have an id is the vocabulary's business.
-
-    kind      how it cuts: "sentencepiece", "word", "character"
-    controls  pieces that never come from a text and never go into one
-    """
-
-    kind: str
-    controls: frozenset[str]
-
-    def normalize(self, text: str) -> str:
-        """The text as it comes back from its pieces."""
-
-    def split(self, texts: Sequence[str]) -> list[list[str]]:
-        """The pieces of each text."""
-
-    def join(self, pieces: Sequence[str]) -> str:
-        """The text of the pieces."""
-
-    def begins(self, piece: str) -> bool:
-        """Whether a piece begins a word, wherever it stands."""
-
-    def units(self, piece: str) -> Sequence[str]:
-        """What a person would call the contents of a piece that has no id: its characters, or its word."""
-
-    def facts(self) -> Any:
-        """JSON values that say all there is to know of it."""
 
 
 # ------------------------------------------------------------------------------------------------ words, characters
@@ -60,7 +32,7 @@ NORMALIZATIONS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-class Words:
+class Words(Splitter):
     """Words between spaces, each punctuation mark or symbol a piece of its own; any script that writes spaces.
 
     A mark that touches its neighbour says so with a joiner on that side, as in OpenNMT's tokenizer, so that words
@@ -73,17 +45,27 @@ class Words:
     """
 
     kind = "word"
-    controls: frozenset[str] = frozenset()
 
     def __init__(self, normalization: str = "nmt_nfkc") -> None:
         self.normalization = normalization
         self._normalize = _normalization(normalization)
+        self.cased = self._normalize("A") == "A"
 
     def normalize(self, text: str) -> str:
         return _spaces(self._normalize(clean(text)).replace(JOINER, "■"))
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         return [list(_words(self.normalize(text))) for text in texts]
+
+    def locate(self, text: str) -> list[tuple[str, int, int]]:
+        normalized, places = _located(text, self.normalize)
+        found, at = [], 0
+        for piece in _words(normalized):
+            bare = piece.strip(JOINER)
+            at = normalized.index(bare, at)
+            found.append((piece, places[at][0], places[at + len(bare) - 1][1]))
+            at += len(bare)
+        return found
 
     def join(self, pieces: Sequence[str]) -> str:
         parts: list[str] = []
@@ -96,25 +78,22 @@ class Words:
     def begins(self, piece: str) -> bool:
         return True
 
-    def units(self, piece: str) -> Sequence[str]:
-        return [piece.strip(JOINER)]
-
     def facts(self) -> Any:
         return {"kind": self.kind, "normalization": self.normalization}
 
 
-class Characters:
+class Characters(Splitter):
     """Every character (code point) is a piece, a space too: what is split and joined is the text itself.
 
     Hangul syllables are one character each: normalisation composes them.
     """
 
     kind = "character"
-    controls: frozenset[str] = frozenset()
 
     def __init__(self, normalization: str = "nmt_nfkc") -> None:
         self.normalization = normalization
         self._normalize = _normalization(normalization)
+        self.cased = self._normalize("A") == "A"
 
     def normalize(self, text: str) -> str:
         return self._normalize(clean(text))
@@ -122,14 +101,14 @@ class Characters:
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         return [list(self.normalize(text)) for text in texts]
 
+    def locate(self, text: str) -> list[tuple[str, int, int]]:
+        return [(piece, *place) for piece, place in zip(*_located(text, self.normalize), strict=True)]
+
     def join(self, pieces: Sequence[str]) -> str:
         return "".join(pieces)
 
     def begins(self, piece: str) -> bool:
         return piece == " "
-
-    def units(self, piece: str) -> Sequence[str]:
-        return [piece]
 
     def facts(self) -> Any:
         return {"kind": self.kind, "normalization": self.normalization}
@@ -142,6 +121,28 @@ def _normalization(name: str) -> Callable[[str], str]:
     if name not in NORMALIZATIONS:
         raise unknown("normalization", name, NORMALIZATIONS)
     return NORMALIZATIONS[name]
+
+
+def _located(text: str, normalize: Callable[[str], str]) -> tuple[str, list[tuple[int, int]]]:
+    """The normalised text, and for each character of it the begin and end of what it is made of; of a text whose
+    characters cannot be told apart so, its whole length."""
+    normalized = normalize(text)
+    made = [(c, *place) for place in _clusters(text) for c in normalize(f"x{text[slice(*place)]}x")[1:-1]]
+    places, at = [], 0
+    for character in normalized:
+        while at < len(made) and made[at][0] == " " != character:
+            at += 1
+        if at == len(made) or made[at][0] != character:
+            return normalized, [(0, len(text))] * len(normalized)
+        places.append(made[at][1:])
+        at += 1
+    return normalized, places
+
+
+def _clusters(text: str) -> Iterable[tuple[int, int]]:
+    """Begin and end of each character with what combines with it: marks, and the vowels and finals of Hangul."""
+    begins = [i for i, c in enumerate(text) if not i or not (unicodedata.combining(c) or "\u1160" <= c <= "\u11ff")]
+    return itertools.pairwise([*begins, len(text)])
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -167,7 +168,7 @@ def _words(text: str) -> Iterable[str]:
 # ------------------------------------------------------------------------------------------------ SentencePiece
 
 
-class SentencePiece:
+class SentencePiece(Splitter):
     """A SentencePiece model (Kudo and Richardson 2018), unigram or BPE: what is in a .model or .spm file.
 
     model  the bytes of the file
@@ -187,6 +188,7 @@ class SentencePiece:
         size = self._processor.get_piece_size()
         self.pieces: list[str] = self._processor.id_to_piece(list(range(size)))
         self.controls = frozenset(piece for i, piece in enumerate(self.pieces) if self._processor.is_control(i))
+        self.cased = self.normalize("A") == "A"
 
     def role(self, name: str) -> str | None:
         """The piece that has the role "eos", "unk" or "pad" in the model, None where none has."""
@@ -200,14 +202,18 @@ class SentencePiece:
         """The pieces of each text; a run of characters that the model does not know is one piece, as it stands."""
         return self._processor.encode([clean(text) for text in texts], out_type=str)
 
+    def locate(self, text: str) -> list[tuple[str, int, int]]:
+        text = clean(text)
+        found = self._processor.encode(text, return_type="offset_mapping")
+        spaces = [end - begin - len(text[begin:end].lstrip()) for begin, end in found["offsets"]]
+        places = zip(found["pieces"], found["offsets"], spaces, strict=True)
+        return [(piece, begin + space, end) for piece, (begin, end), space in places]
+
     def join(self, pieces: Sequence[str]) -> str:
         return self._processor.decode_pieces(list(pieces)).replace(SPACE, " ").strip()
 
     def begins(self, piece: str) -> bool:
         return piece.startswith(SPACE)
-
-    def units(self, piece: str) -> Sequence[str]:
-        return piece.replace(SPACE, "")
 
     def facts(self) -> Any:
         return {"kind": self.kind, "model": self.model.hex()}
@@ -227,7 +233,7 @@ def learn(
     byte_fallback: bool,
     byte_budget: int,
 ) -> SentencePiece:
-    """A SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `Subwords.train`."""
+    """A SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `subwords.train`."""
     if normalization not in NORMALIZATIONS:
         raise unknown("normalization", normalization, NORMALIZATIONS)
     if not 0.98 <= coverage <= 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from unmask.config import bounded, read_json
+from unmask.data.text.splitter import Template
 from unmask.data.text.vocabulary import LONGEST_WORD, PREFIX
 from unmask.errors import UnmaskError
 
@@ -24,29 +24,13 @@ ROLES = {
     "mask": ("[MASK]", "<mask>"),
 }
 
+ENDING_ROLES = {"eos_token": "sep", "unk_token": "unk", "pad_token": "pad"}
+"""Key of the configuration -> role, where nothing but `sep` stands around a text."""
+
 END_OF_TEXT = "<|endoftext|>"
 """The one special token of GPT-2, which begins, ends and fills."""
 SPACED = ("GPT2Tokenizer", "RobertaTokenizer")
 """Classes of `transformers` that take `add_prefix_space` from tokenizer_config.json alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """Special tokens around one sequence or two.
-
-    gaps      ids of the special tokens before the first sequence, after it, and so on
-    segments  their segment ids
-    inside    segment id of each sequence
-    """
-
-    gaps: tuple[tuple[int, ...], ...]
-    segments: tuple[tuple[int, ...], ...]
-    inside: tuple[int, ...]
-
-    @property
-    def cost(self) -> int:
-        """Number of special tokens."""
-        return sum(map(len, self.gaps))
 
 
 def template(raw: Tokenizer, sequences: int) -> Template:
@@ -168,7 +152,7 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
 
 
 def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer.json of the WordPiece or byte-level BPE kind. Raises UnmaskError where it is damaged or another.
+    """A tokenizer.json of the WordPiece, BPE or unigram kind. Raises UnmaskError where it is damaged or another.
 
     Whether a space is put before a text, tokenizer_config.json decides where it names a class of `transformers` that
     asks it and not the file.
@@ -177,9 +161,9 @@ def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
         raw = Tokenizer.from_buffer(bounded(path))
         if str(config.get("tokenizer_class")).removesuffix("Fast") in SPACED:
             raw = _with_space(raw, bool(config.get("add_prefix_space", False)))
-    if not isinstance(raw.model, (models.WordPiece, models.BPE)):
+    if not isinstance(raw.model, (models.WordPiece, models.BPE, models.Unigram)):
         kind = type(raw.model).__name__
-        raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece and byte-level BPE can be used.")
+        raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece, BPE and unigram can be used.")
     if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel) and _frames_nothing(raw):
         raw.post_processor = None  # it leaves in the offset of a word the space before it
     check_unknown(raw, path)

@@ -39,7 +39,7 @@ def train(
     if not counts:
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
     commonest = sorted(counts, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
-    return Tokenizer(files.wordpiece({piece: i for i, piece in enumerate([*SPECIALS, *commonest])}, normalizer))
+    return Tokenizer.of(files.wordpiece({piece: i for i, piece in enumerate([*SPECIALS, *commonest])}, normalizer))
 
 
 def count(texts: Iterable[str], normalizer: normalizers.Normalizer, byte_budget: int) -> Counter[str]:

@@ -15,7 +15,7 @@ from unmask.data.bitext.reading import Bitext
 from unmask.data.labelled import glue
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import listed
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.generate import Limits, Search
 from unmask.runs.finetuning.config import FineTuning, Fit
@@ -90,7 +90,7 @@ class PreparedText(Prepared):
             recipe="text-to-text",
             resume=bool(resume) and checkpoint.is_begun(folder),
             display=display,
-            pairs=Pairs(tokenizer, train.read, tokenizer.target.encode_all(pairs.targets), self.task.pairs(dev)),
+            pairs=Pairs(tokenizer, train.read, tokenizer.target.ids(pairs.targets), self.task.pairs(dev)),
             scores=Scores(self.metric, lambda outputs: self.task.scores(outputs, list(dev))),
         )
         ended = run.run()
@@ -159,11 +159,11 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
     return PreparedText(config, config, task, sets, train, baseline, metric)
 
 
-def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Subwords, say: Notes) -> Learned:
+def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Tokenizer, say: Notes) -> Learned:
     """What is learned of the training rows. Raises UnmaskError where they are all too long."""
     assert config.model is not None
     pairs = task.pairs(rows)
-    read, written = tokenizer.encode_all(pairs.sources), tokenizer.target.encode_all(pairs.targets)
+    read, written = tokenizer.ids(pairs.sources), tokenizer.target.ids(pairs.targets)
     for note in unwritable(tokenizer, Training=(read, written)):
         say(note)
     usual = task.length or config.kind.usual_length
@@ -206,7 +206,7 @@ def _translation(prepared: PreparedText, seed: int) -> Translation:
     config, pairs = prepared.config, prepared.train.pairs
     assert config.model is not None
     fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
-    sizes = [len(ids) + 1 for ids in tokenizer.encode_all(pairs.targets)]
+    sizes = [len(ids) + 1 for ids in tokenizer.ids(pairs.targets)]
     steps = max(math.ceil(fit.passes * len(sizes) / fit.batch_size), fit.least)
     per_epoch = max(1, round(len(sizes) / fit.batch_size))
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from torch import nn
 from unmask import huggingface
 from unmask.config import Config, read_json
 from unmask.data.processor import Processor
-from unmask.data.text.subword_files import T5_MODEL
-from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import sha256
 from unmask.models.model import Model, ModelConfig
@@ -116,19 +114,14 @@ class Origin:
 def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: int = 0) -> huggingface.Loaded:
     """A folder that pre-training can go on from, as `huggingface.load` gives it: also a T5, whose head is as it is.
 
-    Raises UnmaskError for other encoder–decoders, which learn from pairs of texts, and vocabularies of SentencePiece.
+    Raises UnmaskError for other encoder–decoders, which learn from pairs of texts.
     """
     if not huggingface.holds_encoder_decoder(folder):
         return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
     loaded = huggingface.load(folder)
     if not loaded.model.config.offers:
         raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
-    if (Path(folder) / T5_MODEL).is_file():
-        raise UnmaskError(
-            f"{folder} has a vocabulary of SentencePiece ({T5_MODEL}), which no corpus is built with: go on with "
-            "unmask train --from or unmask finetune."
-        )
-    return replace(loaded, processor=Tokenizer.load(folder))  # both kinds are trained alike
+    return loaded
 
 
 def resumed_words(run: Path, corpora: Sequence[Data], processor: Processor[Any]) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from unmask import huggingface
 from unmask.data.bitext import numbers
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.bitext.reading import Bitext
-from unmask.data.text.subwords import Subwords
+from unmask.data.text import subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.runs.translation.config import Translation
@@ -31,7 +32,7 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
     return replace(config, model=model, start=str(folder))
 
 
-def learned(config: Translation, train: Bitext) -> Subwords:
+def learned(config: Translation, train: Bitext) -> Tokenizer:
     """A vocabulary of the training pairs: of both sides, or where the sources are vectors, of the targets. Raises
     UnmaskError where they should be vectors and are not."""
     wanted, vectors = config.vocabulary, config.model.features is not None
@@ -42,11 +43,11 @@ def learned(config: Translation, train: Bitext) -> Subwords:
             f"This system writes from vectors, and line {train.lines[0]:,} of the sources of {train.report.name} is "
             "none: give numbers with spaces between, or an array in a .npy file."
         )
-    found = Subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
+    found = subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
     return found if first is None else Numbers(found.side, len(first))
 
 
-def vocabulary(folder: Path | str) -> Subwords:
+def vocabulary(folder: Path | str) -> Tokenizer:
     """That of a folder. Raises UnmaskError where there is none."""
     tokenizer = huggingface.load(folder, huggingface.ENCODER_DECODER).tokenizer
     if tokenizer is None:
@@ -54,12 +55,12 @@ def vocabulary(folder: Path | str) -> Subwords:
     return tokenizer
 
 
-def kept(checkpoint: Path, config: Translation) -> Subwords:
+def kept(checkpoint: Path, config: Translation) -> Tokenizer:
     """The vocabulary that a run has kept in a checkpoint of its own."""
-    return Subwords.load(checkpoint) if config.model.features is None else vocabulary(checkpoint)
+    return Tokenizer.load(checkpoint, written=True) if config.model.features is None else vocabulary(checkpoint)
 
 
-def settled(config: Translation, tokenizer: Subwords) -> Translation:
+def settled(config: Translation, tokenizer: Tokenizer) -> Translation:
     """The config with everything that the tokenizer decides; a folder's model has its ids already. Raises UnmaskError
     for what means nothing where sources are vectors."""
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}

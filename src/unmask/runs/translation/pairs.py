@@ -11,7 +11,7 @@ import numpy as np
 from unmask.data.bitext import reading as bitext
 from unmask.data.bitext.numbers import NoVector
 from unmask.data.bitext.reading import Bitext
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.runs.report import run_facts
 from unmask.runs.translation import origin
@@ -33,7 +33,7 @@ class Pairs:
     fingerprints     "train" or "dev" -> digests of its texts, by which a resumed run knows them again
     """
 
-    tokenizer: Subwords
+    tokenizer: Tokenizer
     sources: Ids
     targets: Ids
     dev: Bitext
@@ -49,8 +49,9 @@ def read(config: Translation, out: Path, *, resume: bool) -> Pairs:
     begun = run_facts(out).get("fingerprints", {}) if resume else {}
     train, dev, notes, fingerprints = _texts(config.texts, config.training.seed, begun)
     tokenizer = _tokenizer(config, train, out, resume=resume)
-    if not config.start:
-        notes += [note for note in (tokenizer.short_of(config.vocabulary.size),) if note]
+    wanted = config.vocabulary.size
+    if not config.start and tokenizer.size < wanted:
+        notes.append(f"The text gives no more than {tokenizer.size} of the {wanted} pieces that were asked for.")
     sources, targets = encode(tokenizer, train)
     told = len(train.report.notes)
     train, kept = bitext.fitting(
@@ -62,10 +63,10 @@ def read(config: Translation, out: Path, *, resume: bool) -> Pairs:
     return Pairs(tokenizer, sources, targets, dev, tuple(notes), fingerprints)
 
 
-def encode(tokenizer: Subwords, pairs: Bitext) -> tuple[Ids, Ids]:
+def encode(tokenizer: Tokenizer, pairs: Bitext) -> tuple[Ids, Ids]:
     """Ids of both sides, without special tokens. Raises UnmaskError that names the line of a bad vector."""
     try:
-        return tokenizer.encode_all(pairs.sources), tokenizer.target.encode_all(pairs.targets)
+        return tokenizer.ids(pairs.sources), tokenizer.target.ids(pairs.targets)
     except NoVector as error:
         raise UnmaskError(f"{pairs.report.name}, line {pairs.lines[error.place]:,}: {error}") from None
 
@@ -92,7 +93,7 @@ def _texts(
     return train, dev, notes, fingerprints
 
 
-def _tokenizer(config: Translation, train: Bitext, out: Path, *, resume: bool) -> Subwords:
+def _tokenizer(config: Translation, train: Bitext, out: Path, *, resume: bool) -> Tokenizer:
     """That of the last checkpoint or of the starting folder; else one that is learned from the training pairs."""
     sound = checkpoint.latest(out / "checkpoints") if resume else None
     if sound:

@@ -16,7 +16,7 @@ from unmask import huggingface
 from unmask.data.bitext.batching import PairRows, PairSource, collate_pairs
 from unmask.data.bitext.batching import pairs as pair_loader
 from unmask.data.bitext.reading import Bitext
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.generate import Search, generate_all
 from unmask.kernels.formats import exactly
 from unmask.metrics import translation as metrics
@@ -75,7 +75,7 @@ class TrainTranslation(Run):
     """
 
     kind = "translation"
-    processor: Subwords
+    processor: Tokenizer
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from unmask.config import Config
 from unmask.data.bitext import dates
 from unmask.data.bitext import reading as bitext
 from unmask.data.bitext.reading import Bitext
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
 DATES, DATE_VECTORS = "dates", "date-vectors"
@@ -126,7 +126,7 @@ Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 """Ids of sources, and of targets."""
 
 
-def unwritable(tokenizer: Subwords, **pairs: Sides) -> list[str]:
+def unwritable(tokenizer: Tokenizer, **pairs: Sides) -> list[str]:
     """A sentence for each set of pairs, by name, that the vocabulary cannot write in full."""
     what = "pairs with characters or words that the vocabulary lacks, read as <unk>"
     notes = []

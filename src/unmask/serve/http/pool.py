@@ -11,7 +11,6 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.config import read_json
-from unmask.data.text.subwords import Subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
@@ -61,7 +60,7 @@ class Served:
     generator: Predictor | None = None
 
     @property
-    def tokenizer(self) -> Tokenizer | Subwords:
+    def tokenizer(self) -> Tokenizer:
         """Raises UnmaskError for word vectors, which have none."""
         if self.inner is not None:
             return self.inner.require_tokenizer(self.folder)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from unmask.data.bitext.numbers import Numbers
-from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
 from unmask.serve.continuation import Continuer, sampling, searching
@@ -72,7 +71,7 @@ def translate(served: Served, body: Body, settings: Settings) -> Ask:
     translator = copy.copy(served.translator)  # the same model, searched in another way
     translator.search = _how(translator.search, body.get("search", {}), settings)
     texts = _listed(body["texts"], settings)
-    read = sum(len(translator.tokenizer.encode(text)) for text in texts)
+    read = sum(map(len, translator.tokenizer.ids(texts)))
     # A translation is about as long as its source; what a beam tries is computed for each of its hypotheses.
     written = len(texts) * translator.search.limits.max_length if isinstance(translator.tokenizer, Numbers) else read
     cost = _within(read + written * _width(translator.search), settings)
@@ -99,24 +98,20 @@ def generate(served: Served, body: Body, settings: Settings) -> Ask:
 
 
 def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[str, Any]]]:
-    """[{"id", "token", and of WordPiece "begin", "end" in characters of the text}] of each text, without the special
-    tokens that a model puts around it."""
+    """[{"id", "token", and its "begin" and "end" in characters of the text}] of each text, without the special tokens
+    that a model puts around it."""
     texts = _listed(body["texts"], settings)
     tokenizer = served.tokenizer
-    if isinstance(tokenizer, Tokenizer):
-        special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # where [MASK] in a text is one
-        _within(sum(map(len, tokenizer.ids(texts, special=special))), settings)  # before any gets its places
-        found = [tokenizer.encode(text, special=special) for text in texts]
-        return [
-            [
-                {"id": int(i), "token": piece, "begin": int(begin), "end": int(end)}
-                for i, piece, (begin, end) in zip(one.ids, tokenizer.pieces(one.ids), one.offsets, strict=True)
-            ]
-            for one in found
+    special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # where [MASK] in a text is one
+    _within(sum(map(len, tokenizer.ids(texts, special=special))), settings)  # before any gets its places
+    found = [tokenizer.encode(text, special=special) for text in texts]
+    return [
+        [
+            {"id": int(i), "token": piece, "begin": int(begin), "end": int(end)}
+            for i, piece, (begin, end) in zip(one.ids, tokenizer.pieces(one.ids), one.offsets, strict=True)
         ]
-    ids = [tokenizer.encode(text).tolist() for text in texts]
-    _within(sum(map(len, ids)), settings)
-    return [[{"id": i, "token": piece} for i, piece in zip(own, tokenizer.pieces(own), strict=True)] for own in ids]
+        for one in found
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ parts

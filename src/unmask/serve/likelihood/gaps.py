@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from unmask.data.text.subwords import Subwords
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
@@ -38,7 +38,7 @@ class GapScoring(TokenScoring):
         self, loaded: Loaded, head: str, owner: object, *, window: int | None = None, stride: int | None = None
     ) -> None:
         super().__init__(loaded, head, owner, window=window, stride=stride)
-        tokenizer: Subwords | None = loaded.tokenizer
+        tokenizer: Tokenizer | None = loaded.tokenizer
         if tokenizer is None or len(tokenizer.sentinels) < 2:
             raise UnmaskError("This model does not write what was cut out of a text: take a T5 as it was pre-trained.")
         self.tokenizer = tokenizer
@@ -50,7 +50,7 @@ class GapScoring(TokenScoring):
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
         """For each text, log p of every token of it and of the end of its gap."""
-        ids = self.tokenizer.encode_all(texts)
+        ids = self.tokenizer.ids(texts)
         with torch.inference_mode(), evaluating(self.model):
             return each_token(
                 [len(tokens) for tokens in ids],

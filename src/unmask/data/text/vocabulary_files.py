@@ -1,65 +1,96 @@
-"""Files of vocabularies for written sequences: folders of Marian and T5, SentencePiece models, JSON for the others."""
+"""The files of tokenizers: which a folder has; those of Marian, T5, SentencePiece and our own are read and written."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tokenizers import Tokenizer as RawTokenizer
 
 from unmask.config import bounded, read_json
-from unmask.data.text.splitters import PLAIN, SentencePiece, Splitter
-from unmask.data.text.tokenizer_files import check_unknown, named, optional_json
-from unmask.data.text.tokenizer_splitter import SENTINELS, TokenizerFile, sentinel
+from unmask.data.text import library
+from unmask.data.text.library import Library
+from unmask.data.text.sentinels import SENTINELS, sentinel
+from unmask.data.text.splitter import Side
+from unmask.data.text.splitters import PLAIN, SentencePiece
+from unmask.data.text.tokenizer_files import (
+    ENDING_ROLES,
+    check_unknown,
+    named,
+    named_roles,
+    optional_json,
+    read_pairs,
+    read_tokenizer,
+    read_vocabulary,
+)
 from unmask.errors import UnmaskError, unknown
 from unmask.files import atomic
 
 PLAIN_FILE = "subwords.json"
 SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
 T5_MODEL, TOKENIZER, CONFIG = "spiece.model", "tokenizer.json", "tokenizer_config.json"
+FRAMED = (TOKENIZER, "vocab.txt", "merges.txt")
+"""Files of tokenizers that frame a text, the one that is read first."""
+WRITTEN = (PLAIN_FILE, SOURCE, T5_MODEL)
+MODELS = (".model", ".spm")
+"""How files of SentencePiece are called."""
 
 
-class Names(NamedTuple):
-    """The special pieces, by their names in a Marian configuration."""
-
-    end: str = "</s>"
-    unknown: str = "<unk>"
-    pad: str = "<pad>"
-
-
-SPECIALS = Names()
-ROLES = {"eos_token": "end", "unk_token": "unknown", "pad_token": "pad"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """What one side of a translation is written with.
-
-    vocabulary  piece -> id
-    added       further special pieces, which no text brings in
-    """
-
-    splitter: Splitter
-    vocabulary: Mapping[str, int]
-    names: Names = SPECIALS
-    added: frozenset[str] = frozenset()
+SPECIALS = {"sep": "</s>", "unk": "<unk>", "pad": "<pad>"}
+"""Role -> the piece that plays it, where nothing else is said."""
 
 
 def read(path: Path) -> tuple[Side, Side]:
-    """The sides of source and target, one and the same where they share all, from a folder or a single file.
+    """The sides of source and target, one and the same where they share all, of a tokenizer that frames texts as its
+    file says: from a folder or a single file. Raises UnmaskError where there is none, it is damaged, or asks for what
+    is not supported."""
+    if not path.exists():
+        raise UnmaskError(f"There is no tokenizer {path}.")
+    folder = path if path.is_dir() else path.parent
+    config = optional_json(folder / CONFIG)
+    if path.is_dir() and not holds_t5(path):
+        path = next((path / name for name in FRAMED if (path / name).is_file()), path)
+    if path.is_dir():
+        if any((path / name).is_file() for name in WRITTEN):
+            return _written(path)
+        raise UnmaskError(f"There is no tokenizer.json, vocab.txt or merges.txt in {folder}.")
+    if path.suffix in MODELS or path.name == PLAIN_FILE:
+        return _written(path)
+    roles = named_roles(config, optional_json(folder / "special_tokens_map.json"))
+    if path.name in ("merges.txt", "vocab.json"):
+        raw = read_pairs(folder, config)
+    elif path.suffix == ".txt":
+        raw = read_vocabulary(path, config, roles)
+    else:
+        raw = read_tokenizer(path, config)
+    try:
+        side = library.side(raw, roles)
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:  # a panic of the library underneath is no Exception
+        raise UnmaskError(f"{path} cannot be used: {error}") from None
+    return side, side
 
-    Raises UnmaskError where there is no such file, it is damaged, or asks for what is not supported.
-    """
+
+def read_written(path: Path) -> tuple[Side, Side]:
+    """The same for a model that reads a text and writes another: nothing but `sep` stands around a text, and sentinels
+    and tags in it are read."""
+    source, target = _written(path)
+    sides = replace(source, sentinels=True), replace(target, sentinels=True)
+    return sides[0], sides[0] if source is target else sides[1]
+
+
+def _written(path: Path) -> tuple[Side, Side]:
     if path.is_dir():
         if (path / PLAIN_FILE).is_file():
             side = read_plain(path / PLAIN_FILE)
             return side, side
         if (path / SOURCE).is_file():
             return read_marian(path)
-        for name, read_side in ((T5_MODEL, read_t5), (TOKENIZER, read_tokenizer)):
+        for name, read_side in ((T5_MODEL, read_t5), (TOKENIZER, read_ending)):
             if (path / name).is_file():
                 side = read_side(path)
                 return side, side
@@ -70,6 +101,17 @@ def read(path: Path) -> tuple[Side, Side]:
     return side, side
 
 
+def write(folder: Path, source: Side, target: Side, length: int | None, segments: bool) -> list[str]:
+    """Write the files of a tokenizer, as its kind has them; returns their names. See `Tokenizer.save`."""
+    if source.splitter.kind in PLAIN:
+        return write_plain(folder, source)
+    if isinstance(source.splitter, Library):
+        return library.write(folder, source, length, segments)
+    if is_t5(source):
+        return write_t5(folder, source, length)
+    return write_marian(folder, source, target, length)
+
+
 # ------------------------------------------------------------------------------------------------ SentencePiece alone
 
 
@@ -77,11 +119,11 @@ def read_model(path: Path) -> Side:
     """A .model or .spm file with the ids it gives its pieces; </s> and <pad> follow them where it has none."""
     splitter = _sentencepiece(path)
     vocabulary = {piece: i for i, piece in enumerate(splitter.pieces)}
-    found = {role: splitter.role(key) for role, key in (("end", "eos"), ("unknown", "unk"), ("pad", "pad"))}
-    names = Names(**{role: piece for role, piece in found.items() if piece is not None})
-    for name in names:
-        vocabulary.setdefault(name, len(vocabulary))
-    return Side(splitter=splitter, vocabulary=vocabulary, names=names)
+    found = {role: splitter.role(key) for role, key in (("sep", "eos"), ("unk", "unk"), ("pad", "pad"))}
+    roles = SPECIALS | {role: piece for role, piece in found.items() if piece is not None}
+    for piece in roles.values():
+        vocabulary.setdefault(piece, len(vocabulary))
+    return Side(splitter=splitter, vocabulary=vocabulary, roles=roles)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -102,6 +144,13 @@ def _sentencepiece(path: Path) -> SentencePiece:
 
 
 # ------------------------------------------------------------------------------------------------ T5 folders
+
+
+def holds_t5(folder: Path) -> bool:
+    """Whether a folder has the SentencePiece model of a T5; that of an ALBERT has the same name."""
+    config, model = optional_json(folder / CONFIG), optional_json(folder / "config.json")
+    of_t5 = str(config.get("tokenizer_class")).startswith("T5") or model.get("model_type") in ("t5", "mt5")
+    return of_t5 and (folder / T5_MODEL).is_file()
 
 
 def read_t5(folder: Path) -> Side:
@@ -127,7 +176,7 @@ def read_t5(folder: Path) -> Side:
 def write_t5(folder: Path, side: Side, length: int | None) -> list[str]:
     """Write what transformers' T5Tokenizer reads; returns the names of the files."""
     config: dict[str, Any] = {"tokenizer_class": "T5Tokenizer", "extra_ids": len(side.added)}
-    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
+    config |= {key: side.roles[role] for key, role in ENDING_ROLES.items()}
     config |= {} if length is None else {"model_max_length": length}
     write_bytes(folder / T5_MODEL, _model(side))
     write_bytes(folder / CONFIG, _json(config))
@@ -139,30 +188,18 @@ def is_t5(side: Side) -> bool:
     return sentinel(0) in side.added and isinstance(side.splitter, SentencePiece)
 
 
-def read_tokenizer(folder: Path) -> Side:
+def read_ending(folder: Path) -> Side:
     """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
     place = folder / TOKENIZER
     with named(place):
-        splitter = TokenizerFile(RawTokenizer.from_buffer(bounded(place)))
-    check_unknown(splitter.raw, place)
-    names, _ = _names(folder)
-    vocabulary = splitter.raw.get_vocab()
-    for name in names:
-        if name not in vocabulary:
-            raise UnmaskError(f"{place} lacks the special piece '{name}'; name it in {CONFIG} beside it.")
-    return Side(splitter=splitter, vocabulary=vocabulary, names=names, added=splitter.controls)
-
-
-def write_tokenizer(folder: Path, side: Side, length: int | None) -> list[str]:
-    """Write tokenizer.json and what transformers opens it by; returns the names of the files."""
-    assert isinstance(side.splitter, TokenizerFile)
-    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    config |= {key: getattr(side.names, role) for key, role in ROLES.items()}
-    config |= {"model_input_names": ["input_ids", "attention_mask"]}
-    config |= {} if length is None else {"model_max_length": length}
-    write_bytes(folder / TOKENIZER, side.splitter.raw.to_str(pretty=True).encode())
-    write_bytes(folder / CONFIG, _json(config))
-    return [TOKENIZER, CONFIG]
+        raw = RawTokenizer.from_buffer(bounded(place))
+    check_unknown(raw, place)
+    roles, _ = _roles(folder)
+    for piece in roles.values():
+        if raw.token_to_id(piece) is None:
+            raise UnmaskError(f"{place} lacks the special piece '{piece}'; name it in {CONFIG} beside it.")
+    with named(place):
+        return library.ending_side(raw, roles)
 
 
 # ------------------------------------------------------------------------------------------------ Marian folders
@@ -170,16 +207,16 @@ def write_tokenizer(folder: Path, side: Side, length: int | None) -> list[str]:
 
 def read_marian(folder: Path) -> tuple[Side, Side]:
     """source.spm, target.spm and vocab.json (with target_vocab.json, where each side has ids of its own)."""
-    names, config = _names(folder)
+    roles, config = _roles(folder)
     if config.get("sp_model_kwargs"):
         raise UnmaskError(f"{folder / CONFIG} asks for sp_model_kwargs, which are not supported; remove them.")
     own = TARGET_VOCABULARY if config.get("separate_vocabs") else VOCABULARY
     added = _added(folder, config)
     sides = []
     for model, ids in ((SOURCE, VOCABULARY), (TARGET, own)):
-        vocabulary = _vocabulary(folder / ids, names, added)
+        vocabulary = _vocabulary(folder / ids, roles, added)
         splitter = _sentencepiece(folder / model)
-        sides.append(Side(splitter=splitter, vocabulary=vocabulary, names=names, added=frozenset(added)))
+        sides.append(Side(splitter=splitter, vocabulary=vocabulary, roles=roles, added=frozenset(added)))
     return sides[0], sides[0] if _same(*sides) else sides[1]
 
 
@@ -187,7 +224,7 @@ def write_marian(folder: Path, source: Side, target: Side, length: int | None) -
     """Write what transformers' MarianTokenizer reads; returns the names of the files."""
     separate = dict(source.vocabulary) != dict(target.vocabulary)
     config: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
-    config |= {key: getattr(source.names, role) for key, role in ROLES.items()}
+    config |= {key: source.roles[role] for key, role in ENDING_ROLES.items()}
     config |= {} if length is None else {"model_max_length": length}
     if source.added:
         pieces = {source.vocabulary[piece]: {"content": piece, "special": True} for piece in sorted(source.added)}
@@ -211,10 +248,11 @@ def _same(one: Side, other: Side) -> bool:
     return one.vocabulary == other.vocabulary and one.splitter.facts() == other.splitter.facts()
 
 
-def _names(folder: Path) -> tuple[Names, dict[str, Any]]:
-    """The special pieces that a folder names, and its tokenizer_config.json."""
+def _roles(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """The pieces that a folder names for the roles, and its tokenizer_config.json."""
     config, older = optional_json(folder / CONFIG), optional_json(folder / "special_tokens_map.json")
-    return Names(**{role: name for key, role in ROLES.items() if (name := _token(config, older, key))}), config
+    named = {role: name for key, role in ENDING_ROLES.items() if (name := _token(config, older, key))}
+    return SPECIALS | named, config
 
 
 def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str | None:
@@ -223,7 +261,7 @@ def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str
     return token if isinstance(token, str) and token else None
 
 
-def _vocabulary(path: Path, names: Names, added: Mapping[str, int]) -> dict[str, int]:
+def _vocabulary(path: Path, roles: Mapping[str, str], added: Mapping[str, int]) -> dict[str, int]:
     """Piece -> id from a vocab.json, with the added pieces. Raises UnmaskError where ids are missing or repeated."""
     vocabulary = read_json(path)
     for piece, number in vocabulary.items():
@@ -234,7 +272,7 @@ def _vocabulary(path: Path, names: Names, added: Mapping[str, int]) -> dict[str,
     for piece, number in vocabulary.items():
         if owner.setdefault(number, piece) != piece:
             raise UnmaskError(f"{path} is damaged: '{owner[number]}' and '{piece}' both have the id {number}.")
-    for name in names:
+    for name in roles.values():
         if name not in vocabulary:
             raise UnmaskError(f"{path} lacks the special piece '{name}'; is it the vocabulary of this model?")
     return vocabulary
@@ -274,9 +312,9 @@ def read_plain(path: Path) -> Side:
     if kind not in PLAIN:
         raise unknown(f"kind of vocabulary in {path}", kind, PLAIN)
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    if len(vocabulary) < len(pieces) or not vocabulary.keys() >= set(SPECIALS):
-        raise UnmaskError(f"{path} is damaged: its pieces must differ and hold {', '.join(SPECIALS)}.")
-    return Side(splitter=PLAIN[kind](str(facts.get("normalization"))), vocabulary=vocabulary)
+    if len(vocabulary) < len(pieces) or not vocabulary.keys() >= set(SPECIALS.values()):
+        raise UnmaskError(f"{path} is damaged: its pieces must differ and hold {', '.join(SPECIALS.values())}.")
+    return Side(splitter=PLAIN[kind](str(facts.get("normalization"))), vocabulary=vocabulary, roles=SPECIALS)
 
 
 def write_plain(folder: Path, side: Side) -> list[str]:
