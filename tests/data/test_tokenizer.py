@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from unmask.data.text import byte_pairs, spelling, whole_words
+from unmask.data.text import byte_pairs, spelling, tokenizer_files, whole_words
 from unmask.data.text.tokenizer import Tokenizer, shorten
 from unmask.data.text.vocabulary import PASSAGE, sample
 from unmask.errors import UnmaskError
@@ -418,3 +418,31 @@ def test_no_piece_is_learned_of_a_word_without_end(train):
     assert not any("abab" in piece or "wxyw" in piece for piece in pieces)
     if train not in (spelling.train, byte_pairs.train):
         assert any("qqqq" in piece for piece in pieces)
+
+
+def test_a_unigram_vocabulary_is_read_as_transformers_reads_it(tmp_path):
+    """As an ALBERT has it: tokenizer.json of the unigram kind, with [CLS] and [SEP] around a text."""
+    texts = ["the river is long", "the rivers were longer than the roads", "Élève, où est l'hôpital ?"] * 5
+    raw = RawTokenizer(models.Unigram())
+    raw.normalizer, raw.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    raw.decoder = decoders.Metaspace()
+    special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    raw.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>"))
+    raw.post_processor = tokenizer_files.bert_template(raw, "[CLS]", "[SEP]")
+    roles = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **roles)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = Tokenizer.load(tmp_path)
+    for text in [*texts[:3], "the longest river 語", ""]:
+        tokens, _ = tokenizer.join(tokenizer.ids([text])[0])
+        assert tokens.tolist() == theirs(text)["input_ids"]
+    ids = tokenizer.ids([texts[1]])[0]
+    assert tokenizer.decode(ids) == texts[1]
+    begins = [piece.startswith("▁") for piece in tokenizer.pieces(ids)]
+    assert (~tokenizer.continuation[ids]).tolist() == begins
+    tokenizer.save(tmp_path / "again")
+    assert Tokenizer.load(tmp_path / "again").fingerprint == tokenizer.fingerprint
+    facts = json.loads(raw.to_str())
+    facts["model"]["vocab"][-1][1] -= 1  # another score cuts otherwise
+    (tmp_path / "again" / "tokenizer.json").write_text(json.dumps(facts))
+    assert Tokenizer.load(tmp_path / "again").fingerprint != tokenizer.fingerprint
