@@ -7,7 +7,7 @@ output, V vocabulary; N = B * width hypotheses.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,8 +16,7 @@ from torch import nn
 
 from unmask.errors import UnmaskError
 from unmask.models.convs2s_model import ConvS2SModel
-from unmask.models.encoder_decoder import EncoderDecoderConfig
-from unmask.models.heads import head_of
+from unmask.models.encoder_decoder import TextToTextConfig
 from unmask.nn import (
     AttentiveBlock,
     CausalConvolution,
@@ -39,7 +38,7 @@ from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvS2S(EncoderDecoderConfig):
+class ConvS2S(TextToTextConfig):
     """The numbers that make a ConvS2S; the defaults are the published model for WMT'16 English-Romanian.
 
     vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
@@ -75,6 +74,13 @@ class ConvS2S(EncoderDecoderConfig):
     def width(self) -> int:
         """O, of what the output layer reads."""
         return self.output_dim or self.dim
+
+    def tables(self) -> tuple[Token, Token]:
+        if self.tied == "all" and self.source_vocabulary not in (None, self.vocabulary):
+            raise UnmaskError("Two vocabularies cannot share one table; set tied to 'output' or 'none'.")
+        written = Token(self.vocabulary, self.dim)
+        read = written if self.tied == "all" else Token(self.source_vocabulary or self.vocabulary, self.dim)
+        return read, written
 
     def embedding(self, token: Token) -> Embedding:
         """Token + position (section 3.1)."""
@@ -118,34 +124,8 @@ class ConvS2S(EncoderDecoderConfig):
             )
         return TiedHead(token, bias=True)
 
-    def build(
-        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> ConvS2SModel:
-        """A freshly initialised model.
-
-        heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  there is none; True raises UnmaskError
-
-        Raises UnmaskError for widths, kernels or ties that do not go together.
-        """
-        self.refuse_pooler(pooler)
-        heads = {"next": Head("next_token")} if heads is None else heads
-        if self.tied == "all" and self.source_vocabulary not in (None, self.vocabulary):
-            raise UnmaskError("Two vocabularies cannot share one table; set tied to 'output' or 'none'.")
-        written = Token(self.vocabulary, self.dim)
-        read = written if self.tied == "all" else Token(self.source_vocabulary or self.vocabulary, self.dim)
-        model = ConvS2SModel(
-            self,
-            source=self.embedding(read),
-            target=self.embedding(written),
-            encoder=self.encoder(),
-            decoder=self.decoder(),
-            heads={name: head_of(self, head, written) for name, head in heads.items()},
-        )
-        if seed is not None:
-            self.initialise(model, seed)
-        return model
+    def assemble(self, **parts: Any) -> ConvS2SModel:
+        return ConvS2SModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Weights that keep the variance of what passes through at 1 (section 3.5); biases are zero.

@@ -6,14 +6,13 @@ N = B * width hypotheses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.encoder_decoder import EncoderDecoder
+from unmask.models.encoder_decoder import TextToText
 from unmask.models.writer import State
 from unmask.nn import ConvolutionalDecoder, ConvolutionalEncoder, Embedding, Memory, Window, scaled_sum
 from unmask.types import Batch
@@ -38,7 +37,7 @@ class ConvS2SState(State):
             self.memory.select(sources_B)
 
 
-class ConvS2SModel(EncoderDecoder):
+class ConvS2SModel(TextToText):
     """A convolutional encoder and decoder, and an embedding before each.
 
     source, target    tokens and positions -> vectors
@@ -49,21 +48,6 @@ class ConvS2SModel(EncoderDecoder):
     source: Embedding
     encoder: ConvolutionalEncoder
     decoder: ConvolutionalDecoder
-
-    def __init__(
-        self,
-        config: ConvS2S,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: ConvolutionalEncoder,
-        decoder: ConvolutionalDecoder,
-        heads: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__(config)
-        self.source, self.target = source, target
-        self.encoder, self.decoder = encoder, decoder
-        self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, O] of the decoder. Raises UnmaskError without a source, or for too long sequences.

@@ -5,18 +5,19 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.nn import Embedding, Token, record_attention
-from unmask.types import Batch
+from unmask.types import Batch, Head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,49 @@ class EncoderDecoderConfig(ModelConfig, ABC):
         """Raise UnmaskError where a model is asked to sum sequences up."""
         if pooler:
             raise UnmaskError(f"{type(self).__name__} answers in words and has no pooler.")
+
+
+class TextToTextConfig(EncoderDecoderConfig, ABC):
+    """The numbers of those that read a text and write one, and the parts that they are made of."""
+
+    @abstractmethod
+    def tables(self) -> tuple[Token, Token]:
+        """The vectors of the tokens that are read, and of those that are written; one table where both share it."""
+
+    @abstractmethod
+    def embedding(self, token: Token) -> Embedding:
+        """What the layers read of a token and its place."""
+
+    @abstractmethod
+    def encoder(self) -> nn.Module:
+        """The layers that read the source."""
+
+    @abstractmethod
+    def decoder(self) -> nn.Module:
+        """The layers that write the target, and look at what the encoder says."""
+
+    @abstractmethod
+    def assemble(self, **parts: Any) -> EncoderDecoder:
+        """The model of these parts: source, target, encoder, decoder and heads."""
+
+    def build(
+        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
+    ) -> EncoderDecoder:
+        """As `ModelConfig.build`; the default head is the next token, and there is no pooler. Raises UnmaskError for
+        parts that do not go together."""
+        self.refuse_pooler(pooler)
+        heads = {"next": Head("next_token")} if heads is None else heads
+        read, written = self.tables()
+        model = self.assemble(
+            source=self.embedding(read),
+            target=self.embedding(written),
+            encoder=self.encoder(),
+            decoder=self.decoder(),
+            heads={name: head_of(self, head, written) for name, head in heads.items()},
+        )
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
 
 
 class EncoderDecoder(Model):
@@ -89,3 +133,25 @@ class EncoderDecoder(Model):
     def first(self, rows: int, width: int, device: torch.device) -> Tensor:
         """[N]: the token that starts each of the `width` hypotheses of each row."""
         return torch.full((rows * width,), self.config.start, device=device)
+
+
+class TextToText(EncoderDecoder):
+    """An encoder, a decoder, and an embedding before each; the two embeddings may share their table."""
+
+    source: Embedding
+    encoder: nn.Module
+
+    def __init__(
+        self,
+        config: TextToTextConfig,
+        *,
+        source: Embedding,
+        target: Embedding,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        heads: Mapping[str, nn.Module],
+    ) -> None:
+        super().__init__(config)
+        self.source, self.target = source, target
+        self.encoder, self.decoder = encoder, decoder
+        self.heads = nn.ModuleDict(dict(heads))

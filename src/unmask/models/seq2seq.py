@@ -6,16 +6,14 @@ width of the encoder's outputs, V vocabulary, L layers; N = B * width hypotheses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.encoder_decoder import EncoderDecoderConfig
-from unmask.models.heads import head_of
+from unmask.models.encoder_decoder import TextToTextConfig
 from unmask.models.recurrent_decoder import (
     BahdanauDecoder,
     Bottleneck,
@@ -41,7 +39,7 @@ from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2Seq(EncoderDecoderConfig):
+class Seq2Seq(TextToTextConfig):
     """The numbers and the parts that make a recurrent encoder–decoder.
 
     vocabulary     V, entries of the tokenizer       source_vocabulary  where the source has a tokenizer of its own;
@@ -87,6 +85,13 @@ class Seq2Seq(EncoderDecoderConfig):
         """The table of token vectors."""
         return Token(vocabulary, self.dim, padding=self.padding)
 
+    def tables(self) -> tuple[Token, Token]:
+        written = self.token(self.vocabulary)
+        return written if self.source_vocabulary is None else self.token(self.source_vocabulary), written
+
+    def embedding(self, token: Token) -> Embedding:
+        return Embedding(token, dropout=self.dropout)
+
     def network(self, dim: int) -> Recurrent:
         """The decoder's layers over inputs of this width."""
         return Recurrent(self.cell, dim, self.hidden, self.layers, dropout=self.dropout)
@@ -125,30 +130,8 @@ class Seq2Seq(EncoderDecoderConfig):
         tied = TiedHead(token, bias=True)
         return tied if self.hidden == self.dim else nn.Sequential(nn.Linear(self.hidden, self.dim, bias=False), tied)
 
-    def build(
-        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> Seq2SeqModel:
-        """A freshly initialised model. Raises UnmaskError for parts that do not go together.
-
-        heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  there is none; True raises UnmaskError
-        """
-        self.refuse_pooler(pooler)
-        heads = {"next": Head("next_token")} if heads is None else heads
-        written = self.token(self.vocabulary)
-        read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
-        model = Seq2SeqModel(
-            self,
-            source=Embedding(read, dropout=self.dropout),
-            target=Embedding(written, dropout=self.dropout),
-            encoder=self.encoder(),
-            decoder=self.decoder(),
-            heads={name: head_of(self, head, written) for name, head in heads.items()},
-        )
-        if seed is not None:
-            self.initialise(model, seed)
-        return model
+    def assemble(self, **parts: Any) -> Seq2SeqModel:
+        return Seq2SeqModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from; the padding's vector is zero."""

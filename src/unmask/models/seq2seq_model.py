@@ -6,14 +6,13 @@ state, V vocabulary; N = B * width hypotheses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.encoder_decoder import EncoderDecoder
+from unmask.models.encoder_decoder import TextToText
 from unmask.models.recurrent_decoder import Decoder, Seq2SeqState
 from unmask.models.writer import State
 from unmask.nn import Dropout, Embedding, RecurrentEncoder, record_attention
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from unmask.models.seq2seq import Seq2Seq
 
 
-class Seq2SeqModel(EncoderDecoder):
+class Seq2SeqModel(TextToText):
     """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
 
     source, target    tokens -> vectors
@@ -35,21 +34,9 @@ class Seq2SeqModel(EncoderDecoder):
     encoder: RecurrentEncoder
     decoder: Decoder
 
-    def __init__(
-        self,
-        config: Seq2Seq,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: RecurrentEncoder,
-        decoder: Decoder,
-        heads: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__(config)
-        self.source, self.target = source, target
-        self.encoder, self.decoder = encoder, decoder
+    def __init__(self, config: Seq2Seq, **parts: Any) -> None:
+        super().__init__(config, **parts)
         self.dropout = Dropout(config.dropout)
-        self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, H]. Raises UnmaskError without a source, for empty ones, or for too long sequences.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from unmask.errors import unknown
-from unmask.models.encoder_decoder import EncoderDecoderConfig
-from unmask.models.heads import head_of
+from unmask.models.encoder_decoder import TextToTextConfig
 from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     FEEDFORWARDS,
@@ -32,7 +31,7 @@ from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class T5(EncoderDecoderConfig):
+class T5(TextToTextConfig):
     """The numbers that make a T5; the defaults are T5-small, version 1.0.
 
     vocabulary  V, entries of the tokenizer, sentinels included     dim     D, width of the hidden states
@@ -95,6 +94,13 @@ class T5(EncoderDecoderConfig):
         """The feed-forward as a sub-layer."""
         return self.residual(FEEDFORWARDS[self.feedforward](self.dim, self.hidden, dropout=self.dropout))
 
+    def tables(self) -> tuple[Token, Token]:
+        token = Token(self.vocabulary, self.dim)
+        return token, token
+
+    def embedding(self, token: Token) -> Embedding:
+        return Embedding(token, dropout=self.dropout)
+
     def stack(self, blocks: list[Block], *, causal: bool) -> Stack:
         """Blocks that share one relative bias, and the norm of the last one's output (section 2.1)."""
         bias = T5Bias(self.heads, self.buckets, self.furthest, causal)
@@ -115,27 +121,8 @@ class T5(EncoderDecoderConfig):
             return Classifier(self.dim, self.vocabulary, bias=False)
         return ScaledTiedHead(token) if self.output == "scaled" else TiedHead(token)
 
-    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> T5Model:
-        """A freshly initialised model.
-
-        heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  there is none; True raises UnmaskError
-        """
-        self.refuse_pooler(pooler)
-        heads = {"next": Head("next_token")} if heads is None else heads
-        token = Token(self.vocabulary, self.dim)
-        model = T5Model(
-            self,
-            source=Embedding(token, dropout=self.dropout),
-            target=Embedding(token, dropout=self.dropout),
-            encoder=self.encoder(),
-            decoder=self.decoder(),
-            heads={name: head_of(self, head, token) for name, head in heads.items()},
-        )
-        if seed is not None:
-            self.initialise(model, seed)
-        return model
+    def assemble(self, **parts: Any) -> T5Model:
+        return T5Model(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from: normal, with a variance of 1 / inputs.

@@ -5,15 +5,13 @@ D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from unmask.models.encoder_decoder import EncoderDecoderConfig
-from unmask.models.heads import head_of
+from unmask.models.encoder_decoder import TextToTextConfig
 from unmask.models.transformer_model import TransformerModel
 from unmask.nn import (
     ACTIVATIONS,
@@ -36,7 +34,7 @@ POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformer(EncoderDecoderConfig):
+class Transformer(TextToTextConfig):
     """The numbers that make a Transformer; the defaults are the base model of the paper.
 
     vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
@@ -88,6 +86,10 @@ class Transformer(EncoderDecoderConfig):
         kind = ScaledToken if self.scale_embedding else Token
         return kind(vocabulary, self.dim, padding=self.padding)
 
+    def tables(self) -> tuple[Token, Token]:
+        written = self.token(self.vocabulary)
+        return written if self.source_vocabulary is None else self.token(self.source_vocabulary), written
+
     def embedding(self, token: Token) -> Embedding:
         """Token + position (sections 3.4 and 3.5)."""
         return Embedding(token, position=POSITIONS[self.positions](self.dim), dropout=self.dropout)
@@ -136,30 +138,8 @@ class Transformer(EncoderDecoderConfig):
         """Over the vocabulary, with the token vectors as its weights."""
         return TiedHead(token, bias=self.output_bias)
 
-    def build(
-        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> TransformerModel:
-        """A freshly initialised model.
-
-        heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  there is none; True raises UnmaskError
-        """
-        self.refuse_pooler(pooler)
-        heads = {"next": Head("next_token")} if heads is None else heads
-        written = self.token(self.vocabulary)
-        read = written if self.source_vocabulary is None else self.token(self.source_vocabulary)
-        model = TransformerModel(
-            self,
-            source=self.embedding(read),
-            target=self.embedding(written),
-            encoder=self.encoder(),
-            decoder=self.decoder(),
-            heads={name: head_of(self, head, written) for name, head in heads.items()},
-        )
-        if seed is not None:
-            self.initialise(model, seed)
-        return model
+    def assemble(self, **parts: Any) -> TransformerModel:
+        return TransformerModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Give a model, or a part of one, the weights it starts from; biases and the padding's vector are zero."""

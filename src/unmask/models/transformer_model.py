@@ -5,13 +5,11 @@ Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from unmask.models.encoder_decoder import TextToText
 from unmask.models.writer import State
 from unmask.nn import Cache, CrossMask, Embedding, Mask, Stack
 from unmask.types import Batch
@@ -28,7 +26,7 @@ class TransformerState(State):
         self.cache.select(rows_N)
 
 
-class TransformerModel(EncoderDecoder):
+class TransformerModel(TextToText):
     """An encoder, a decoder, and an embedding before each; the two embeddings may share their table.
 
     source, target    tokens and positions -> vectors
@@ -39,21 +37,6 @@ class TransformerModel(EncoderDecoder):
     encoder: Stack
     decoder: Stack
     crossing = "cross"
-
-    def __init__(
-        self,
-        config: EncoderDecoderConfig,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: Stack,
-        decoder: Stack,
-        heads: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__(config)
-        self.source, self.target = source, target
-        self.encoder, self.decoder = encoder, decoder
-        self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
