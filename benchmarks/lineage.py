@@ -7,7 +7,7 @@
 
 DATA holds books/, imdb/, blimp/, sst2/, cola/ and mrpc/. Every system has the same tokens and about as many parameters
 as a BERT of 4 layers of 256, and is pre-trained in a fresh process; another one finds what it makes of minimal pairs
-(BLiMP) and, fine-tuned, of three tasks. --out is written after every system, and --resume goes on from it.
+(BLiMP) and, fine-tuned, of three tasks. --out is written after every system, and --resume continues from it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 DATA holds ptb/, in Mikolov's version. Of WikiText-2 it holds the valid part alone (wikitext2/): what is scored on it
 has learned from ten million words of books and reviews (books/, imdb/), and has never seen an article. Every system
 learns from the same tokens, as many in each step and for as many steps, in a fresh process; another one scores the
-valid and the test part, each read as one text. --out is written after every system, and --resume goes on from it.
+valid and the test part, each read as one text. --out is written after every system, and --resume continues from it.
 benchmarks/README.md says what is counted.
 """
 
@@ -225,7 +225,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", default="runs/perplexity", help="keeps corpus and runs (default: %(default)s)")
     parser.add_argument("--out", help="write everything as JSON, after every system")
-    parser.add_argument("--resume", action="store_true", help="go on with the runs in --folder and the file of --out")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue with the runs in --folder and the file of --out"
+    )
     options = parser.parse_args()
     options.steps = options.steps or (4 if options.quick else 3_000)
     return options

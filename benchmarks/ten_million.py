@@ -281,7 +281,9 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, folder: str) ->
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", default=folder, help="keeps the corpus and the runs (default: %(default)s)")
     parser.add_argument("--out", help="write everything as JSON, after every system")
-    parser.add_argument("--resume", action="store_true", help="go on with the runs in --folder and the file of --out")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue with the runs in --folder and the file of --out"
+    )
 
 
 def settle(options: argparse.Namespace) -> argparse.Namespace:

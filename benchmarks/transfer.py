@@ -57,7 +57,7 @@ def cell(model: Path, data: Path, domain: str, rows: int, strategy: str, options
             result = finetune(config, Path(folder) / "run")
         except Stopped as stopped:
             raise UnmaskError(
-                f"{str(stopped).partition(';')[0]}; --resume goes on with the cell that is not whole."
+                f"{str(stopped).partition(';')[0]}; --resume continues with the cell that is not whole."
             ) from None
         seconds = (time.perf_counter() - began) / options.seeds
     scores = [run["dev"]["accuracy"] for run in result.seeds]

@@ -9,7 +9,7 @@ DATA holds multi30k/ (train, val and test_2016_flickr, each .en.gz, .de.gz and .
 Every system trains in a fresh process for the same minutes, on the same pairs in the same order, with the same
 vocabulary, tokens of a step and seed; the weights that translated the first dev pairs best, by greedy search, are kept.
 Dev and test are then translated in another fresh process with a beam of 5. --out is written after every system, and
---resume goes on from it. benchmarks/README.md says how the pairs are split and what is counted.
+--resume continues from it. benchmarks/README.md says how the pairs are split and what is counted.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="where the systems train; they translate on the CPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--folder", help="keep the runs here; an interrupted one goes on with --resume")
+    parser.add_argument("--folder", help="keep the runs here; an interrupted one continues with --resume")
     parser.add_argument("--out", help="write everything as JSON, after every system")
     parser.add_argument("--resume", action="store_true", help="skip the systems that the file of --out holds")
     parser.add_argument("--plot", type=Path, help="draw BLEU by the length of the source (.svg or .png)")

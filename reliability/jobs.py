@@ -28,7 +28,7 @@ GOOD, BAD = "kanto", "tisra"  # what decides a label
 class Job:
     """A run that can be killed.
 
-    begin   folder of the run -> arguments of `unmask` that start it; `again`: those that go on with it, which are the
+    begin   folder of the run -> arguments of `unmask` that start it; `again`: those that continue it, which are the
             same where None
     waits   glob, in the folder beside the run, of what appears while something is being written
     leaves  names that a finished run leaves beside what `trace` compares

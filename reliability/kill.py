@@ -120,7 +120,7 @@ class Trials:
         self._compare(out)
 
     def _start(self, out: Path, attempt: int) -> list[Process]:
-        """The processes of one start: of a run that is there, the command that goes on with it."""
+        """The processes of one start: of a run that is there, the command that continues with it."""
         there = self.job.again is not None and _begun(out)
         command = self.job.again(out) if there and self.job.again else self.job.begin(out)
         log = out.with_suffix(".log")
@@ -242,7 +242,7 @@ def _changed(path: Path) -> int:
 
 
 def _begun(out: Path) -> bool:
-    """Whether a run left anything to go on from."""
+    """Whether a run left anything to continue from."""
     runs = [*out.glob("run.json"), *out.glob("checkpoints/step-*")]
     return bool(runs)
 

@@ -6,10 +6,10 @@ call refused, by a full disk (ENOSPC, from there on), an error of the device (EI
 folder that cannot be written from the beginning. What must hold:
 
 - the run ends with one sentence and status 2, or goes on as if nothing had happened; there is never a traceback
-- the checkpoint that was the last one is sound, and the run goes on from it to the same end, bit for bit
+- the checkpoint that was the last one is sound, and the run continues from it to the same end, bit for bit
 - what writes single files (a corpus, answers, an export) leaves each of them whole or not at all
 
-Then sampled bytes of each file of the newest checkpoint are flipped: none may be overlooked, and the run goes on from
+Then sampled bytes of each file of the newest checkpoint are flipped: none may be overlooked, and the run continues from
 the checkpoint before, says so, and comes to the same end.
 
     python reliability/storage.py --sample 40
@@ -137,7 +137,7 @@ def resumed(job: Job, out: Path, log: Path) -> int:
 
 
 def flipped(job: Job, folder: Path, count: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Flip a byte of the newest checkpoint, go on from the one before, and compare the end."""
+    """Flip a byte of the newest checkpoint, continue from the one before, and compare the end."""
     began, failures = time.monotonic(), []
     assert job.again is not None
     whole = folder / f"{job.name}-sound"

@@ -55,7 +55,7 @@ def test_answers_to_a_test_file_bear_its_ids(tmp_path):
         ("rte", ["entailment"] * 2, ["a", "b\tc"], r"Row 2 of RTE has the id 'b\\tc'"),
         ("stsb", ["good"], None, "row 0 of STS-B is 'good'; it must be a number"),
         ("stsb", [float("nan")], None, "row 0 of STS-B is 'nan'"),
-        ("snli", ["neutral"], None, "SNLI is no task of GLUE"),
+        ("snli", ["neutral"], None, "SNLI is not a GLUE task"),
         ("mnil", ["neutral"], None, "did you mean 'MNLI-m'"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_partial_average_says_so():
         ({"mrpc": {"accuracy": 0.8}}, "no metric of MRPC 'f1'"),
         ({"rte": {"accuracy": 66.4}}, "accuracy of RTE is 66.4, but a fraction"),
         ({"rte": {"accuracy": float("nan")}}, "accuracy of RTE is nan"),
-        ({"snli": {"accuracy": 0.9}}, "SNLI is no task of GLUE"),
+        ({"snli": {"accuracy": 0.9}}, "SNLI is not a GLUE task"),
         ({"mnli": {"accuracy": 0.9}, "MNLI-m": {"accuracy": 0.9}}, "MNLI-m under two names"),
     ],
 )

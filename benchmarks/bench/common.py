@@ -347,7 +347,7 @@ def before(out: str | None, facts: Result) -> Result:
     Raises UnmaskError without --out, and for a file of a run with other settings.
     """
     if out is None:
-        raise UnmaskError("--resume goes on from the file of --out; give both.")
+        raise UnmaskError("--resume continues from the file of --out; give both.")
     path = Path(out)
     if not path.is_file():
         return facts

@@ -291,7 +291,7 @@ LAYOUTS: Mapping[str, Layout] = {
         lambda source, T, more: source,
         lambda values, batches: None if values[0] is None else concatenate(values),
     ),
-    # A stream goes on from one batch to the next, which rows of several batches cannot.
+    # A stream continues from one batch to the next, which rows of several batches cannot.
     "streams": Layout(_take, lambda x, T, more: x, lambda values, batches: None),
     # Read off the documents again when the batch is moved.
     "boundaries": Layout(lambda *_: None, lambda *_: None, lambda *_: None),

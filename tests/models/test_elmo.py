@@ -23,7 +23,7 @@ from unmask.nn.sequences import Words
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-V, FIRST = 30, 15  # ids 5 … 14 begin a word, 15 … 29 go on with one
+V, FIRST = 30, 15  # ids 5 … 14 begin a word, 15 … 29 continue with one
 NUMBERS = {
     "vocabulary": V,
     "continues": FIRST,

@@ -47,7 +47,7 @@ def test_beginnings_are_filled_up_on_either_side(side):
     together = generate(model, Batch(tokens, documents=(tokens != PAD).long()), search, end=END)
     alone = [generate(model, Batch(torch.tensor([source])), search, end=END)[0] for source in sources]
     assert [found[0].tokens for found in together] == [found[0].tokens for found in alone]
-    with pytest.raises(UnmaskError, match="Row 1 has no token to go on from"):
+    with pytest.raises(UnmaskError, match="Row 1 has no token to continue from"):
         model.prefill(Batch(tokens[:2], documents=torch.tensor([[1] * 5, [0] * 5])))
 
 

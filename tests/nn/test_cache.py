@@ -1,4 +1,4 @@
-"""Caches: what goes on from a cache is what a forward over all tokens says; hypotheses see their own past alone."""
+"""Caches: what continues from a cache is what a forward over all tokens says; hypotheses see their own past alone."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ WRONG = [
     ("/attention", {"model": "brt", "text": TEXT}, "did you mean 'bert'"),
     ("/attention", {"model": "bert", "text": "the " * 99}, "the model takes 64"),
     ("/beam", {"model": "bert", "text": TEXT}, "models that write"),
-    ("/next", {"model": "bert", "text": TEXT}, "go on with a text"),
+    ("/next", {"model": "bert", "text": TEXT}, "continue with a text"),
     ("/saliency", {"model": "bert", "text": TEXT, "output": 9}, "no output 9"),
     ("/saliency", {"model": "tagger", "text": TEXT}, "models that answer for a whole text"),
     ("/alignment", {"model": "bert", "text": TEXT, "pair": TEXT}, "models that translate"),

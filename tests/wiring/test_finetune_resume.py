@@ -110,7 +110,7 @@ def test_a_signal_ends_a_run_that_can_go_on(place, whole, tmp_path, monkeypatch)
         with pytest.raises(Stopped, match="Stopped by SIGTERM in seed 0") as stopped:
             finetune(config(place), out, display=display)
     assert not any(late)
-    assert str(stopped.value).endswith(f"; go on with: unmask finetune --out '{out}' --resume")
+    assert str(stopped.value).endswith(f"; continue with: unmask finetune --out '{out}' --resume")
     assert runs.run(out / "seeds" / "0")["state"] in ("running", "stopped")
     finetune(begun(out), out, resume=True)
     assert runs.run(out)["state"] == "finished"
@@ -204,14 +204,14 @@ def test_what_cannot_go_on_is_one_sentence(place, whole, tmp_path, capsys):
     with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*; leave out --resume"):
         begun(tmp_path)
     (tmp_path / "run.json").write_text('{"recipe": "bert-mini", "config": {}}')
-    with pytest.raises(UnmaskError, match="no fine-tuning; go on with it by the verb"):
+    with pytest.raises(UnmaskError, match="no fine-tuning; continue with it by the verb"):
         begun(tmp_path)
     out = tmp_path / "cut"
     with pytest.raises(Stopped):
         finetune(config(place, seeds=1), out, display=Stopper())
     with pytest.raises(SystemExit):
         main(["finetune", "--out", str(out), "--resume", "--lr", "1"])
-    assert "goes on with its own settings" in capsys.readouterr().err
+    assert "continues with its own settings" in capsys.readouterr().err
     main(["finetune", "--out", str(out), "--resume"])
     assert (out / "results.json").exists()
     assert not (out / ".lock").exists()

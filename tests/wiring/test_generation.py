@@ -1,4 +1,4 @@
-"""Texts that a language model goes on with, and what its units do along them, from a folder on disk."""
+"""Texts that a language model continues with, and what its units do along them, from a folder on disk."""
 
 from __future__ import annotations
 

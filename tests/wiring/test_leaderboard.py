@@ -106,7 +106,7 @@ def test_a_folder_without_names_answers_by_number(runs, glue, tmp_path):
         (["SST-2={place}"], "needs a model for classification"),
         (["MNLI-m={runs}/SST-2"], "the labels of MNLI-m are entailment"),
         (["RTE={runs}/SST-2"], "no test rows of RTE"),
-        (["SNLI={runs}/mnli"], "no task of GLUE"),
+        (["SNLI={runs}/mnli"], "not a GLUE task"),
         (["SST-9={runs}/mnli"], "no benchmark"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_curve_that_was_killed_goes_on_where_it_was(place, tmp_path):
     display = Spy()
     found = curve(settings, out, [8, 16], display=display)
     said = "\n".join(display.notes)
-    assert "goes on from the runs" in said
+    assert "continues from the runs" in said
     assert "8 training rows, seed 0" not in said
     assert "16 training rows, seed 0" in said
     assert {path.name for path in out.iterdir()} == {"curve.json", "report.html"}
@@ -171,7 +171,7 @@ def test_three_seeds_where_nobody_says_otherwise(place, tmp_path):
 def test_a_curve_that_is_stopped_keeps_what_it_has_and_goes_on(place, tmp_path, capsys):
     display, out = Stopper("seed 1:"), tmp_path / "run"
     asked = config(place, seeds=3, epochs=1)
-    with pytest.raises(Stopped, match=r"SIGTERM in seed 1; go on with: unmask finetune --out .*run --resume"):
+    with pytest.raises(Stopped, match=r"SIGTERM in seed 1; continue with: unmask finetune --out .*run --resume"):
         curve(asked, out, [8, 16], display=display)
     assert [(row["rows"], row["seed"]) for row in json.loads((out / "curve.json").read_text())["runs"]] == [(8, 0)]
     assert begun(out) == (asked, [8, 16])
@@ -180,7 +180,7 @@ def test_a_curve_that_is_stopped_keeps_what_it_has_and_goes_on(place, tmp_path, 
     assert not (out / "run").exists()
     with pytest.raises(SystemExit):
         main(["finetune", "--out", str(out), "--resume", "--curve", "8"])
-    assert "goes on with its own settings; leave out the others" in capsys.readouterr().err
+    assert "continues with its own settings; leave out the others" in capsys.readouterr().err
     main(["finetune", "--out", str(out), "--resume"])
     assert len(json.loads((out / "curve.json").read_text())["runs"]) == 6
 

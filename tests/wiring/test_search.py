@@ -139,14 +139,14 @@ def test_an_interrupted_search_goes_on(place, tmp_path, monkeypatch):
     display = Spy()
     search(config(place, seeds=1), out, grid=GRID, display=display)
     said = "\n".join(display.notes)
-    assert "goes on from the points" in said
+    assert "continues from the points" in said
     assert "Point 3 of 4" in said
     assert "Point 2 of 4" not in said
     assert len(json.loads((out / "search.json").read_text())["points"]) == 4
 
 
 def test_a_signal_ends_a_search_without_a_point(place, tmp_path):
-    with pytest.raises(Stopped, match=r"SIGTERM in seed 0; go on with: unmask finetune --out .*run --resume"):
+    with pytest.raises(Stopped, match=r"SIGTERM in seed 0; continue with: unmask finetune --out .*run --resume"):
         search(config(place), tmp_path / "run", grid=GRID, display=Stopper())
     assert json.loads((tmp_path / "run" / "search.json").read_text())["points"] == []  # and the next one goes on
     assert not (tmp_path / "run" / "search").exists()
@@ -161,7 +161,7 @@ def test_a_signal_during_the_seeds_of_the_best_point_loses_no_point(place, tmp_p
     result = search(config(place), tmp_path / "run", grid=one, display=display)
     assert [seed["stopped"] for seed in result.seeds] == [None, None]
     said = "\n".join(display.notes)
-    assert "goes on from the points" in said
+    assert "continues from the points" in said
     assert "Point 1 of 1" not in said
     with pytest.raises(UnmaskError, match="holds something already"):
         search(config(place), tmp_path / "run", grid=one)
@@ -180,7 +180,7 @@ def test_a_search_goes_on_with_its_own_settings_and_grid(place, tmp_path, capsys
             main(["finetune", *given])
     with pytest.raises(SystemExit):
         main(["finetune", "--out", str(out), "--resume", "--search", "2"])
-    assert "goes on with its own settings; leave out the others" in capsys.readouterr().err
+    assert "continues with its own settings; leave out the others" in capsys.readouterr().err
     main(["finetune", "--out", str(out), "--resume"])
     facts = json.loads((out / "search.json").read_text())
     assert [(p["lr"], p["epochs"]) for p in facts["points"]] == [(3e-3, 1.0)]

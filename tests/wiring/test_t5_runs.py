@@ -394,7 +394,9 @@ def test_the_moments_of_a_seed_are_gone_before_the_next_one(
 def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: Path) -> None:
     whole = finetune(quick(tuned), tmp_path / "whole")
     out = tmp_path / "part"
-    with pytest.raises(Stopped, match=r"Stopped by SIGTERM in seed 1; go on with: unmask finetune --out .* --resume"):
+    with pytest.raises(
+        Stopped, match=r"Stopped by SIGTERM in seed 1; continue with: unmask finetune --out .* --resume"
+    ):
         finetune(quick(tuned), out, display=Stopper("Seed 1:"))
     assert not (out / "results.json").exists()
     assert not (out / "model.safetensors").exists()
@@ -472,7 +474,7 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     assert one.tokenizer.fingerprint == two.tokenizer.fingerprint
     assert one.model.config.replace(dropout=0.1) == two.model.config
     moved = (one.model.source.token.weight - two.model.source.token.weight).abs().max()
-    assert 0 < moved < 0.1  # it went on from the weights, not from new ones
+    assert 0 < moved < 0.1  # it continued from the weights, not from new ones
     capsys.readouterr()
     main(["evaluate", "--model", str(tuned / "reversed"), "--pairs", str(tuned / "pairs.tsv")])
     assert "BLEU" in capsys.readouterr().out

@@ -50,7 +50,7 @@ def folders(tmp_path_factory):
     [
         ("words", "holds word vectors, not a model: ask them with `unmask words`"),
         ("empty", "is not a model folder: it has no config.json"),
-        ("begun", "holds a run that has not ended, and no model yet: go on with it by --resume"),
+        ("begun", "holds a run that has not ended, and no model yet: continue with it by --resume"),
         ("nowhere", "There is no model folder"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
 )
 def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
     (tmp_path / "run.json").write_text(json.dumps({"recipe": recipe, "config": {}}))
-    sentence = f"holds a run of '{recipe}'; go on with it by the verb that began it"
+    sentence = f"holds a run of '{recipe}'; continue with it by the verb that began it"
     refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
 
 

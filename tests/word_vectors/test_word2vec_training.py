@@ -211,7 +211,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, n
         "vectors.safetensors",
         "words.json",
     ]
-    with pytest.raises(UnmaskError, match="has ended; there is nothing to go on with"):
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue with"):
         train(out=tmp_path / "run", resume=True)
 
 
@@ -222,8 +222,8 @@ def test_a_run_that_was_stopped_goes_on_too(tmp_path, monkeypatch):
     display = Display(lambda: os.kill(os.getpid(), signal.SIGTERM))
     first = train(topics(), config, out=tmp_path / "run", threads=1, display=display)
     assert first.facts["stopped"] == "SIGTERM"
-    assert display.notes[-1] == f"Go on with: unmask pretrain --out {tmp_path / 'run'} --resume"
-    with pytest.raises(UnmaskError, match="did not end; go on with it by --resume"):
+    assert display.notes[-1] == f"Continue with: unmask pretrain --out {tmp_path / 'run'} --resume"
+    with pytest.raises(UnmaskError, match="did not end; continue with it by --resume"):
         train(topics(), config, out=tmp_path / "run", threads=1)
     found = train(topics(5), config, out=tmp_path / "run", threads=1, resume=True)
     assert found.facts["stopped"] is None
@@ -240,7 +240,7 @@ def test_a_run_that_was_killed_while_it_tidied_has_ended(tmp_path, often, monkey
         with pytest.raises(Killed):
             train(topics(100), often, out=tmp_path / "run", threads=1)
     assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
-    with pytest.raises(UnmaskError, match="has ended; there is nothing to go on with"):
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue with"):
         train(out=tmp_path / "run", resume=True)
     assert not (tmp_path / "run" / "checkpoint").exists()
 
@@ -249,7 +249,7 @@ def test_a_signal_after_the_last_job_stops_nothing(tmp_path):
     display = Display(lambda: display.rows[-1]["step"] == display.total and os.kill(os.getpid(), signal.SIGTERM))
     found = train(topics(50), SMALL, out=tmp_path / "run", threads=1, display=display)
     assert (found.facts["share_done"], found.facts["stopped"]) == (1, None)
-    assert not any("Go on with" in note for note in display.notes)
+    assert not any("Continue with" in note for note in display.notes)
 
 
 def test_several_threads_lose_no_job(tmp_path, often):
@@ -284,11 +284,11 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_with_its_own_setting
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
     with pytest.raises(SystemExit):
         main(["pretrain", "word2vec", "--out", str(tmp_path / "run"), "--resume", "--epochs", "4"])
-    assert "goes on with its own settings" in capsys.readouterr().err
+    assert "continues with its own settings" in capsys.readouterr().err
     main(["pretrain", "word2vec", "--out", str(tmp_path / "run"), "--resume"])
     said = " ".join(capsys.readouterr().out.split())
     assert "has no checkpoint yet: the run begins from the start, with its settings" in said
-    assert "goes on with 1 thread; --threads sets another number" in said
+    assert "continues with 1 thread; --threads sets another number" in said
     assert (read(tmp_path / "run").matrix == whole.vectors.matrix).all()
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (run["config"]["epochs"], run["threads"], run["files"]) == (3, 1, [str(tmp_path / "text.txt")])
@@ -316,7 +316,7 @@ def test_a_run_goes_on_with_its_own_threads(tmp_path, often):
     display = Display()
     found = train(out=tmp_path / "run", display=display, resume=True)
     assert found.facts["threads"] == 1
-    assert "The run goes on with 1 thread; --threads sets another number." in display.notes
+    assert "The run continues with 1 thread; --threads sets another number." in display.notes
     assert (found.vectors.matrix == whole.vectors.matrix).all()
 
 
@@ -333,7 +333,7 @@ def test_a_checkpoint_that_is_damaged_is_named(tmp_path, often, name):
 def test_a_run_goes_on_with_its_own_settings(tmp_path, often):
     with pytest.raises(Killed):
         train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
-    with pytest.raises(UnmaskError, match="goes on with its own settings"):
+    with pytest.raises(UnmaskError, match="continues with its own settings"):
         train(topics(100), often.replace(dim=8), out=tmp_path / "run", resume=True)
 
 
@@ -342,7 +342,7 @@ def test_the_command_goes_on(tmp_path, often, capsys):
         train(topics(100), often, out=tmp_path / "run", threads=1, display=killed_at(20))
     with pytest.raises(SystemExit):
         main(["pretrain", "word2vec-cbow", "--out", str(tmp_path / "run"), "--resume"])
-    assert "goes on with its own settings" in capsys.readouterr().err
+    assert "continues with its own settings" in capsys.readouterr().err
     main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--threads", "1"])
     assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
 
@@ -382,7 +382,7 @@ def test_nothing_is_left_of_a_run_that_failed(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(Stopped, match="Stopped by SIGTERM while the text was read; nothing was saved"):
         train(stopped(), SMALL)
-    with pytest.raises(Stopped, match="go on with: unmask pretrain --out"):
+    with pytest.raises(Stopped, match="continue with: unmask pretrain --out"):
         train(stopped(), SMALL, out=tmp_path / "run")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["run", "run.json"]
 

@@ -43,7 +43,7 @@ def _run(given: list[str]) -> None:
         fields = overrides(rest)
         local_models(options, fields)
         options.run(options, fields)
-        if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would go on with half a run
+        if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would continue with half a run
             sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:
         _fail(str(error), STOPPED + Interrupt.heard if Interrupt.heard else 2)

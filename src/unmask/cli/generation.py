@@ -1,4 +1,4 @@
-"""Verbs of language models: texts that they go on with, and what their units do along a text."""
+"""Verbs of language models: texts that they continue with, and what their units do along a text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Go on with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
+        "Continue with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
         fields=True,
     )
     model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"

@@ -24,7 +24,7 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """What a verb does with its options and the fields that it was given."""
 
 
-RESUME = "go on with the run in --out, with its settings: from its last checkpoint, else from the start"
+RESUME = "continue with the run in --out, with its settings: from its last checkpoint, else from the start"
 
 
 class Field(argparse.Action):
@@ -248,7 +248,7 @@ def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> 
     """
     name = facts.get("recipe")
     if name and name not in known:
-        raise UnmaskError(f"{folder} holds a run of '{name}'; go on with it by the verb that began it.")
+        raise UnmaskError(f"{folder} holds a run of '{name}'; continue with it by the verb that began it.")
 
 
 def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
@@ -310,7 +310,7 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     write_report(Path(options.out))
     print(run.summary(result))
     if result.stopped is not None:
-        print(f"Go on with: {checkpoint.command(verb, options.out)}")
+        print(f"Continue with: {checkpoint.command(verb, options.out)}")
     return result.stopped is None
 
 

@@ -49,7 +49,7 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
     sub.add_argument(
-        "--from", dest="start", metavar="FOLDER", help="model folder to go on from, in place of fresh weights"
+        "--from", dest="start", metavar="FOLDER", help="model folder to continue from, in place of fresh weights"
     )
     sub.add_argument(
         "--corpus",
@@ -316,7 +316,7 @@ def _begun(
         or options.search not in (False, None, limit)
         or (options.curve is not None and learning_curve.sizes_in(options.curve) != sizes)
     ):
-        raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
+        raise UnmaskError(f"The run in {out} continues with its own settings; leave out the others.")
     return config, grid, limit, sizes
 
 

@@ -39,7 +39,10 @@ def add_training(verbs: Any) -> None:
     )
     sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
     sub.add_argument(
-        "--from", dest="start", metavar="FOLDER", help="model folder to go on from, such as one of T5; needs no system"
+        "--from",
+        dest="start",
+        metavar="FOLDER",
+        help="model folder to continue from, such as one of T5; needs no system",
     )
     sub.add_argument(
         "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"

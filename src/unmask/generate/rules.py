@@ -78,7 +78,7 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
 
 
 def beginnings(model: Writer, sources: Batch) -> Tensor | None:
-    """The tokens that a language model goes on from, [B, S], each row ending at the right, with -1 before it where it
+    """The tokens that a language model continues from, [B, S], each row ending at the right, with -1 before it where it
     is shorter; None for a model whose sources are not part of what it writes."""
     if not model.continues_prompt:
         return None
@@ -90,7 +90,7 @@ def beginnings(model: Writer, sources: Batch) -> Tensor | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking(Config):
-    """Tokens that may not come next, by what was written so far, and by what a language model goes on from. Where
+    """Tokens that may not come next, by what was written so far, and by what a language model continues from. Where
     nothing is left, the token that ends the text is allowed after all.
 
     forbidden           ids that are never written: padding, the unknown token
@@ -120,7 +120,7 @@ class Rules:
     """Limits and blocking at work: they follow the hypotheses of one batch, and write -inf where nothing may be.
 
     least_N    [N] int64: tokens that must come before the end      end  id of the token that ends a text
-    before_NS  [N, S] int64: the tokens that each goes on from, see `beginnings`; None: they begin with nothing
+    before_NS  [N, S] int64: the tokens that each continues from, see `beginnings`; None: they begin with nothing
     """
 
     def __init__(self, blocking: Blocking, least_N: Tensor, end: int, before_NS: Tensor | None = None):
@@ -160,7 +160,7 @@ class Rules:
         return scores_NV
 
     def advance(self, rows_N: Tensor | None, tokens_N: Tensor) -> None:
-        """Hypothesis i goes on from hypothesis rows_N[i] (None: from itself) with a token more."""
+        """Hypothesis i continues from hypothesis rows_N[i] (None: from itself) with a token more."""
         self.written += 1
         if rows_N is not None and self.longest_least:
             self.least_N = self.least_N[rows_N]

@@ -37,7 +37,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A candidate of a recorded search: a hypothesis that goes on from another by one token.
+    """A candidate of a recorded search: a hypothesis that continues from another by one token.
 
     step             tokens that it has
     token            the last of them
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     """What a search did in one step. Candidates come in their order, best first."""
 
     beams_R: Tensor  # which beams were still searched
-    slots_RK: Tensor  # which hypothesis of the beam a candidate goes on from
+    slots_RK: Tensor  # which hypothesis of the beam a candidate continues from
     tokens_RK: Tensor
     said_RK: Tensor  # log-probability of the token
     totals_RK: Tensor

@@ -117,7 +117,7 @@ def require_model(folder: Path) -> None:
     if (folder / "vectors.safetensors").is_file():
         raise UnmaskError(f"{folder} holds word vectors, not a model: ask them with `unmask words`.")
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
-        raise UnmaskError(f"{folder} holds a run that has not ended, and no model yet: go on with it by --resume.")
+        raise UnmaskError(f"{folder} holds a run that has not ended, and no model yet: continue with it by --resume.")
     raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
 
 

@@ -34,7 +34,7 @@ def run(
 ) -> tuple[Tensor, State]:
     """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
 
-    state      to go on from; None: zero
+    state      to continue from; None: zero
     lengths_B  on the CPU: tokens of each row, at least 1, the rest being padding, which is not computed; None: all
     """
     given: Any = state if state is None or state[1] is not None else state[0]

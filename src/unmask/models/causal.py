@@ -109,7 +109,7 @@ def left_aligned(batch: Batch) -> tuple[Tensor, Tensor]:
     real_BT = batch.documents > 0
     lengths_B = real_BT.sum(1)
     if not int(lengths_B.min()):
-        raise UnmaskError(f"Row {int(lengths_B.argmin())} has no token to go on from; give it the one that begins.")
+        raise UnmaskError(f"Row {int(lengths_B.argmin())} has no token to continue from; give it the one that begins.")
     order_BT = torch.arange(T, device=tokens_BT.device) + real_BT.int().argmax(1)[:, None]
     return tokens_BT.gather(1, order_BT % T), lengths_B
 

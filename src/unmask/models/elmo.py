@@ -33,7 +33,7 @@ from unmask.types import Head
 class Elmo(ModelConfig):
     """The numbers that make an ELMo; the defaults are the published ones (Peters et al. 2018, section 3.4).
 
-    vocabulary  tokens, each a character that begins a word or goes on with one
+    vocabulary  tokens, each a character that begins a word or continues with one
     continues   first id of those that go on
     characters  width of the vector of a character
     widths      characters that a filter sees        filters   number of those of each width

@@ -147,7 +147,7 @@ class Model(nn.Module, ABC):
 
     @property
     def continues_prompt(self) -> bool:
-        """Whether what it writes goes on from what it has read, as a language model's does."""
+        """Whether what it writes continues from what it has read, as a language model's does."""
         return self.writes and not self.reads_source
 
     def room(self, lengths_B: Tensor) -> Tensor | None:

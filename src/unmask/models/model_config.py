@@ -54,7 +54,7 @@ class ModelConfig(Config, ABC):
 
         bidirectional    the hidden state of a token depends on all tokens of its sequence
         causal           it depends on the tokens up to its own alone
-        memory           causal, and rows go on from those of the batch before (`SegmentModel`)
+        memory           causal, and rows continue from those of the batch before (`SegmentModel`)
         two directions   two hidden states of each word, of the words up to its own and of those from its own on
         encoder-decoder  it reads `batch.source` and writes `batch.tokens` (`EncoderDecoder`)
         generator        a smaller model of masked words beside it fills in what it reads
@@ -72,7 +72,7 @@ class ModelConfig(Config, ABC):
 
     @property
     def adafactor(self) -> bool:
-        """Whether training goes on from its weights by Adafactor, as published, where no optimizer is asked for."""
+        """Whether training continues from its weights by Adafactor, as published, where no optimizer is asked for."""
         return False
 
     @property

@@ -26,7 +26,7 @@ class State(Protocol):
     first: Tensor
 
     def select(self, rows_N: Tensor) -> None:
-        """Hypothesis i goes on from hypothesis rows_N[i]: the best of a beam, or those that are not finished.
+        """Hypothesis i continues from hypothesis rows_N[i]: the best of a beam, or those that are not finished.
 
         The `width` hypotheses of a source come from hypotheses of one source; which sources are left may change.
         """
@@ -47,7 +47,7 @@ class Writer(Protocol):
 
     @property
     def continues_prompt(self) -> bool:
-        """Whether what it writes goes on from its source, as a language model's does; else the two are apart."""
+        """Whether what it writes continues from its source, as a language model's does; else the two are apart."""
         return False
 
     def room(self, lengths_B: Tensor) -> Tensor | None:

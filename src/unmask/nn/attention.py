@@ -51,7 +51,7 @@ class Attention(nn.Module):
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
 
     Self-attention passes x only; cross-attention passes the keys too; values default to the keys. What was projected
-    before is not projected again: self-attention goes on from a `cache`, cross-attention reads what `project` made.
+    before is not projected again: self-attention continues from a `cache`, cross-attention reads what `project` made.
 
     kv_heads              heads of keys and values, each read by heads / kv_heads query heads (Ainslie et al. 2023)
     head_dim              width of a head, dim / heads by default

@@ -153,7 +153,7 @@ class Block(nn.Module):
         positions_BT: Tensor | None = None,
         cache: BlockCache | None = None,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]. With a cache, x goes on from its tokens, and the memory is the cache's."""
+        """[B, T, D] -> [B, T, D]. With a cache, x continues from its tokens, and the memory is the cache's."""
         own, memory = (None, memory_BSD) if cache is None else cache
         x_BTD = self.attention(x_BTD, bias=bias, positions_BT=positions_BT, cache=own)
         if self.cross is not None:
@@ -209,7 +209,7 @@ class Stack(nn.Module):
         memory         [B, S, D], what blocks with `cross` attend to
         memory_mask    which of its tokens are seen
         positions_BT   place of each token in its own sequence; None: 0 … T-1, or those that follow in the cache
-        cache          tokens that x goes on from, as `begin` made it: it knows the memory and what is seen, so that
+        cache          tokens that x continues from, as `begin` made it: it knows the memory and what is seen, so that
                        neither `mask` nor `memory` are given
         """
         if cache is not None:
@@ -228,7 +228,7 @@ class Stack(nn.Module):
         return self.norm(x_BTD)
 
     def begin(self, memory: Tensor | None = None, *, memory_mask: Mask | None = None, width: int = 1) -> Cache:
-        """A cache before the first token: what one token after another, or several at once, goes on from.
+        """A cache before the first token: what one token after another, or several at once, continues from.
 
         memory  [B, S, D], what blocks with `cross` attend to; its keys and values are made here, once
         width   W hypotheses of each row of the memory: the tokens [B, W] are then one of each, not W of one sequence

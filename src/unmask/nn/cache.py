@@ -48,7 +48,7 @@ class KeyValues:
         self._values[:, :, begin : self.length] = values_BNTK
 
     def select(self, rows_B: Tensor) -> None:
-        """Row i goes on from row rows_B[i]. Rows that stay are not touched; the others are overwritten."""
+        """Row i continues from row rows_B[i]. Rows that stay are not touched; the others are overwritten."""
         self.move((rows_B != torch.arange(len(rows_B), device=rows_B.device)).nonzero().squeeze(1), rows_B)
 
     def move(self, places_M: Tensor, rows_B: Tensor) -> None:
@@ -70,7 +70,7 @@ class Cache:
 
     The W hypotheses of a source are tokens of one row, side by side: they share the keys of the memory, and their own
     keys lie together in the order in which they were fed. A table says which of them are ancestors of which hypothesis.
-    So a beam that goes on from other hypotheses changes the table, and no key is moved or held twice.
+    So a beam that continues from other hypotheses changes the table, and no key is moved or held twice.
 
     blocks       one for each block that runs, in their order
     memory_mask  [B, 1, 1, S], true where a token of the memory is seen; None: all of them
@@ -157,7 +157,7 @@ class Cache:
         return self._ancestors_HS.unflatten(0, (rows, T))[:, None]
 
     def select(self, rows_H: Tensor) -> None:
-        """Hypothesis i goes on from hypothesis rows_H[i]; the W of a source come from those of one source."""
+        """Hypothesis i continues from hypothesis rows_H[i]; the W of a source come from those of one source."""
         if self._ancestors_HS is not None:
             self._ancestors_HS = self._ancestors_HS[rows_H]
         rows_B = rows_H[:: self.width] // self.width

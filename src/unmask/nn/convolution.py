@@ -65,7 +65,7 @@ class CentredConvolution(Convolution):
 
 
 class Window:
-    """The last R inputs of a causal convolution, [B, R, D]: all that it needs to go on with the next tokens.
+    """The last R inputs of a causal convolution, [B, R, D]: all that it needs to continue with the next tokens.
 
     past  None before the first token, where zeros stand
     """
@@ -81,7 +81,7 @@ class Window:
         return wide_BTD
 
     def select(self, rows: Tensor) -> None:
-        """Row i goes on from row rows[i]."""
+        """Row i continues from row rows[i]."""
         if self.past is not None:
             self.past = self.past[rows]
 

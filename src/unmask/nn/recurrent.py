@@ -164,7 +164,7 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, RecurrentState]:
         """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
 
-        state      to go on from, zero by default
+        state      to continue from, zero by default
         lengths_B  int64 tokens of each row that are not padding, which is neither read nor computed; None: all are read
 
         Raises UnmaskError for a row without a token.

@@ -38,7 +38,7 @@ class BidirectionalLM(Objective):
     vocabulary  words that can be guessed, as `split` gives them, and how often each comes in the text; all others are
                 one, which is guessed, too, and comes `others` times
     split       tokens [T] -> the words that they spell, as bytes
-    continues   first id of the tokens that go on with a word
+    continues   first id of the tokens that continue with a word
     start, end  ids that frame a text: [CLS] and [SEP]
     """
 
@@ -148,7 +148,7 @@ class BidirectionalLM(Objective):
 class BidirectionalLMConfig(ObjectiveConfig):
     """Guess every word from those before it, and from those behind it, as ELMo does.
 
-    words  how many words can be guessed, the commonest; a folder that a run goes on from has its own
+    words  how many words can be guessed, the commonest; a folder that a run continues from has its own
     """
 
     words: int = 8_192

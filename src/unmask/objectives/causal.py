@@ -18,7 +18,7 @@ from unmask.types import Document, Example
 class CausalLM(NextToken):
     """A language model: p(y1 .. yn, end) = product of p(y_t | start, y1 .. y_t-1).
 
-    A document is read from `start`; where it is longer than a row, the next row goes on with it, but from an empty
+    A document is read from `start`; where it is longer than a row, the next row continues with it, but from an empty
     state. Every token is guessed once. What a corpus hands out as pieces, of some thousand tokens, counts as documents.
 
     start, end  ids before the first token and after the last one: [CLS] and [SEP], as a text is read in fine-tuning

@@ -112,7 +112,7 @@ class ObjectiveConfig(Config):
 
     @classmethod
     def continued(cls, current: ObjectiveConfig, heads: Collection[str]) -> ObjectiveConfig:
-        """The objective of a run that goes on from a folder with these heads, where `current` is what was asked for."""
+        """The objective of a run that continues from a folder with these heads, where `current` was asked for."""
         return current
 
     def settled(self, heads: Collection[str]) -> Self:

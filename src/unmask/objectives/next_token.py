@@ -80,7 +80,7 @@ class ScheduledSampling(NextToken):
     """Some of the true tokens are replaced by what the model itself would have written (Bengio et al. 2015).
 
     The model's choices come from a first pass with the true tokens, so all places are computed at once (Mihaylova and
-    Martins 2019, section 3); the second pass learns to go on from them. Evaluation has no replacements.
+    Martins 2019, section 3); the second pass learns to continue from them. Evaluation has no replacements.
 
     share  of the tokens that are replaced, while training
     """

@@ -82,7 +82,7 @@ def usual(model: ModelConfig) -> ObjectiveConfig:
 
 
 def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig:
-    """The objective of a run that goes on from a folder.
+    """The objective of a run that continues from a folder.
 
     asked  that of the recipe. Where the model does not support it, the model's default is taken if the recipe's is
            optional, or if there is no other; else it stays, and is refused by `check_supported`.

@@ -24,7 +24,7 @@ from unmask.types import Batch, Loss
 
 
 class SegmentLM(CausalLM):
-    """A language model of rows that go on from batch to batch: p(y_t | start, y_1 .. y_t-1), as far as memory reaches.
+    """A language model of rows that continue from batch to batch: p(y_t | start, y_1 .. y_t-1), within its memory.
 
     What was read of a row is remembered, without gradient, until the next batch comes with the same number in its
     `streams`. Held-out rows have a memory of their own. Rows without streams are read from an empty memory.
@@ -63,7 +63,7 @@ class SegmentLM(CausalLM):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentLMConfig(ObjectiveConfig):
-    """Guess every token from those before it, in rows that go on from step to step, by a model that remembers them (Dai
+    """Guess every token from those before it, in rows that continue from step to step, by a model with a memory (Dai
     et al. 2019)."""
 
     kind = "segments"

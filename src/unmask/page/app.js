@@ -153,7 +153,7 @@ function wordsTab(root, model) {
 function beamTab(root, model) {
   const stage = h("div", {});
   if (model.kind !== "translation" && model.kind !== "generation") {
-    return nothing(root, "A beam is for models that write: those that translate or go on with a text.");
+    return nothing(root, "A beam is for models that write: those that translate or continue with a text.");
   }
   const width = h("input", { type: "number", min: 1, max: 16, value: 4 }), length = h("input", { type: "number", min: 1, max: 200, value: 20 });
   const show = (text) => {

@@ -57,7 +57,7 @@ export function sumForm(model, value = "king - man + woman") {
     h("h2", {}, "Neighbours and analogies"),
     h("form", { onsubmit: (event) => (event.preventDefault(), add()) }, h("div", { class: "row" }, field("A word, or a sum of words", sum), h("button", { class: "main" }, "Find"))),
     found,
-    h("p", { class: "note" }, "By the cosine, from 1 (the same direction) through 0; words that were asked with are left out. Click a word to go on from it."),
+    h("p", { class: "note" }, "By the cosine, from 1 (the same direction) through 0; words that were asked with are left out. Click a word to continue from it."),
   );
   return { section, near, add };
 }

@@ -1,4 +1,4 @@
-"""Answers in context: a task as a text that a language model goes on with, after no, one or a few examples."""
+"""Answers in context: a task as a text that a language model continues with, after no, one or a few examples."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _assigned(models: Sequence[str | Path]) -> dict[str, tuple[Path, bool]]:
         name, folder = _named(given)
         benchmark = glue.find(name or _benchmark_of(folder))
         if not benchmark.submission:
-            raise UnmaskError(f"{benchmark.name} is no task of GLUE, which has {', '.join(glue.GLUE)}.")
+            raise UnmaskError(f"{benchmark.name} is not a GLUE task: choose one of {', '.join(glue.GLUE)}.")
         if found.get(benchmark.name, (folder, False))[1]:
             raise UnmaskError(f"{found[benchmark.name][0]} and {folder} are both for {benchmark.name}; give one.")
         found[benchmark.name] = folder, True

@@ -154,7 +154,7 @@ def roberta_base() -> Pretraining:
 
 
 def continued() -> Pretraining:
-    """Go on from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
+    """Continue from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
 
     A second phase of pre-training on the text of a domain, or of the task itself (Gururangan et al. 2020): rows as
     long as the model takes, and a rate far below that of fresh weights, which would undo what they know.
@@ -257,7 +257,7 @@ def find(name: str) -> Pretraining:
 def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | None = None) -> tuple[str, Pretraining]:
     """Recipe and config of a run: as it was saved where it is resumed, else the recipe, from `start` where given.
 
-    start  model folder to go on from; it needs no recipe
+    start  model folder to continue from; it needs no recipe
     run    run.json of the run that is resumed; empty or None for a new one
 
     Raises UnmaskError where nothing says which run is meant, and where the two disagree on the recipe or the start.
@@ -265,7 +265,7 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     facts = dict(run or {})
     recipe = name or facts.get("recipe") or ("continued" if start or facts.get("origin") else None)
     if recipe is None:
-        raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to go on from a model.")
+        raise UnmaskError(f"Say which run: one of {', '.join(names())}; or --from FOLDER, to continue from a model.")
     config = find(recipe)
     if "config" in facts:
         if facts.get("recipe") and recipe != facts["recipe"]:  # a run started from Python has no recipe
@@ -279,5 +279,5 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     if start is not None:
         return recipe, config.starting_from(start)
     if recipe == "continued":
-        raise UnmaskError("The recipe 'continued' goes on from a model: say from which, with --from FOLDER.")
+        raise UnmaskError("The recipe 'continued' continues from a model: say from which, with --from FOLDER.")
     return recipe, config

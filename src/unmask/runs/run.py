@@ -103,7 +103,7 @@ class Run:
     best       decides which evaluation is the best one: its model is kept, and the finished folder has it. None: the
                finished folder has the last weights
     tuning     which parameters are trained, and how fast; None: all of them
-    resume     go on from the last sound checkpoint in `out`
+    resume     continue from the last sound checkpoint in `out`
 
     Raises UnmaskError at construction for what can be known to be wrong before the first step.
     """
@@ -192,7 +192,7 @@ class Run:
         huggingface.save(folder, self.model, self.processor)
 
     def facts(self) -> dict[str, Any]:
-        """What run.json says: what `--resume` goes on with, and what the report shows."""
+        """What run.json says: what `--resume` continues with, and what the report shows."""
         return {"training": self.trainer.config.to_dict()}
 
     def keep(self) -> None:
@@ -200,7 +200,7 @@ class Run:
         self.trainer.engine.on_main(lambda: self.save(self.out / BEST))
 
     def restore_best(self, best: Best) -> None:
-        """Let `best` know the evaluations before the checkpoint that the run goes on from; later ones are repeated."""
+        """Let `best` know the evaluations before the checkpoint it continues from; later ones are repeated."""
         last = max(checkpoint.steps(self.out / "checkpoints"), default=0)
         best.replay(row for row in self.evaluations() if row["step"] <= last and best.metric in row)
 

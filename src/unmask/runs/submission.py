@@ -89,7 +89,7 @@ def pack(folder: Path | str) -> tuple[str, ...]:
 def _task(name: str) -> Benchmark:
     benchmark = glue.find(name)
     if not benchmark.submission:
-        raise UnmaskError(f"{benchmark.name} is no task of GLUE, which has {', '.join(glue.GLUE)}.")
+        raise UnmaskError(f"{benchmark.name} is not a GLUE task: choose one of {', '.join(glue.GLUE)}.")
     return benchmark
 
 

@@ -34,7 +34,7 @@ def searching() -> Search:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A text that goes on from a beginning.
+    """A text that continues from a beginning.
 
     beginning, text  as it was given; the whole, which begins with it
     log_probability  of what was written, in nats

@@ -126,7 +126,7 @@ def tree_of(opened: Any, text: str, beam_size: int, length: int) -> Data:
         search = _narrow(continuer.how, beam_size, length)
         beginning = [tokenizer.cls, *tokenizer.ids([text])[0].tolist()]
         return beam.tree(continuer.model, beginning, search, end=tokenizer.sep, names=tokenizer.pieces)
-    raise UnmaskError("A beam is for models that write: those that translate or go on with a text.")
+    raise UnmaskError("A beam is for models that write: those that translate or continue with a text.")
 
 
 def _narrow(how: Any, beam_size: int, length: int) -> Search:

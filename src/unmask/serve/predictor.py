@@ -229,5 +229,5 @@ def reach(model: Model, folder: Path | str) -> int | None:
 def _instead(model: Model) -> str:
     """What to do with a model without a head that answers."""
     if model.continues_prompt:
-        return "it goes on with texts, so ask it by `unmask generate`, or fine-tune it first"
+        return "it continues with texts, so ask it by `unmask generate`, or fine-tune it first"
     return "fine-tune it first, or take one with its mlm head"

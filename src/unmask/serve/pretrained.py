@@ -138,7 +138,7 @@ class MaskedTokens(PretrainedHead):
             first, *rest = text.split(self.mask)
             for part in rest:
                 token = str(next(predictions, [{"token": self.mask}])[0]["token"])
-                # A piece that goes on with a word leaves no space before it.
+                # A piece that continues with a word leaves no space before it.
                 first = first.rstrip() + token.removeprefix("##") if token.startswith("##") else first + token
                 first += part
             filled.append(first)

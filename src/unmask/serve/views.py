@@ -196,7 +196,7 @@ def _next(asked: Asked) -> Data:
     """What may follow a beginning, and the text with each."""
     continuer = asked.opened.continuer
     if continuer is None:
-        raise UnmaskError("Step by step is for models that go on with a text.")
+        raise UnmaskError("Step by step is for models that continue with a text.")
     tokenizer, text = continuer.tokenizer, asked.text()
     ids = tokenizer.ids([text])[0].tolist()
     never = sorted(tokenizer.specials - {tokenizer.sep})

@@ -1,4 +1,4 @@
-"""Prompting: rows of a task as texts that a language model goes on with, and what it may answer."""
+"""Prompting: rows of a task as texts that a language model continues with, and what it may answer."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Task(Objective):
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
     form       what may be asked of it
     written    the same as texts that a T5 writes; None: it does not
-    prompting  the same as texts that a language model goes on with; None: it cannot be put so
+    prompting  the same as texts that a language model continues with; None: it cannot be put so
     panel      of the page, that asks and shows it (page/answers.js)
     gives      what it answers, in words, for a list of models
 

@@ -26,7 +26,7 @@ from unmask.train import distributed
 STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
 RUN = "run.json"
-"""The settings of a run, written before its first step: what `--resume` goes on with."""
+"""The settings of a run, written before its first step: what `--resume` continues with."""
 BEGUN = frozenset({RUN, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
 """What a run may leave in its folder that ends before its first checkpoint, besides hidden files."""
 _NAME = re.compile(r"step-(\d{8,})")
@@ -57,7 +57,7 @@ def write(
 ) -> Path:
     """Write `folder/step-XXXXXXXX` and keep the `keep` newest.
 
-    state    JSON values, tensors: what training goes on from
+    state    JSON values, tensors: what training continues from
     save     writes the model's own files into the folder it is given
 
     Everything goes to a temporary sibling that takes its name when the last byte is on the disk, so a crash at any
@@ -149,7 +149,7 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
 
 
 def require_begun(out: Path, settings: Collection[str] = (RUN,)) -> None:
-    """The rule of `--resume`, for runs of every kind. A run goes on from its last checkpoint, and where none was
+    """The rule of `--resume`, for runs of every kind. A run continues from its last checkpoint, and where none was
     written yet, it begins from the start with the settings that its folder has kept.
 
     settings  names of the files that keep them, one of which must be there
@@ -162,12 +162,12 @@ def require_begun(out: Path, settings: Collection[str] = (RUN,)) -> None:
 
 
 def is_begun(out: Path, settings: Collection[str] = (RUN,)) -> bool:
-    """Whether a folder has what a run goes on with: a checkpoint, or at least its settings."""
+    """Whether a folder has what a run continues with: a checkpoint, or at least its settings."""
     return bool(steps(out / "checkpoints")) or any((out / name).is_file() for name in settings)
 
 
 def command(verb: str, out: Path | str) -> str:
-    """The command that goes on with the run in a folder, as a shell takes it."""
+    """The command that continues with the run in a folder, as a shell takes it."""
     return f"unmask {verb} --out {shlex.quote(str(out))} --resume"
 
 
@@ -177,7 +177,7 @@ def going_on(verb: str, out: Path) -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        raise Stopped(f"{stopped}; go on with: {command(verb, out)}") from None
+        raise Stopped(f"{stopped}; continue with: {command(verb, out)}") from None
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
@@ -212,7 +212,7 @@ def tidy(folder: Path) -> None:
 
 
 def set_aside(folder: Path, after: int) -> None:
-    """Rename the damaged checkpoints beyond step `after`, which a run goes on from, to damaged-step-XXXXXXXX."""
+    """Rename the damaged checkpoints beyond step `after`, which a run continues from, to damaged-step-XXXXXXXX."""
     for step in steps(folder):
         if step > after:
             path = folder_of(folder, step)
@@ -277,7 +277,7 @@ def _manifest(files: Mapping[str, Any]) -> bytes:
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:
-    """Rename, after moving an older folder of that name aside (a run that went on from before it)."""
+    """Rename, after moving an older folder of that name aside (a run that continued from before it)."""
     old = target.with_name(f"{_REPLACED}{target.name}")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():

@@ -187,7 +187,7 @@ class Engine:
         return dict(getattr(self.objective, "carried", {}))
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Let the objective go on with what `carried` gave."""
+        """Let the objective continue with what `carried` gave."""
         if hasattr(self.objective, "carried"):
             self.objective.carried = {name: x.to(self.device) for name, x in tensors.items()}
 

@@ -81,11 +81,11 @@ class Meter:
         return first
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run goes on from; every rank must call it."""
+        """What a resumed run continues from; every rank must call it."""
         return {"sums": self.whole(), "skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state`; what the ranks hold a share of goes to the main one."""
+        """Continue from a `state`; what the ranks hold a share of goes to the main one."""
         self.sums = {k: v for k, v in state["sums"].items() if distributed.is_main() or not _own(k)}
         self.skipped, self.skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
 
@@ -102,7 +102,7 @@ TIMED = frozenset({"seconds", "tokens_per_second", "waiting"})
 class Clock:
     """Time of a run, and of its steps alone for tokens per second.
 
-    earlier  seconds of the parts that a resumed run goes on from
+    earlier  seconds of the parts that a resumed run continues from
     """
 
     def __init__(self, earlier: float = 0.0) -> None:
@@ -146,7 +146,7 @@ class Clock:
 class Writer:
     """Appends rows to metrics.jsonl, each flushed as it comes, and to TensorBoard on request.
 
-    Rows beyond `step` (written after the checkpoint that the run goes on from) are dropped, and so is a last line
+    Rows beyond `step` (written after the checkpoint that the run continues from) are dropped, and so is a last line
     that was torn by a crash.
     """
 

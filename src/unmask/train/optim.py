@@ -38,7 +38,7 @@ class Optimizer(Config):
                   higher rate, fewer steps for the same loss, each a little longer; or "adafactor" (Shazeer & Stern,
                   2018), whose steps are a share of what they change, as a model whose weights differ much in size
                   wants it. It keeps a number for each row and column in place of two for each weight. "auto" is
-                  Adafactor for what goes on from a T5, and AdamW for all else
+                  Adafactor for what continues from a T5, and AdamW for all else
     lr            peak learning rate; of Adafactor the root mean square of a step, as a share of that of the weights,
                   and at most 1 / sqrt(step) (section 8)
     betas, eps    of AdamW: decay rates of the two moments, and what keeps the division finite
@@ -116,7 +116,7 @@ class Optimizer(Config):
 
 
 ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=None)
-"""What goes on from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
+"""What continues from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
 
 
 def check_rate(before: Optimizer, after: Optimizer, named: Iterable[str]) -> None:

@@ -87,7 +87,7 @@ class Trainer:
               parameters that it sees are whole, while `state_dict` is not
     tuning    which parameters move; None: all that require a gradient, at one rate. What it freezes in a later step
               must require a gradient now, so that the optimizer knows of it
-    resume    go on from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
+    resume    continue from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
 
     Nothing is written before the first event.
     """
@@ -175,7 +175,7 @@ class Trainer:
     # Before the first step
 
     def _begin(self) -> Events:
-        """Load the checkpoint to go on from, evaluate the start, and fix the number of steps."""
+        """Load the checkpoint to continue from, evaluate the start, and fix the number of steps."""
         config, found = self.config, (yield from self._found())
         if found is None:
             yield Began()
@@ -270,7 +270,7 @@ class Trainer:
         else:
             torch.manual_seed(self.config.seed + self.step * distributed.ranks() + distributed.rank())
             before = plural(state["ranks"], "process", "processes")
-            yield Noted(f"The run had {before} and goes on with {distributed.ranks()}.")
+            yield Noted(f"The run had {before} and continues with {distributed.ranks()}.")
         yield Noted(f"Resuming from step {self.step}.")
 
     # The loop

@@ -128,7 +128,7 @@ def allowed(labels: Sequence[str], scheme: str | None = None) -> Allowed:
             sure for IOBES and BILOU; IOB1 and IOB2 have the same tags, and unless some kind has an I but no B, as
             only IOB1 can, nothing is forbidden, since under the other scheme it might be right.
 
-    IOB2: I goes on with a B or I of its kind. IOB1: B follows a B or I of its kind. IOBES, BILOU: B and I go on with I
+    IOB2: I continues with a B or I of its kind. IOB1: B follows a B or I of its kind. IOBES, BILOU: I follows B and I
     or E (L) of their kind, and nothing else does. Raises UnmaskError for an unknown scheme.
     """
     if scheme is not None and scheme not in SCHEMES:

@@ -53,7 +53,7 @@ def learn_from_words(tokenizer: Tokenizer, counts: Mapping[str, int], count: int
 
 
 def extended(tokenizer: Tokenizer, pieces: Sequence[str]) -> Tokenizer:
-    """The same tokenizer with more WordPiece entries, whose ids go on from its size.
+    """The same tokenizer with more WordPiece entries, whose ids continue from its size.
 
     The ids of all others stay. Longest match now prefers a new entry wherever it is the longest, so that other words
     that contain one may be torn elsewhere than before.

@@ -25,7 +25,7 @@ def train(
     strip_accents: bool = False,
     byte_budget: int = 200_000_000,
 ) -> Tokenizer:
-    """Two tokens for each character that the texts hold: c where it begins a word, ##c where it goes on with one.
+    """Two tokens for each character that the texts hold: c where it begins a word, ##c where it continues with one.
 
     texts          read once; at most about `byte_budget` bytes of them are held
     size           tokens at most: the commonest characters. A word with another one is [UNK], as is one of more than
@@ -51,7 +51,7 @@ def train(
 
 
 def continues(tokenizer: Tokenizer) -> int:
-    """The first id of those that go on with a word, which are the last ones. Raises UnmaskError for a tokenizer that
+    """The first id of those that continue with a word, which are the last ones. Raises UnmaskError for a tokenizer that
     does not spell."""
     flags = tokenizer.continuation
     first = int(flags.argmax())
@@ -61,7 +61,7 @@ def continues(tokenizer: Tokenizer) -> int:
 
 
 def words(tokens: np.ndarray, continues: int) -> list[bytes]:
-    """The words of some tokens [T], each as the bytes of its ids; tokens that go on with no word are one, too."""
+    """The words of some tokens [T], each as the bytes of its ids; tokens that continue with no word are one, too."""
     begins = np.flatnonzero(tokens < continues)
     if len(tokens) and (not len(begins) or begins[0]):
         begins = np.concatenate([[0], begins])

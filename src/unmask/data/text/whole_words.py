@@ -29,7 +29,7 @@ def train(
     strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
 
     Words are those of WordPiece: runs between whitespace and punctuation, of at most 100 characters. In its file it is
-    WordPiece without a piece that goes on with a word. Raises UnmaskError for a text without words, and too small a
+    WordPiece without a piece that continues with a word. Raises UnmaskError for a text without words, and too small a
     size.
     """
     if size <= len(SPECIALS):

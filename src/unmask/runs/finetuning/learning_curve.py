@@ -56,7 +56,7 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
     curve.json, which is written anew after each run, and report.html; models are not kept. The dev rows choose the
     best weights of each run, so that their scores are a little optimistic; the test rows choose nothing.
 
-    A curve that was cut short, `begun(out)`, or that gets more sizes or seeds, goes on from the runs that are in
+    A curve that was cut short, `begun(out)`, or that gets more sizes or seeds, continues from the runs that are in
     curve.json. Returns the runs that were asked for; curve.json and the report have all that there are.
 
     Raises UnmaskError for a folder that is in use otherwise, by another process, or has a curve of other settings or
@@ -109,7 +109,7 @@ def _curve(
             "folder, or delete it."
         )
     if known.keys() & set(wanted):
-        say("The curve goes on from the runs that were finished before.")
+        say("The curve continues from the runs that were finished before.")
     if distributed.is_main():
         _write(out, given, asked, prepared, known, say)  # whoever is killed from here on can go on
     for rows, seed in wanted:
@@ -265,7 +265,9 @@ def render(facts: Mapping[str, Any]) -> str:
 def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     """What the page of a curve shows. Raises UnmaskError for a curve without a run."""
     if not facts["runs"]:
-        raise UnmaskError(f"{folder} holds a curve whose first run has not ended; go on with it by the same command.")
+        raise UnmaskError(
+            f"{folder} holds a curve whose first run has not ended; continue with it by the same command."
+        )
     config, splits = facts["config"], list(facts["baseline"])
     sections: list[report.Section] = [_chart(facts, split) for split in reversed(splits)]
     sections += [_table(facts, split) for split in reversed(splits)]

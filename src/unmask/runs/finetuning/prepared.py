@@ -79,7 +79,7 @@ class Prepared(ABC):
         """Train once, and score every split.
 
         folder  of this seed: checkpoints and metrics.jsonl
-        resume  None keeps no checkpoints; True goes on from the last one, where there is one
+        resume  None keeps no checkpoints; True continues from the last one, where there is one
 
         Raises Stopped after a signal.
         """

@@ -57,7 +57,7 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     that `transformers` opens, with run.json (the resolved config), results.json, metrics.jsonl and report.html beside
     the model. Nothing is written before the rows and the model are found good.
 
-    resume  go on with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
+    resume  continue with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
 
     Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings, and
     Stopped where a signal ends the run: it has saved what it needs to go on, and evaluates nothing more.
@@ -142,7 +142,7 @@ def run_settings(out: Path) -> dict[str, Any]:
     checkpoint.require_begun(out)
     values = read_json(out / RUN) if (out / RUN).exists() else {}
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
-        raise UnmaskError(f"{out} holds a run that is no fine-tuning; go on with it by the verb that began it.")
+        raise UnmaskError(f"{out} holds a run that is no fine-tuning; continue with it by the verb that began it.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
     return values["config"]
@@ -153,7 +153,9 @@ def refuse_taken(out: Path) -> None:
     if out.is_dir():
         sweep(out)
         if (out / LOCK).exists() and (out / RUN).exists() and read_json(out / RUN).get("recipe") == "finetune":
-            raise UnmaskError(f"{out} holds a run that was cut short; go on with --resume, or choose another folder.")
+            raise UnmaskError(
+                f"{out} holds a run that was cut short; continue with --resume, or choose another folder."
+            )
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
@@ -169,7 +171,7 @@ def _folder(out: Path, seed: int) -> Path:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a seed goes on from, and its model; what it measured stays."""
+    """Remove what a seed continues from, and its model; what it measured stays."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

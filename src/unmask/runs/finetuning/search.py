@@ -85,7 +85,7 @@ def search(
 
     The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
     which nothing was chosen by, give an honest one. `out` becomes what `finetune` makes of it, with search.json
-    beside. A search that was cut short, `begun(out)`, goes on from the points that are in search.json; one that was cut
+    beside. A search that was cut short, `begun(out)`, continues from the points in search.json; one that was cut
     short in the seeds of the best of them runs those anew.
 
     Raises UnmaskError for what `finetune` does and a folder with another search or one that another process is at, and
@@ -138,7 +138,7 @@ def _searched(
     clear(out / "seeds")  # of a run with the best point that was cut short
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
-        say("The search goes on from the points that were tried before.")
+        say("The search continues from the points that were tried before.")
     if distributed.is_main():
         _write(out, asked, config, list(known.values()))  # whoever is killed from here on can go on
     for number, point in enumerate(points, 1):

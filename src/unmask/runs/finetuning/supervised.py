@@ -92,8 +92,8 @@ def fit(
     out        folder for metrics.jsonl; None leaves nothing on disk
     objective  what is minimised, where it is not the task alone: with a teacher, say
     transfer   what of the model is trained, and how fast; None is all of it
-    resume     a checkpoint is written to `out` with every evaluation, and stays; True goes on from the last sound one,
-               bit for bit ("frozen": but for the last bit, `transfer/remembered.py`). None keeps none
+    resume     a checkpoint is written to `out` with every evaluation, and stays; True continues from the last one, bit
+               for bit ("frozen": but for the last bit, `transfer/remembered.py`). None keeps none
 
     Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
     """
@@ -201,7 +201,7 @@ class Supervised(Run):
         save_file({name: x.contiguous() for name, x in self.weights.items()}, folder / self.WEIGHTS)
 
     def restore_best(self, best: Best) -> None:
-        """Go on from what `save` wrote into the last sound checkpoint."""
+        """Continue from what `save` wrote into the last sound checkpoint."""
         found = checkpoint.latest(self.out / "checkpoints")
         assert found is not None
         facts = read_json(found.folder / self.FACTS)
@@ -241,7 +241,7 @@ def begun_with(folder: Path) -> int | None:
 
 
 def forget(folder: Path) -> None:
-    """Remove what a run of `fit` goes on from; what it measured stays."""
+    """Remove what a run of `fit` continues from; what it measured stays."""
     if distributed.is_main():
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         (folder / LOCK).unlink(missing_ok=True)

@@ -57,7 +57,7 @@ class Pretraining(Config):
 
     objective     what is learned: the config of one objective, and of those that it goes with
     distillation  a larger model that helps to learn it
-    start         a model folder whose weights to go on from, which has the sizes of `model` (`starting_from` sees to
+    start         a model folder whose weights to continue from, which has the sizes of `model` (`starting_from` sees to
                   that); None for fresh weights
     warm_start    what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
                   corpus (`data/text/cooccurrence.py`), or "none", random vectors
@@ -123,7 +123,7 @@ def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None)
         config = with_values(config, model=origin.settle(config.model))
     if config.warm_start != "none" and (config.start is not None or config.distillation.inherit):
         raise UnmaskError(
-            "A model that goes on from a folder, or inherits from a teacher, has its token vectors already: leave out "
+            "A model that starts from a folder, or inherits from a teacher, has its token vectors already: leave out "
             "--warm-start."
         )
     heads = () if origin is None else tuple(origin.stored.model.heads)

@@ -33,7 +33,7 @@ STARTED = ("std", "positions", "vocabulary", "padding", "start", "end")
 
 @dataclass(frozen=True)
 class Origin:
-    """The folder whose weights a pre-training run goes on from (Gururangan et al. 2020, "Don't stop pretraining").
+    """The folder whose weights a pre-training run continues from (Gururangan et al. 2020, "Don't stop pretraining").
 
     folder  as it was named
     place   where the weights are read: that folder or, for a run that is resumed, its own newest checkpoint, so that
@@ -53,7 +53,7 @@ class Origin:
         for place in _checkpoints(run):
             try:
                 stored = opened(place)
-            except UnmaskError:  # damaged: the trainer says so, and goes on from the one before it
+            except UnmaskError:  # damaged: the trainer says so, and continues from the one before it
                 continue
             return cls(folder, place, stored, read_json(place / "run.json").get("origin", {}))
         stored = opened(folder)
@@ -112,7 +112,7 @@ class Origin:
 
 
 def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: int = 0) -> huggingface.Loaded:
-    """A folder that pre-training can go on from, as `huggingface.load` gives it: also a T5, whose head is as it is.
+    """A folder that pre-training can continue from, as `huggingface.load` gives it: also a T5, whose head is as it is.
 
     Raises UnmaskError for other encoder–decoders, which learn from pairs of texts.
     """
@@ -120,7 +120,7 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
         return huggingface.load(folder, huggingface.SINGLE_STACK, heads=heads, seed=seed)
     loaded = huggingface.load(folder)
     if not loaded.model.config.offers:
-        raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: go on with unmask train --from.")
+        raise UnmaskError(f"{folder} holds a model that learns from pairs of texts: continue with unmask train --from.")
     return loaded
 
 
@@ -136,8 +136,8 @@ def resumed_words(run: Path, corpora: Sequence[Data], processor: Processor[Any])
             continue
         if own.fingerprint != processor.fingerprint:
             raise UnmaskError(
-                f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}, which goes on with the "
-                "one that it began with: name its corpus, or begin a run in another folder."
+                f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}, which keeps the one "
+                "that it began with: name its corpus, or begin a run in another folder."
             )
         return words
     return ()

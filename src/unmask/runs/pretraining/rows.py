@@ -42,7 +42,7 @@ class PretrainingRows:
         """The steps from any position on.
 
         A position is that of the loader, with the number of the step and the length of the rows. Where the rows grow
-        longer, the loader goes on with the next block: its blocks hold other rows for each length.
+        longer, the loader continues with the next block: its blocks hold other rows for each length.
         """
         step, length = (0, 0) if position is None else (position["step"], position["length"])
         place = None if position is None else {key: position[key] for key in ("epoch", "block", "row")}

@@ -31,7 +31,9 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
             raise UnmaskError(f"--{given[0]} is of a teacher: say which, with --teacher FOLDER, or leave it out.")
         return learned
     if asked.inherit and config.start is not None:
-        raise UnmaskError("A model that goes on from a folder has its weights already: leave out --from, or --inherit.")
+        raise UnmaskError(
+            "A model that continues from a folder has its weights already: leave out --from, or --inherit."
+        )
     if asked.attention > 0 and config.training.recompute:
         raise UnmaskError("--attention looks into layers that --recompute does not keep: leave one of them out.")
     teacher = opened(asked.teacher)

@@ -97,9 +97,9 @@ def load_adapter(folder: Path | str, model: Model) -> Transfer:
     """Put an adapter that `save_adapter`, or `peft`, wrote on the model that it was trained on, in place.
 
     The heads and the pooler that it brings take the place of the model's own. The returned strategy says how it was
-    made; the rest is frozen, so that training can go on with `Tuning(model, strategy)`. Raises UnmaskError for a folder
-    that is missing or damaged, an adapter of another kind than plain LoRA, and one that does not fit the model; then
-    the model is as it was.
+    made; the rest is frozen, so that training can continue with `Tuning(model, strategy)`. Raises UnmaskError for a
+    missing or damaged folder, an adapter of another kind than plain LoRA, and one that does not fit the model; then the
+    model is as it was.
     """
     folder = Path(folder)
     if not (folder / CONFIG).exists():

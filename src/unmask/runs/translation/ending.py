@@ -44,7 +44,7 @@ def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | No
 
     rows     evaluations
     minutes  that the run was to take; None: its length was given in steps
-    floor    the loss of `unigram_loss`; None: the run went on from a model
+    floor    the loss of `unigram_loss`; None: the run continued from a model
     """
     learned = hardly_learned(rows, metric, floor, "--steps" if minutes is None else "--minutes")
     few = too_few(rows[-1]["step"], minutes) if rows and (learned or floor is not None) else None

@@ -1,4 +1,4 @@
-"""Where the weights and the vocabulary of a run are from: fresh ones, or those of a folder that it goes on from."""
+"""Where the weights and the vocabulary of a run are from: fresh ones, or those of a folder that it continues from."""
 
 from __future__ import annotations
 
@@ -83,6 +83,6 @@ def build(config: Translation, *, resume: bool) -> Model:
             model.load_state_dict(huggingface.load(config.start, huggingface.ENCODER_DECODER).model.state_dict())
         except RuntimeError:
             raise UnmaskError(
-                f"A model that goes on from {config.start} keeps its sizes; leave the fields of the model out."
+                f"A model that continues from {config.start} keeps its sizes; leave the fields of the model out."
             ) from None
     return model

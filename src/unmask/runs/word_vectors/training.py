@@ -70,7 +70,7 @@ def train(
     threads    None: one for each core. With one, the same seed gives the same vectors; more of them write to the same
                vectors without waiting for one another (Recht et al. 2011), so that runs differ a little
     display    anything with start, show, note and close, such as `train.display.Terminal`
-    resume     go on with the run in `out`, with its settings and its threads unless others are given, from its last
+    resume     continue with the run in `out`, with its settings and its threads unless others are given, from its last
                checkpoint, which has kept the text; where there is none yet, begin again from the start, with the text
                that it was to read. With one thread the vectors are those of a run that was never cut short
 
@@ -89,7 +89,7 @@ def train(
     if threads is None:
         threads = _cores() if begun is None else begun.threads or _cores()
         if begun is not None and display is not None:
-            display.note(f"The run goes on with {plural(threads, 'thread')}; --threads sets another number.")
+            display.note(f"The run continues with {plural(threads, 'thread')}; --threads sets another number.")
     if threads < 1:
         raise UnmaskError(f"The number of threads must be at least 1, not {threads}.")
     run = compiled(config.network)
@@ -264,7 +264,7 @@ def _watched(
     """The sentences, until someone wants to stop."""
     for sentence in sentences:
         if interrupt.name is not None:
-            way = "nothing was saved." if target is None else f"go on with: {_command(target)}"
+            way = "nothing was saved." if target is None else f"continue with: {_command(target)}"
             raise Stopped(f"Stopped by {interrupt.name} while the text was read; {way}")
         yield sentence
 
@@ -283,10 +283,10 @@ def _begun(out: Path, config: Word2Vec | None) -> Asked:
     require_begun(out)
     if checkpoint.ended(out):
         checkpoint.remove(out)
-        raise UnmaskError(f"The run in {out} has ended; there is nothing to go on with.")
+        raise UnmaskError(f"The run in {out} has ended; there is nothing to continue with.")
     begun = checkpoint.begun(out)
     if config is not None and config != begun.config:
-        raise UnmaskError(f"The run in {out} goes on with its own settings; leave out the others.")
+        raise UnmaskError(f"The run in {out} continues with its own settings; leave out the others.")
     return begun
 
 
@@ -338,7 +338,7 @@ def _refuse_taken(out: Path) -> None:
     """Raises UnmaskError where the folder is there already, and holds more than the settings of a run that was killed
     before its first checkpoint."""
     if checkpoint.there(out):
-        raise UnmaskError(f"{out} holds a run that did not end; go on with it by --resume, or remove it.")
+        raise UnmaskError(f"{out} holds a run that did not end; continue with it by --resume, or remove it.")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - {checkpoint.RUN}):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
     check_replaceable(out)
@@ -385,7 +385,7 @@ def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
     place = "" if target is None else f" -> {target}"
     display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")
     if facts["stopped"] and target is not None:
-        display.note(f"Go on with: {_command(target)}")
+        display.note(f"Continue with: {_command(target)}")
 
 
 def _cores() -> int:

@@ -138,7 +138,7 @@ OPERATIONS = (
     Operation(
         "/generate",
         "post",
-        "Texts that go on from beginnings, by a language model; samples unless 'search' is given",
+        "Texts that continue from beginnings, by a language model; samples unless 'search' is given",
         answers({"type": "array", "items": {"type": "object"}}),
         forms.GENERATE,
         ASKING,
