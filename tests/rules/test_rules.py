@@ -40,7 +40,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": LAYERS | {"nn"},
     "objectives": LEARNED | {"data", "generate"},
     "generate": LEARNED,
-    "huggingface": LEARNED | {"data.processor", "data.text.tokenizer", "data.bitext.numbers"},
+    "huggingface": LEARNED
+    | {"data.processor", "data.text.tokenizer", "data.bitext.numbers", "data.pictures.processor"},
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},

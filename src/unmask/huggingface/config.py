@@ -28,6 +28,7 @@ from unmask.huggingface.tables import (
     transformer,
     transformer_xl,
     vector_decoder,
+    vit,
 )
 from unmask.models.heads import asked_of
 from unmask.models.model import Model
@@ -53,6 +54,8 @@ TABLES: dict[str, Table[Any]] = {
         gpt.GPT2,
         recurrent.RECURRENT,
         transformer_xl.TRANSFORMER_XL,
+        vit.VIT,
+        vit.DEIT,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,

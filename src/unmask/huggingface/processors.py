@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from unmask.data.bitext.numbers import Numbers
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -159,4 +160,20 @@ class Vectors(Sides):
         return Numbers(super().open(folder, config).side, config.features)
 
 
-TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
+class Images(ProcessorFiles[ImageProcessor]):
+    """Of models that read pictures: an `ImageProcessor`."""
+
+    processor = ImageProcessor
+    files = signs = ("preprocessor_config.json", "processor_config.json")
+
+    def open(self, folder: Path, config: Any) -> ImageProcessor:
+        return ImageProcessor.load(folder).for_model(config)
+
+    def check(self, processor: ImageProcessor, config: Any, folder: Path) -> None:
+        processor.for_model(config)
+
+    def save(self, processor: ImageProcessor, folder: Path, model: Any) -> list[str]:
+        return processor.for_model(model.config).save(folder)
+
+
+TOKENS, SIDES, VECTORS, PICTURES = Tokens(), Sides(), Vectors(), Images()

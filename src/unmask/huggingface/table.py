@@ -30,6 +30,7 @@ PUBLISHED: Mapping[str, Head] = {
     "sop": Head("sequence", 2, pretraining=True),
     "rtd": Head("token", 1, pretraining=True),
     "classification": Head("sequence"),
+    "image_classification": Head("sequence"),
     "multilabel": Head("sequence"),
     "regression": Head("sequence", 1),
     "choice": Head("choice", 1),
@@ -37,6 +38,7 @@ PUBLISHED: Mapping[str, Head] = {
     "crf": Head("transitions"),
     "span": Head("span", 2),
     "pairs": Head("vectors"),
+    "patches": Head("token", pretraining=True),
 }
 """Heads that have a name in the tables, of published classes and of folders of version 0.1 -> what they answer. Any
 other head lies in a folder under its own name, and config.json says what it answers (`unmask_own_heads`)."""

@@ -16,6 +16,7 @@ from unmask.models.stack_model import StackModel
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
+from unmask.models.vit import Deit, Vit
 from unmask.models.writer import State, Writer
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Bert",
     "CausalModel",
     "ConvS2S",
+    "Deit",
     "Discriminator",
     "Electra",
     "Elmo",
@@ -39,5 +41,6 @@ __all__ = [
     "State",
     "Transformer",
     "TransformerXl",
+    "Vit",
     "Writer",
 ]

@@ -6,6 +6,7 @@ from unmask.objectives.causal import CausalLM, CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
+from unmask.objectives.masked_patches import MaskedPatches, MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentence, NextSentenceConfig
 from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, Probe, Term
@@ -25,6 +26,8 @@ __all__ = [
     "Joint",
     "MaskedLM",
     "MaskedLMConfig",
+    "MaskedPatches",
+    "MaskedPatchesConfig",
     "NextSentence",
     "NextSentenceConfig",
     "NextToken",

@@ -115,6 +115,10 @@ class ObjectiveConfig(Config):
         """The objective of a run that continues from a folder with these heads, where `current` was asked for."""
         return current
 
+    def of_model(self, model: ModelConfig) -> Self:
+        """The same for the model of a folder that a run starts from, where the two have fields in common."""
+        return self
+
     def settled(self, heads: Collection[str]) -> Self:
         """The same with everything decided that depends on the heads of the folder that a run starts from."""
         return replace(self, **{name: part.settled(heads) for name, part in self._parts().items()})

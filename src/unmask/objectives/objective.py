@@ -104,11 +104,11 @@ class Objective:
         """Choose targets in packed rows, and change the input where the objective asks for it."""
         return batch
 
-    def stream(self, splits: Sequence[Split], options: StreamOptions) -> Loader:
+    def stream(self, splits: Sequence[Any], options: StreamOptions) -> Loader:
         """The rows of a training run, without end."""
         return stream.stream(splits, sample=self.sample, corrupt=self.corrupt, **options)
 
-    def evaluation_rows(self, splits: Sequence[Split], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+    def evaluation_rows(self, splits: Sequence[Any], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
         """Rows of held-out text, the same at every call, `rows` at a time; fewer where the text is short."""
         sizes = {"length": length, "rows": rows, "limit_rows": limit_rows}
         return stream.fixed(splits, sample=self.sample, corrupt=self.corrupt, **sizes)

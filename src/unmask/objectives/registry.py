@@ -18,6 +18,7 @@ from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
+from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
 from unmask.objectives.replaced_token import ReplacedTokenConfig
@@ -38,6 +39,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     ReplacedTokenConfig,
     NextSentenceConfig,
     SentenceOrderConfig,
+    MaskedPatchesConfig,
 )
 """What a run can learn. Of those that a model supports, the first is its default."""
 

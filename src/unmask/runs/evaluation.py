@@ -129,7 +129,7 @@ def _rows_of(
     of_run = run.get("rows")
     if isinstance(of_run, Mapping):
         rows = rows.replace(**{name: of_run[name] for name in rows.kept(data) if name in of_run})
-    if not data.is_dir():
+    if task.folders or not data.is_dir():
         return read(data, task.task_name, rows, scoring=True), length or rows.length
     if rows.benchmark is None:
         raise UnmaskError(f"{data} is a folder: give a file, or say whose folder it is with --benchmark.")

@@ -9,6 +9,7 @@ from unmask.tasks.balance import ClassLoss
 from unmask.tasks.batching import answered
 from unmask.tasks.classification import Classification
 from unmask.tasks.embedding import Embedding, metric_for
+from unmask.tasks.image_classification import ImageClassification
 from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.question_answering import QuestionAnswering
@@ -24,6 +25,7 @@ __all__ = [
     "ClassLoss",
     "Classification",
     "Embedding",
+    "ImageClassification",
     "Encoded",
     "MultiLabel",
     "MultipleChoice",
@@ -55,5 +57,6 @@ for task in (
     QuestionAnswering,
     MultipleChoice,
     Embedding,
+    ImageClassification,
 ):
     TASKS[task.task_name] = task

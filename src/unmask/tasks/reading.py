@@ -37,10 +37,14 @@ def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = Fal
     Raises UnmaskError where the file holds rows of another kind.
     """
     kind = task_named(task)
-    if not path.is_file():
-        raise UnmaskError(f"{path} is a folder, not a file." if path.is_dir() else f"There is no file {path}.")
+    folder = path.is_dir()
+    if not (path.is_file() or (folder and kind.folders)):
+        if not folder:
+            raise UnmaskError(f"There is no file {path}.")
+        others = " or ".join(name for name, one in TASKS.items() if one.folders)
+        raise UnmaskError(f"{path} is a folder, not a file; a folder is for --task {others}.")
     for name, other in TASKS.items():
-        if other is not kind and other.owns(path):
+        if other is not kind and not folder and other.owns(path):
             raise _of_another(path, name, task)
     return kind.read_rows(path, kind.rows_class() if rows is None else rows, scoring=scoring)
 

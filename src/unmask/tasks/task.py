@@ -58,6 +58,7 @@ class Task(Objective):
     one_label  whether each row has one label, so that classes can be drawn alike
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
+    folders    whether its rows may be a folder, too
     form       what may be asked of it
     written    the same as texts that a T5 writes; None: it does not
     prompting  the same as texts that a language model continues with; None: it cannot be put so
@@ -84,6 +85,7 @@ class Task(Objective):
     one_label: ClassVar[bool] = False
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False
+    folders: ClassVar[bool] = False
     form: ClassVar[Form] = Form()
     written: ClassVar[type[Written] | None] = None
     prompting: ClassVar[type[Prompting] | None] = None

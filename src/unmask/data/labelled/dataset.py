@@ -74,7 +74,7 @@ class Dataset(Sequence[Row]):
     def description(self) -> str:
         """How many rows, which column was taken for what, and the notes; the last full stop is left to the reader."""
         picked = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
-        blank = sum(not row.text.strip() for row in self)
+        blank = sum(bool(row.texts) and not row.text.strip() for row in self)
         note = f"; {blank:,} with an empty text" if blank else ""
         sentences = (f"{self.path}: {plural(len(self), 'row')} ({picked}){note}", *self.notes)
         return ". ".join(sentence.removesuffix(".") for sentence in sentences)

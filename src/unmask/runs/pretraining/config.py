@@ -94,7 +94,8 @@ class Pretraining(Config):
         """The same run from the weights, and with the sizes and the dropout, of a model folder."""
         model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder), warm_start="none")
-        config = with_values(config, objective=registry.for_folder(config.objective, model.config, set(model.heads)))
+        objective = registry.for_folder(config.objective, model.config, set(model.heads))
+        config = with_values(config, objective=objective.of_model(model.config))
         if model.config.adafactor and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
         return config

@@ -1,0 +1,1 @@
+"""Pictures: decoded from files, turned into patches, and read with labels."""

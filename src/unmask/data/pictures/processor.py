@@ -1,0 +1,183 @@
+"""ImageProcessor: pictures in pixels into patches, as the image processors of `transformers` prepare them.
+
+Shapes: H, W pixels of the sides; C numbers of a pixel; P pixels of the side of a patch; N patches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from unmask.config import Config, read_json, typed
+from unmask.data.pictures.decoding import resize
+from unmask.data.processor import Processor, Region
+from unmask.errors import UnmaskError
+from unmask.files import write_text
+from unmask.types import Example, Kind
+
+FILE, NESTED = "preprocessor_config.json", "processor_config.json"
+HALF = (0.5, 0.5, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageProcessor(Config, Processor[np.ndarray]):
+    """Pictures [H, W, C] uint8 -> a square of `size` pixels, scaled and normalised, cut into patches of `patch` pixels.
+
+    size        pixels of a side that the model reads          patch  of a patch
+    resize_to   pixels of a side before the middle is cut out; None: `size`
+    resample    how a picture is resized: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic
+    scale       what a pixel is multiplied with
+    mean, std   of each channel: (scaled - mean) / std
+    summaries   kinds of places before the patches
+    """
+
+    size: int = 224
+    patch: int = 16
+    resize_to: int | None = None
+    resample: int = 2
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = HALF
+    std: tuple[float, ...] = HALF
+    summaries: tuple[int, ...] = (int(Kind.CLS),)
+
+    pad = Kind.PADDING
+
+    @property
+    def channels(self) -> int:
+        """C."""
+        return len(self.mean)
+
+    def pixels(self, item: np.ndarray) -> np.ndarray:
+        """What the model reads of a picture, [C, size, size] float32. Raises UnmaskError for what is no picture with
+        these channels."""
+        if item.ndim != 3 or item.shape[2] != self.channels or not item.size:
+            raise UnmaskError(
+                f"A picture of pixels x pixels x {self.channels} is wanted, not an array {list(item.shape)}."
+            )
+        side = self.resize_to or self.size
+        square = resize(np.asarray(item, np.uint8), side, side, self.resample)
+        first = (side - self.size) // 2
+        square = square[first : first + self.size, first : first + self.size]
+        scaled = (square.astype(np.float64) * self.scale).astype(np.float32)
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        return ((scaled - mean) / std).transpose(2, 0, 1)
+
+    def example(self, item: np.ndarray) -> Example:
+        """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]."""
+        return self.patches(self.pixels(item))
+
+    def patches(self, pixels_CHW: np.ndarray) -> Example:
+        """The same of a picture that is prepared already."""
+        C, H, W = pixels_CHW.shape
+        P = self.patch
+        cut = pixels_CHW.reshape(C, H // P, P, W // P, P).transpose(1, 3, 0, 2, 4)
+        values = np.ascontiguousarray(cut.reshape(-1, C * P * P), np.float32)
+        first = len(self.summaries)
+        tokens = np.full(first + len(values), int(Kind.SIGNAL), np.int64)
+        tokens[:first] = self.summaries
+        return Example(tokens, signal=(np.arange(first, len(tokens)), values))
+
+    def describe(self, item: np.ndarray, place: int) -> Region | None:
+        """The box of pixels of the picture that a patch covers, x before y."""
+        grid, first = self.size // self.patch, len(self.summaries)
+        if not 0 <= place < grid**2 + first:
+            raise UnmaskError(f"The picture has {grid**2 + first} places, and none at {place}.")
+        if place < first:
+            return None
+        side = self.resize_to or self.size
+        height, width = item.shape[0] / side, item.shape[1] / side
+        down, right = (((side - self.size) // 2 + n * self.patch) for n in divmod(place - first, grid))
+        begin = (right * width, down * height)
+        return Region("pixels", begin, (begin[0] + self.patch * width, begin[1] + self.patch * height))
+
+    def save(self, folder: Path, /) -> list[str]:
+        """Write preprocessor_config.json, which `transformers` reads; `patch_size` and `summaries` are ours alone."""
+        side = self.resize_to or self.size
+        values: dict[str, Any] = {
+            "do_normalize": True,
+            "do_rescale": True,
+            "do_resize": True,
+            "image_mean": list(self.mean),
+            "image_processor_type": "ViTImageProcessor",
+            "image_std": list(self.std),
+            "patch_size": self.patch,
+            "resample": self.resample,
+            "rescale_factor": self.scale,
+            "size": {"height": side, "width": side},
+            "summaries": [Kind(kind).name for kind in self.summaries],
+        }
+        if self.resize_to is not None:
+            crop = {"height": self.size, "width": self.size}
+            values |= {"crop_size": crop, "do_center_crop": True, "image_processor_type": "DeiTImageProcessor"}
+        write_text(folder / FILE, json.dumps(values, indent=2, sort_keys=True) + "\n")
+        return [FILE]
+
+    @classmethod
+    def load(cls, folder: Path, /) -> Self:
+        """As `save`, or an image processor of `transformers`, wrote it. Raises UnmaskError for a damaged file, and for
+        what a square picture is not made by."""
+        place = folder / NESTED if (folder / NESTED).is_file() else folder / FILE
+        values = read_json(place)
+        values = values.get("image_processor", values)
+        if not isinstance(values, Mapping):
+            raise UnmaskError(f"{place}: image_processor must hold fields, not {values!r}.")
+        return cls(**_read(values, place))
+
+    def for_model(self, config: Any) -> Self:
+        """The same for the patches and summaries of a model. Raises UnmaskError for one of other pictures."""
+        if (self.size, self.channels) != (config.size, config.channels):
+            raise UnmaskError(
+                f"The processor makes pictures of {self.size} pixels with {self.channels} channels, but the model "
+                f"reads {config.size} pixels with {config.channels}: they do not belong together."
+            )
+        return replace(self, patch=config.patch, summaries=tuple(map(int, config.summaries)))
+
+
+def _read(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """Fields of a processor from those of `transformers`; absent ones mean what they mean there."""
+    for name in ("do_resize", "do_rescale", "do_normalize"):
+        if not values.get(name, True):
+            raise UnmaskError(f"{place}: {name} = false is not supported; pictures are resized, scaled and normalised.")
+
+    def side(name: str, value: Any) -> int:
+        if isinstance(value, Mapping):
+            sides = {value.get("height"), value.get("width"), value.get("shortest_edge")} - {None}
+            value = sides.pop() if len(sides) == 1 else None
+        found = typed(value, int | None, f"{place}: {name}")
+        if found is None or not 1 <= found <= 1 << 13:
+            raise UnmaskError(
+                f"{place}: {name} = {values.get(name)!r} is not supported; it must be the side of a square."
+            )
+        return int(found)
+
+    size, resize_to = side("size", values.get("size", 224)), None
+    if values.get("do_center_crop"):
+        size, resize_to = side("crop_size", values.get("crop_size", 224)), size
+        if resize_to < size:
+            raise UnmaskError(f"{place}: {size} pixels cannot be cut out of {resize_to}.")
+    names = values.get("summaries", ["CLS"])
+    if not isinstance(names, list) or not all(name in Kind.__members__ for name in names):
+        raise UnmaskError(f"{place}: summaries = {names!r} are none; they are kinds of places, such as CLS.")
+    found = {
+        "size": size,
+        "resize_to": resize_to,
+        "resample": values.get("resample", 2),
+        "scale": values.get("rescale_factor", 1 / 255),
+        "mean": values.get("image_mean", HALF),
+        "std": values.get("image_std", HALF),
+        "patch": values.get("patch_size", 16),
+    }
+    hints = {"resample": int, "scale": float, "mean": tuple[float, ...], "std": tuple[float, ...], "patch": int}
+    found |= {name: typed(found[name], hint, f"{place}: {name}") for name, hint in hints.items()}
+    if len(found["mean"]) != len(found["std"]) or len(found["mean"]) not in (1, 3) or not all(found["std"]):
+        raise UnmaskError(
+            f"{place}: image_mean and image_std must hold a number, and no 0, for each of 1 or 3 channels."
+        )
+    if not 0 <= found["resample"] <= 5 or found["patch"] < 1:
+        raise UnmaskError(f"{place}: resample must be 0 to 5, and patch_size at least 1.")
+    return found | {"summaries": tuple(int(Kind[name]) for name in names)}

@@ -1,0 +1,154 @@
+"""Names of ViT and DeiT.
+
+Shapes: D width, C channels, P pixels of the side of a patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unmask.errors import UnmaskError
+from unmask.huggingface.processors import PICTURES
+from unmask.huggingface.table import Names, Part, Table
+from unmask.models.vit import Deit, Vit
+
+FIELDS = {
+    "image_size": "size",
+    "patch_size": "patch",
+    "num_channels": "channels",
+    "hidden_size": "dim",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+    "hidden_act": "activation",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "layer_norm_eps": "eps",
+    "initializer_range": "std",
+}
+KINDS = {"CLS": "cls_token", "DISTILL": "distillation_token", "MASK": "mask_token"}
+
+
+class Pictures(Part):
+    """Shapes: theirs are those of convolutions and of rows of one, ours those of the maps that they are."""
+
+    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
+        found = dict(values)
+        for name in ("image_size", "patch_size"):
+            sides = found.get(name)
+            if isinstance(sides, list):
+                if len(set(map(str, sides))) != 1:
+                    raise UnmaskError(f"{place}: {name} = {sides} is not supported; only squares are.")
+                found[name] = sides[0]
+        if found.get("pooler_output_size") in (None, found.get("hidden_size", 768)):
+            found.pop("pooler_output_size", None)
+        return found
+
+    def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
+        return {"hides": any(name.endswith("embeddings.mask_token") for name in tensors)}
+
+    def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A decoder of hidden patches gives each its own pixels, and no others."""
+        return {**values, "encoder_stride": config.patch}
+
+    def restore(self, config: Any, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        def flat(name: str, tensor: Tensor) -> Tensor:
+            if name.endswith(("_token", "position_embeddings.weight", "position_embeddings")):
+                return tensor.reshape(-1, config.dim) if "position" in name else tensor.reshape(-1)
+            return tensor.flatten(1) if tensor.dim() == 4 else tensor
+
+        found = {name: flat(name, tensor) for name, tensor in tensors.items()}
+        return {_row_name(name): tensor for name, tensor in found.items()}
+
+    def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        C, P, found = config.channels, config.patch, dict[str, Tensor]()
+        for name, tensor in tensors.items():
+            if name.endswith("patch_embeddings.projection.weight"):
+                tensor = tensor.unflatten(1, (C, P, P))
+            elif name == "decoder.0.weight":
+                tensor = tensor[..., None, None]
+            elif name.endswith("_token"):
+                tensor = tensor[None, None]
+            elif name.endswith(POSITIONS):
+                name, tensor = name.removesuffix(".weight"), tensor[None]
+            found[name] = tensor
+        return found
+
+
+POSITIONS = "embeddings.position_embeddings.weight"
+
+
+def _row_name(name: str) -> str:
+    """Theirs of the table of positions, which has no module of its own, as a module."""
+    return f"{name}.weight" if name.endswith("embeddings.position_embeddings") else name
+
+
+def _trunk(prefix: str) -> Names:
+    layer = prefix + "encoder.layer.{}."
+    return (
+        *((f"embedding.token.kinds.{kind}", f"{prefix}embeddings.{name}") for kind, name in KINDS.items()),
+        ("embedding.token.signal.project", prefix + "embeddings.patch_embeddings.projection"),
+        ("embedding.position.table", prefix + "embeddings.position_embeddings"),
+        ("stack.blocks.{}.attention.before", layer + "layernorm_before"),
+        ("stack.blocks.{}.attention.f.query", layer + "attention.attention.query"),
+        ("stack.blocks.{}.attention.f.key", layer + "attention.attention.key"),
+        ("stack.blocks.{}.attention.f.value", layer + "attention.attention.value"),
+        ("stack.blocks.{}.attention.f.output", layer + "attention.output.dense"),
+        ("stack.blocks.{}.feedforward.before", layer + "layernorm_after"),
+        ("stack.blocks.{}.feedforward.f.up", layer + "intermediate.dense"),
+        ("stack.blocks.{}.feedforward.f.down", layer + "output.dense"),
+        ("stack.norm", prefix + "layernorm"),
+    )
+
+
+FIXED = {"qkv_bias": True, "pooler_act": "tanh"}
+IGNORED = frozenset({"encoder_stride"})
+MASKED = (("heads.patches.output", "decoder.0"),)
+
+VIT = Table(
+    model_type="vit",
+    config=Vit,
+    prefix="vit.",
+    fields=FIELDS,
+    fixed=FIXED,
+    trunk=_trunk("vit."),
+    pooler=(("pooler.dense", "vit.pooler.dense"),),
+    heads={"patches": MASKED, "image_classification": (("heads.image_classification.output", "classifier"),)},
+    architectures={
+        "ViTForMaskedImageModeling": frozenset({"patches"}),
+        "ViTForImageClassification": frozenset({"image_classification"}),
+        "ViTModel": frozenset(),
+    },
+    ignored=IGNORED,
+    parts=(Pictures(),),
+    processor=PICTURES,
+)
+
+DEIT = Table(
+    model_type="deit",
+    config=Deit,
+    prefix="deit.",
+    fields=FIELDS,
+    fixed=FIXED,
+    trunk=_trunk("deit."),
+    pooler=(("pooler.dense", "deit.pooler.dense"),),
+    heads={
+        "patches": MASKED,
+        "image_classification": (
+            ("heads.image_classification.label.output", "cls_classifier"),
+            ("heads.image_classification.teacher.output", "distillation_classifier"),
+        ),
+    },
+    architectures={
+        "DeiTForMaskedImageModeling": frozenset({"patches"}),
+        "DeiTForImageClassificationWithTeacher": frozenset({"image_classification"}),
+        "DeiTModel": frozenset(),
+    },
+    ignored=IGNORED,
+    parts=(Pictures(),),
+    processor=PICTURES,
+)

@@ -1,0 +1,187 @@
+"""ViT: patches of a picture as words (Dosovitskiy et al. 2021). DeiT: with a token that learns from a teacher (Touvron
+et al. 2021).
+
+Shapes: M pictures, D width, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
+from unmask.models.model import Model, ModelConfig
+from unmask.models.stack_model import StackModel
+from unmask.nn import (
+    ACTIVATIONS,
+    ActivationName,
+    Attention,
+    Block,
+    Classifier,
+    Embedding,
+    FeedForward,
+    Learned,
+    Patch,
+    Places,
+    Pooler,
+    Residual,
+    Stack,
+    truncated_normal,
+)
+from unmask.types import Batch, Head, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vit(ModelConfig):
+    """The numbers that make a ViT; the defaults are ViT-base of 224 pixels with patches of 16.
+
+    size        pixels of a side of a picture      patch   of a patch      channels  numbers of a pixel: 3, or 1 of grey
+    dim         D, width of the hidden states      layers  number of blocks
+    heads       H, attention heads of each         hidden  width inside the feed-forward
+    dropout     after embeddings and sub-layers    attention_dropout  on attention weights
+    hides       whether it has a vector for hidden patches, which masked pictures need
+    std         of the initialisation
+    vocabulary, length, padding  follow from the others: it has no vocabulary, and a place for each patch and summary
+
+    Raises UnmaskError for a size that patches do not divide.
+    """
+
+    size: int = 224
+    patch: int = 16
+    channels: int = 3
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    hidden: int = 3_072
+    activation: ActivationName = "gelu"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    eps: float = 1e-12
+    std: float = 0.02
+    hides: bool = False
+    vocabulary: int = 0
+    length: int | None = None
+    padding: int | None = None
+
+    summaries: ClassVar[tuple[Kind, ...]] = (Kind.CLS,)
+
+    def __post_init__(self) -> None:
+        if self.patch < 1 or self.size < self.patch or self.size % self.patch:
+            raise UnmaskError(
+                f"A picture of {self.size} pixels cannot be cut into patches of {self.patch}: choose a size that the "
+                "patch divides."
+            )
+        object.__setattr__(self, "length", self.grid**2 + len(self.summaries))
+
+    @property
+    def grid(self) -> int:
+        """Patches of a side."""
+        return self.size // self.patch
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return frozenset({"pictures"})
+
+    @property
+    def width(self) -> int:
+        return self.dim
+
+    def embedding(self) -> Embedding:
+        """[x_class; x_p^1 E; ...; x_p^N E] + E_pos (equation 1)."""
+        patches = Patch(self.channels * self.patch**2, self.dim)
+        kinds = (*self.summaries, Kind.MASK) if self.hides else self.summaries
+        position = Learned(self.grid**2 + len(self.summaries), self.dim)
+        return Embedding(Places(patches, self.dim, kinds), position=position, dropout=self.dropout)
+
+    def block(self) -> Block:
+        """z' = MSA(LN(z)) + z; MLP(LN(z')) + z' (equations 2 and 3)."""
+        attention = Attention(self.dim, self.heads, dropout=self.attention_dropout)
+        feedforward = FeedForward(self.dim, self.hidden, ACTIVATIONS[self.activation])
+        return Block(
+            Residual(attention, before=nn.LayerNorm(self.dim, self.eps), dropout=self.dropout),
+            Residual(feedforward, before=nn.LayerNorm(self.dim, self.eps), dropout=self.dropout),
+        )
+
+    def stack(self) -> Stack:
+        """The blocks, and the norm of what they give (equation 4)."""
+        return Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
+
+    def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Classifier(self.dim, head.outputs)
+
+    def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Classifier(self.dim, head.outputs)
+
+    def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
+        """The model of these parts."""
+        return StackModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
+
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """As `ModelConfig.build`; the default has no heads, and no head reads a pooler."""
+        made = {name: head_of(self, head) for name, head in (heads or {}).items()}
+        model = self.assemble(Pooler(self.dim) if pooler else None, made)
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Weights from a truncated normal, biases zero; vectors of places and of summaries too are drawn."""
+        generator = torch.Generator().manual_seed(seed)
+        truncated_normal(module, self.std, generator)
+        for part in module.modules():
+            if isinstance(part, Places):
+                for name, vector_D in part.kinds.items():
+                    if name != Kind.MASK.name:
+                        nn.init.trunc_normal_(vector_D, std=self.std, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deit(Vit):
+    """DeiT (Touvron et al. 2021, section 4): a second summary, the distillation token, learns what a teacher says. The
+    classes are the mean of what both say."""
+
+    summaries: ClassVar[tuple[Kind, ...]] = (Kind.CLS, Kind.DISTILL)
+
+    def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return TwoHeads(Classifier(self.dim, head.outputs), Classifier(self.dim, head.outputs))
+
+    def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
+        return DeitModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
+
+
+class TwoHeads(nn.Module):
+    """The mean of what the class token and the distillation token say (section 4)."""
+
+    def __init__(self, label: Classifier, teacher: Classifier):
+        super().__init__()
+        self.label, self.teacher = label, teacher
+
+    def forward(self, both_M2D: Tensor) -> Tensor:
+        """[M, 2, D] -> [M, C]."""
+        return (self.label(both_M2D[:, 0]) + self.teacher(both_M2D[:, 1])) / 2
+
+
+class DeitModel(StackModel):
+    """A ViT whose summaries are the first two places of a picture."""
+
+    def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
+        """A head that answers for pictures reads the distillation token behind the class token too, [M, 2, D]."""
+        if not isinstance(self.heads[name], TwoHeads):
+            return super().head_inputs(name, hidden_BTD, places_M, batch)
+        rows_ND = hidden_BTD.flatten(0, 1)
+        return torch.stack([rows_ND[places_M], rows_ND[places_M + 1]], 1)
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 12, "dim": 192, "heads": 3, "hidden": 768},
+    "small": {"layers": 12, "dim": 384, "heads": 6, "hidden": 1_536},
+    "base": {"layers": 12, "dim": 768, "heads": 12, "hidden": 3_072},
+    "large": {"layers": 24, "dim": 1_024, "heads": 16, "hidden": 4_096},
+    "huge": {"layers": 32, "dim": 1_280, "heads": 16, "hidden": 5_120},
+}
+"""Published sizes: Touvron et al. 2021, table 1 (tiny, small); Dosovitskiy et al. 2021, table 1 (the others)."""

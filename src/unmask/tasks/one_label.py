@@ -1,0 +1,87 @@
+"""OneLabel: tasks whose rows have one label each, whatever the rows are.
+
+Shapes: N rows, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from unmask import metrics
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
+from unmask.models.model import Model
+from unmask.tasks.balance import ClassLoss
+from unmask.tasks.labels import different, label_id, mean_cross_entropy, one_class
+from unmask.tasks.reading import with_labels
+from unmask.tasks.task import Task
+from unmask.types import Batch, Head, Loss
+
+
+class OneLabel(Task):
+    """Which of the labels a row has: cross-entropy at the first place of its sequence.
+
+    weighing  how much each class, and what is right already, counts in the loss
+    """
+
+    one_label = True
+    gives = "labels"
+
+    def __init__(self, labels: Sequence[str], *, weighing: ClassLoss | None = None) -> None:
+        self.labels = different(labels)
+        self.heads: Mapping[str, Head] = {self.name: Head("sequence", len(self.labels))}
+        self.metric = "accuracy"
+        self.weighing = weighing
+        self._ids = {label: i for i, label in enumerate(self.labels)}
+
+    def value(self, row: Row) -> np.ndarray:
+        return np.array([label_id(self._ids, row.label, row) if row.label else 0])
+
+    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+        if self.weighing is None:
+            return super().score(model, hidden_BTD, batch)
+        target = batch.targets[self.name]
+        return self.weighing(model.answer(self.name, hidden_BTD, target.places, batch).float(), target.values)
+
+    def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
+        probabilities, true = self._arrays(answers, rows)
+        return {
+            **metrics.of_classes(probabilities.argmax(1), true, self.labels),
+            "loss": mean_cross_entropy(probabilities, true),
+        }
+
+    def report(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+        probabilities, true = self._arrays(answers, rows)
+        return metrics.per_class(probabilities.argmax(1), true, self.labels)
+
+    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
+        commonest = np.bincount(self._true(train), minlength=len(self.labels)).argmax()
+        true = self._true(rows)
+        return metrics.of_classes(np.full(len(true), commonest), true, self.labels)
+
+    def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
+        return one_class(answers) and len(set(self._true(rows))) > 1
+
+    def _true(self, rows: Sequence[Row]) -> np.ndarray:
+        return np.array([label_id(self._ids, row.label, row) for row in rows])
+
+    def _arrays(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities [N, C] and true class ids [N]."""
+        return np.concatenate(answers), self._true(rows)
+
+    def named(self, rows: Dataset, owner: str) -> Dataset:
+        return with_labels(rows, self.labels, owner)
+
+    def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
+        """{"label", "probability", "scores": {label: probability}}"""
+        scores = {label: float(p) for label, p in zip(self.labels, found[0], strict=True)}
+        label = self.labels[int(found[0].argmax())]
+        return {"label": label, "probability": scores[label], "scores": scores}
+
+    @staticmethod
+    def render(text: str, answer: Mapping[str, Any]) -> str:
+        return f"{answer['label']}  {answer['probability']:.3f}  {text}"
