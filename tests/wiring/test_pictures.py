@@ -183,6 +183,30 @@ def test_hidden_patches_are_learned_resumed_and_fine_tuned(pictures, tmp_path, m
     assert not any(report.values())
 
 
+def mae(**changes: object) -> object:
+    decoder = {"decoder_dim": 16, "decoder_layers": 1, "decoder_heads": 2, "decoder_hidden": 32}
+    usual = {"steps": 60, "lr": 3e-3, "batch": 16, "device": "cpu", "precision": "fp32", "heldout": 24, "minutes": None}
+    sizes = {"size": 8, "patch": 2, "channels": 1, **SMALL, **decoder}
+    return recipes.find("mae-tiny").override({**sizes, **usual, "save_every": 30, "evaluate_every": 30, **changes})
+
+
+def test_a_masked_autoencoder_is_learned_resumed_and_fine_tuned(pictures, tmp_path):
+    folder = pictures / "train"
+    run = Pretrain(mae(), [folder], tmp_path / "run", recipe="mae-tiny")
+    found = run.run()
+    values = torch.cat([batch.targets["pixels"].values for batch in run.heldout]).flatten(0, 1)
+    assert found.heldout["loss/pixels"] < 0.8 * values.var(0, correction=0).mean()
+    half = Pretrain(mae(), [folder], tmp_path / "half", recipe="mae-tiny")
+    half.run(lambda event: event == Step(30) and half.trainer.stop("the test"))
+    Pretrain(mae(), [folder], tmp_path / "half", resume=True).run()
+    one, two = (huggingface.load(tmp_path / name).model.state_dict() for name in ("run", "half"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert tune(tmp_path / "run", pictures, tmp_path / "tuned", epochs=4)["seeds"][0]["dev"]["accuracy"] > 0.4
+    transformers = pytest.importorskip("transformers")
+    _, report = transformers.ViTMAEForPreTraining.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert not any(report.values())
+
+
 def test_the_loss_trace_is_the_golden_one(pictures, tmp_path):
     """A refactoring must not change it; after a change that is meant to, delete the file and run this twice."""
     threads = torch.get_num_threads()
