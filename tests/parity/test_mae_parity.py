@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from unmask.data import collate
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.mae import Grid, Mae
+from unmask.objectives.masked_autoencoder import MaskedAutoencoder
 from unmask.types import Batch, Head, Kind, Signal
 
 transformers = pytest.importorskip("transformers")
@@ -103,6 +105,25 @@ def test_states_reconstructions_gradients_and_folders(size, patch, channels, rat
     assert not any(report.values())
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize(("size", "patch", "channels", "rate"), [(12, 4, 3, 0.75), (10, 2, 1, 0.3)])
+def test_the_loss_and_the_parts_of_each_picture(size, patch, channels, rate, normalised, tmp_path):
+    model = theirs(size, patch, channels, mask_ratio=rate, norm_pix_loss=normalised)
+    model.save_pretrained(tmp_path)
+    ours = huggingface.load(tmp_path).model.eval()
+    batch = whole(ours.config, pixels := torch.randn(3, channels, size, size))
+    processor = ImageProcessor(size=size, patch=patch, mean=(0.5,) * channels, std=(0.5,) * channels)
+    objective = MaskedAutoencoder(processor, rate=rate, normalised=ours.config.normalised)
+    short, N = objective.corrupt(batch, np.random.default_rng(1)), (size // patch) ** 2
+    noise = torch.ones(3, N).scatter(1, short.positions[:, 1:] - 1, 0.0)
+    expected = model(pixels, noise=noise)
+    assert torch.equal(expected.mask, noise)  # the same patches are hidden, and as many
+    parts = torch.cat([short.signal.values.unflatten(0, (3, -1)), short.targets["pixels"].values], 1)
+    assert parts.shape[1] == N
+    loss = objective.score(ours, ours(short), short)
+    torch.testing.assert_close(loss.sum / loss.count, expected.loss, atol=1e-5, rtol=1e-4)
 
 
 def test_fixed_positions_are_those_of_the_reference():
