@@ -22,6 +22,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, by_class, of_table
 from unmask.errors import UnmaskError
 from unmask.models.vit import Deit, Vit
+from unmask.objectives.masked_autoencoder import MaskedAutoencoder
 from unmask.objectives.masked_patches import MaskedPatches
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning, evaluate, finetune
@@ -252,6 +253,22 @@ def test_squares_that_are_hidden(side, square, rate, seed):
     assert (squares.all(1) | ~squares.any(1)).all()
     count = int(squares.any(1).sum())
     assert count == (1 if side == 1 else min(max(round(rate * side**2), 1), side**2 - 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 3), st.floats(0.01, 0.99), st.integers(0, 99))
+def test_visible_and_hidden_patches_are_all_of_a_picture(side, count, rate, seed):
+    objective = MaskedAutoencoder(ImageProcessor(size=side * 2, patch=2), rate=rate)
+    rng = np.random.default_rng(seed)
+    batch = objective.rows([rng.integers(0, 256, (8, 9, 3), dtype=np.uint8) for _ in range(count)], rng)
+    hidden = batch.targets["pixels"].values
+    assert batch.tokens.shape == (count, 1 + side**2 - hidden.shape[1])
+    assert batch.tokens.shape[1] - 1 == min(max(int(side**2 * (1 - rate)), 1), side**2 - 1)
+    assert all(row[0] == 0 and (row.diff() > 0).all() and row[-1] <= side**2 for row in batch.positions)
+    with pytest.raises(UnmaskError, match="between 0 and 1"):
+        MaskedAutoencoder(ImageProcessor(size=4, patch=2), rate=1.0)
+    with pytest.raises(UnmaskError, match="picture of one patch"):
+        MaskedAutoencoder(ImageProcessor(size=4, patch=4), rate=0.5)
 
 
 @pytest.mark.parametrize(
