@@ -8,6 +8,7 @@ from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
@@ -32,6 +33,7 @@ __all__ = [
     "EncoderDecoder",
     "Gpt",
     "Gpt2",
+    "Mae",
     "MobileBert",
     "Model",
     "RecurrentNetwork",

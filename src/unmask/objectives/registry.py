@@ -18,6 +18,7 @@ from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
+from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -40,6 +41,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     NextSentenceConfig,
     SentenceOrderConfig,
     MaskedPatchesConfig,
+    MaskedAutoencoderConfig,
 )
 """What a run can learn. Of those that a model supports, the first is its default."""
 
