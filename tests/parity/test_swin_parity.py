@@ -105,6 +105,11 @@ def test_a_fresh_model_opens_there(tmp_path):
         torch.testing.assert_close(ours, again(pixels).logits, atol=1e-5, rtol=1e-4)
 
 
+def test_the_published_number_of_parameters():
+    model = Swin(**SIZES["tiny"]).build({"image_classification": Head("sequence", 1_000)}, seed=None)
+    assert model.parameters_total == 28_288_354  # table 1: 29 M
+
+
 def test_packed_and_padded_pictures_are_read_alike():
     made = Swin(size=6, patch=1, dim=8, depths=(2, 2), heads=(2, 2), window=3)
     model = made.build({"image_classification": Head("sequence", 4)}, seed=1).eval()

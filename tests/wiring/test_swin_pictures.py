@@ -12,7 +12,10 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture
+from unmask.errors import UnmaskError
 from unmask.models.swin import Swin
+from unmask.runs import recipes
+from unmask.runs.pretraining import Pretrain
 from unmask.serve import Predictor
 
 Image = pytest.importorskip("PIL.Image")
@@ -56,3 +59,10 @@ def test_a_swin_learns_two_colours_and_predicts(squares: Path, tmp_path: Path) -
     assert [answer["label"] for answer in ours] == [model.config.id2label[i] for i in probabilities.argmax(-1).tolist()]
     for answer, row in zip(ours, probabilities, strict=True):
         assert answer["probability"] == pytest.approx(float(row.max()), abs=1e-4)
+
+
+def test_hidden_patches_are_refused(squares: Path, tmp_path: Path) -> None:
+    page = Swin(size=12, patch=2, dim=16, depths=(2, 2), heads=(2, 4), window=2)
+    huggingface.save(tmp_path / "trunk", page.build(seed=0), ImageProcessor(size=12).for_model(page))
+    with pytest.raises(UnmaskError, match="This Swin learns nothing that is known here"):
+        Pretrain(recipes.find("simmim-tiny").starting_from(tmp_path / "trunk"), [squares], tmp_path / "run")

@@ -85,7 +85,7 @@ class Vit(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures"})
+        return frozenset({"pictures", "hidden patches"})
 
     @property
     def width(self) -> int:

@@ -109,7 +109,7 @@ class MaskedPatchesConfig(ObjectiveConfig):
     learned: ClassVar[str] = "hidden patches of pictures"
     example: ClassVar[str] = "simmim-tiny"
     objective = MaskedPatches
-    requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
+    requires: ClassVar[frozenset[str]] = frozenset({"hidden patches"})
     own_heads: ClassVar[frozenset[str]] = frozenset({"patches"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("patches", "masked"),)
 
