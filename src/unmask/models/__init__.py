@@ -14,6 +14,7 @@ from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.stack_model import StackModel
+from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
@@ -41,6 +42,7 @@ __all__ = [
     "Seq2Seq",
     "StackModel",
     "State",
+    "Swin",
     "Transformer",
     "TransformerXl",
     "Vit",

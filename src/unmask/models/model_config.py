@@ -58,6 +58,8 @@ class ModelConfig(Config, ABC):
         two directions   two hidden states of each word, of the words up to its own and of those from its own on
         encoder-decoder  it reads `batch.source` and writes `batch.tokens` (`EncoderDecoder`)
         generator        a smaller model of masked words beside it fills in what it reads
+        pictures         it reads pictures
+        hidden patches   it has a state for each patch of a picture, and may have a vector for hidden ones
         """
 
     @property

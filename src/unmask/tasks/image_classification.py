@@ -121,7 +121,7 @@ class ImageClassification(OneLabel):
     def check_model(cls, config: ModelConfig, folder: Path) -> None:
         """Raises UnmaskError for a model that reads no pictures."""
         if "pictures" not in config.offers:
-            raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT or a DeiT.")
+            raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT, a DeiT or a Swin.")
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
