@@ -16,6 +16,7 @@ from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
@@ -40,6 +41,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     NextSentenceConfig,
     SentenceOrderConfig,
     MaskedPatchesConfig,
+    ContrastiveConfig,
 )
 """What a run can learn. Of those that a model supports, the first is its default."""
 

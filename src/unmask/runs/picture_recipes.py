@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unmask.models.vit import SIZES, Vit
+from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
@@ -26,3 +27,10 @@ def simmim_base() -> Pretraining:
     training = Training(steps=62_500, optimizer=optimizer, schedule=Schedule(warmup=0.1), log_every=100)
     rows = Rows(batch=2_048, first=None, micro_batch=64, workers=4)
     return Pretraining(model=model, objective=objective, rows=rows, training=training)
+
+
+def simclr_tiny() -> Pretraining:
+    """Two views of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): 128 pictures a step."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=256, first=None, heldout=512)
+    return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=short(1e-3))
