@@ -67,9 +67,9 @@ class Contrastive(PictureObjective):
         self.processor, self.temperature = processor, temperature
         self.heads = {self.name: Head("projection", projection, pretraining=True)}
         jitter = ColourJitter(0.8 * colour, 0.8 * colour, 0.8 * colour, 0.2 * colour)
-        parts = [RandomResizedCrop(processor.size, (crop, 1.0)), HorizontalFlip(), Maybe(jitter, 0.8), RandomGrey(0.2)]
-        blur = [Maybe(GaussianBlur(), 0.5)] if processor.size > UNBLURRED else []
-        self.augment = compose(*parts, *blur)
+        crops = RandomResizedCrop(processor.size, (crop, 1.0))
+        blur = Maybe(GaussianBlur(), 0.5 if processor.size > UNBLURRED else 0.0)
+        self.augment = compose(crops, HorizontalFlip(), Maybe(jitter, 0.8), RandomGrey(0.2), blur)
 
     def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
         """Views of held-out pictures, the same at every call. Raises UnmaskError for an odd number of rows."""

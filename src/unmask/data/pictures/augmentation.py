@@ -76,7 +76,7 @@ class RandomResizedCrop:
         return (height - tall) // 2, (width - wide) // 2, tall, wide
 
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
-        top, left, height, width = self.box(*picture_HWC.shape[:2], rng)
+        top, left, height, width = self.box(picture_HWC.shape[0], picture_HWC.shape[1], rng)
         crop_HWC = np.ascontiguousarray(picture_HWC[top : top + height, left : left + width])
         return resize(crop_HWC, self.size, self.size, self.resample)
 
@@ -239,7 +239,8 @@ class RandomErasing:
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
         if rng.random() >= self.rate:
             return picture_HWC
-        if found := _draw_box(*picture_HWC.shape[:2], self.area, self.ratio, rng):
+        rows, columns = picture_HWC.shape[:2]
+        if found := _draw_box(rows, columns, self.area, self.ratio, rng):
             top, left, height, width = found
             picture_HWC = picture_HWC.copy()
             picture_HWC[top : top + height, left : left + width] = self.value
