@@ -22,15 +22,21 @@ LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT
 TRIES = 10  # boxes that are drawn before a crop falls back to the middle
 
 
-def compose(*parts: Augmentation) -> Augmentation:
-    """Apply the parts from left to right."""
+@dataclass(frozen=True)
+class Composed:
+    """Augmentations that are applied from left to right. It can be pickled, as worker processes require."""
 
-    def apply(picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
-        for part in parts:
+    parts: tuple[Augmentation, ...]
+
+    def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
+        for part in self.parts:
             picture_HWC = part(picture_HWC, rng)
         return picture_HWC
 
-    return apply
+
+def compose(*parts: Augmentation) -> Augmentation:
+    """Apply the parts from left to right."""
+    return Composed(parts)
 
 
 @dataclass(frozen=True)
