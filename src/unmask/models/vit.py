@@ -117,6 +117,10 @@ class Vit(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.dim, head.outputs)
 
+    def projection_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """W2 relu(W1 h) (Chen et al. 2020, section 2.1)."""
+        return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU(), nn.Linear(self.dim, head.outputs))
+
     def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
         """The model of these parts."""
         return StackModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)

@@ -19,11 +19,11 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import PictureConfig, PictureObjective
+from unmask.objectives.pictures import HiddenPatches, PictureConfig
 from unmask.types import Batch, Head, Loss, Signal, Target
 
 
-class MaskedAutoencoder(PictureObjective):
+class MaskedAutoencoder(HiddenPatches):
     """Random patches are left out of the rows, and restored from the others (section 3).
 
     rate        share of the patches that are hidden

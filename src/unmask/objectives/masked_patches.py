@@ -17,11 +17,11 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import PictureConfig, PictureObjective
+from unmask.objectives.pictures import HiddenPatches, PictureConfig
 from unmask.types import Batch, Head, Kind, Loss, Target
 
 
-class MaskedPatches(PictureObjective):
+class MaskedPatches(HiddenPatches):
     """Squares of patches are hidden, their places hold MASK, and a linear head restores their pixels (section 3).
 
     rate    share of the squares that are hidden      square  patches of a side of each

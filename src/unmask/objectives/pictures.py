@@ -25,6 +25,24 @@ BLOCK = 256  # pictures whose order is drawn at once
 
 
 class PictureObjective(Objective):
+    """An objective on pictures. A subclass turns pictures into rows (`rows`)."""
+
+    processor: ImageProcessor
+
+    def stream(self, splits: Sequence[Pictures], options: StreamOptions) -> Loader:
+        order = Shuffled(self.source(splits), BLOCK, seed=options["seed"])
+        return Loader(Collated(order, self.rows), cut=options["cut"], workers=options["workers"])
+
+    def source(self, splits: Sequence[Pictures]) -> Joined:
+        """The pictures of all folders, with the channels of the processor."""
+        return Joined([split.of_channels(self.processor.channels) for split in splits])
+
+    def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
+        """Pictures [H, W, C] uint8 as a batch."""
+        raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
+
+
+class HiddenPatches(PictureObjective):
     """Hides a share of every picture, in `corrupt`.
 
     rate  the share; raises UnmaskError for one that is not between 0 and 1
@@ -36,17 +54,10 @@ class PictureObjective(Objective):
         if not 0 < rate < 1:
             raise UnmaskError(f"The rate is the share of a picture that is hidden, between 0 and 1, not {rate}.")
 
-    def stream(self, splits: Sequence[Pictures], options: StreamOptions) -> Loader:
-        order = Shuffled(self._source(splits), BLOCK, seed=options["seed"])
-        return Loader(Collated(order, self.rows), cut=options["cut"], workers=options["workers"])
-
     def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        source, rng = self._source(splits), np.random.default_rng(0)
+        source, rng = self.source(splits), np.random.default_rng(0)
         pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
         return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
-
-    def _source(self, splits: Sequence[Pictures]) -> Joined:
-        return Joined([split.of_channels(self.processor.channels) for split in splits])
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] as a batch with hidden patches."""
@@ -68,6 +79,7 @@ class PictureConfig(ObjectiveConfig):
     patch: int = 4
     channels: int = 3
 
+    requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
     of_folder: ClassVar[tuple[str, ...]] = ("size", "patch", "channels")
 
     @classmethod

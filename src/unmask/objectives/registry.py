@@ -16,6 +16,7 @@ from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
@@ -42,6 +43,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     SentenceOrderConfig,
     MaskedPatchesConfig,
     MaskedAutoencoderConfig,
+    ContrastiveConfig,
 )
 """What a run can learn. Of those that a model supports, the first is its default."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unmask.models.mae import Mae
 from unmask.models.vit import SIZES, Vit
+from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
@@ -47,3 +48,10 @@ def mae_base() -> Pretraining:
     training = Training(steps=250_000, optimizer=optimizer, schedule=Schedule(warmup=0.05), log_every=100)
     rows = Rows(batch=4_096, first=None, micro_batch=128, workers=4)
     return Pretraining(model=Mae(), objective=objective, rows=rows, training=training)
+
+
+def simclr_tiny() -> Pretraining:
+    """Two views of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): 128 pictures a step."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=256, first=None, heldout=512)
+    return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=short(1e-3))
