@@ -201,7 +201,11 @@ WRONG = [
     ),
     ("/masking", {"model": "writer", "text": TEXT}, "use the view attention"),
     ("/masking", {"model": "t5", "text": TEXT, "whole_words": True}, "leave whole words out"),
-    ("/attention", {"model": "t5", "text": TEXT, "pair": "law " * 600}, "The second text has 600 tokens, and the view shows at most 511"),
+    (
+        "/attention",
+        {"model": "t5", "text": TEXT, "pair": "law " * 600},
+        "The second text has 600 tokens, and the view shows at most 511",
+    ),
     ("/wordpiece", {"model": "t5", "text": " "}, "nothing to tokenize"),
     ("/embeddings", {"model": "bert", "plus": "a"}, "'plus' must be a list"),
     ("/masking", {"model": "bert", "text": TEXT, "rate": True}, "'rate' must be a number"),
