@@ -388,7 +388,7 @@ def test_a_graph_reads_no_packed_rows(classifier, tokenizer):
     examples = [collate.Example(tokenizer.join(ids)[0]) for ids in tokenizer.ids(["the film", "the plot"])]
     with pytest.raises(UnmaskError, match="one sequence a row"):
         model(collate.pack(examples, 16, tokenizer.pad))
-    with pytest.raises(UnmaskError, match="has only the head .*, not 'mlm'"):
+    with pytest.raises(UnmaskError, match=r"has only the head .*, not 'mlm'"):
         model.answer("mlm", torch.zeros(1, 2, 2), torch.zeros(1, dtype=torch.int64))
 
 
