@@ -239,7 +239,7 @@ def test_what_cannot_be_learned_is_said(
     (wordless / "words.txt").write_bytes(b"\xff\n")
     with pytest.raises(UnmaskError, match="not text in UTF-8"):
         Scorer(wordless)
-    with pytest.raises(UnmaskError, match="take one as it was pre-trained"):
+    with pytest.raises(UnmaskError, match="use a pre-trained model"):
         Scorer(huggingface.load(wordless, heads=as_heads({"tagging": 2})))
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
