@@ -83,6 +83,11 @@ class PictureConfig(ObjectiveConfig):
     of_folder: ClassVar[tuple[str, ...]] = ("size", "patch", "channels")
 
     @classmethod
+    def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
+        """As for every objective, but a run that learns from texts is not turned into one on pictures."""
+        return super().chosen(current, option, value) if isinstance(current, PictureConfig) else None
+
+    @classmethod
     def opens(cls, folder: Path | str) -> PictureFolder:
         """A folder of pictures."""
         return PictureFolder(folder)

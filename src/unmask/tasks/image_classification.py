@@ -95,6 +95,7 @@ class ImageClassification(OneLabel):
     options_class = PictureOptions
     folders = True
     rows_are = "pictures with a label"
+    panel = "classifyPicture"
     references_are = "logistic regression on the pixels, and on histograms of oriented gradients"
     form = PictureForm()
 
