@@ -157,7 +157,7 @@ def test_the_help_of_a_task_lists_its_fields_and_no_others(verb, name, capsys):
 @pytest.mark.parametrize("name", TASKS)
 def test_what_may_be_asked_is_said_where_it_is_something_else(name):
     form = TASKS[name].form
-    wanted = r"Text 3 must be (a string, a pair of strings, or an object with|an object)|a question"
+    wanted = r"Text 3 must be a string, a pair of strings, or an object (with|such as)|a question"
     with pytest.raises(UnmaskError, match=wanted):
         form.as_row(7, 3)
     with pytest.raises(UnmaskError, match="Text 2 is a JSON object without a known key; it must be "):

@@ -88,7 +88,9 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
         assert any(term.startswith("loss/") for term in found)
         assert np.isfinite(list(found.values())).all()
     else:
-        folder = corpora / "pictures" if "pictures" in recipes.find(kind.example).model.offers else folder
+        example = recipes.find(kind.example)
+        if ("pictures" in example.model.offers) != ("pictures" in config.model.offers):
+            folder = data_of(example, corpora)
         way = f"not {kind.learned}: leave --.* as the recipe has it, or take {kind.example}\\.$"
         with pytest.raises(UnmaskError, match=way):
             Pretrain(config, [folder], tmp_path / "run")

@@ -85,7 +85,7 @@ class Vit(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures", "masked patches"})
+        return frozenset({"pictures", "masked patches", "projections"})
 
     @property
     def width(self) -> int:

@@ -126,6 +126,7 @@ class ContrastiveConfig(PictureConfig):
     learned: ClassVar[str] = "views of pictures"
     example: ClassVar[str] = "simclr-tiny"
     objective = Contrastive
+    requires: ClassVar[frozenset[str]] = frozenset({"pictures", "projections"})
     own_heads: ClassVar[frozenset[str]] = frozenset({"views"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("patches", "views"),)
 

@@ -69,7 +69,8 @@ class HiddenPatches(PictureObjective):
 class PictureConfig(ObjectiveConfig):
     """What a model reads of a picture.
 
-    size      pixels of a side of what the model reads      patch  of a patch
+    size      pixels of a side of what the model reads
+    patch     pixels of the side of a patch
     channels  numbers of a pixel: 3, or 1 for grey
 
     of_folder  fields that the model of a folder decides for a run that starts from it

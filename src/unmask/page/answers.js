@@ -9,6 +9,7 @@ const PANELS = {
   "fill-mask": fillMask,
   "next-sentence": nextSentence,
   classify,
+  classifyPicture,
   question,
   tag,
   choose,
@@ -146,6 +147,42 @@ function classify(root, model) {
     const output = Math.max(0, about.labels.indexOf(scores[0]?.[0]));
     why(stage, await ask("saliency", { model: model.name, text, pair: pair || null, output }), scores[0]?.[0] ?? "the score");
   });
+}
+
+/** A picture is chosen or dropped; the page sends the bytes of its file. */
+function classifyPicture(root, model) {
+  const place = h("div", { "aria-live": "polite" });
+  let turn = 0;
+  async function answer(file) {
+    const mine = ++turn;
+    if (!file) return;
+    empty(place, h("p", { class: "busy" }, "Working …"));
+    const stage = h("div", {});
+    try {
+      const source = await new Promise((done, failed) => {
+        const reader = new FileReader();
+        reader.onload = () => done(reader.result);
+        reader.onerror = () => failed(new Error(`The browser cannot read ${file.name}.`));
+        reader.readAsDataURL(file);
+      });
+      const found = await predict(model, { picture: source.slice(source.indexOf(",") + 1) });
+      const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
+      const shown = h("canvas", { role: "img", "aria-label": file.name });
+      const picture = await createImageBitmap(file).catch(() => null);
+      if (picture) {
+        const share = Math.min(1, 320 / Math.max(picture.width, picture.height));
+        [shown.width, shown.height] = [picture.width, picture.height].map((side) => Math.max(1, Math.round(side * share)));
+        shown.getContext("2d").drawImage(picture, 0, 0, shown.width, shown.height);
+      }
+      empty(stage, h("h3", {}, file.name), picture ? shown : null, h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))));
+    } catch (error) {
+      empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+    }
+    if (mine === turn) empty(place, stage);
+  }
+  const input = h("input", { type: "file", accept: "image/*", "aria-label": "Picture", onchange: () => answer(input.files[0]) });
+  const form = h("form", { onsubmit: (event) => event.preventDefault(), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), answer(event.dataTransfer.files[0])) }, field("Picture: choose a file, or drop one here", input));
+  empty(root, form, place);
 }
 
 /** Gradient × input and attention for each token. */

@@ -34,8 +34,8 @@ def simmim_base() -> Pretraining:
 def mae_tiny() -> Pretraining:
     """Pictures of 32 pixels from a quarter of their patches, by an MAE of 6 layers of 192 with a decoder of 2 layers of
     96: minutes on a laptop."""
-    decoder = {"decoder_dim": 96, "decoder_layers": 2, "decoder_heads": 3, "decoder_hidden": 384}
-    model = Mae(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768, **decoder)
+    trunk = Mae(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    model = trunk.replace(decoder_dim=96, decoder_layers=2, decoder_heads=3, decoder_hidden=384)
     rows = Rows(batch=64, first=None, heldout=256)
     return Pretraining(model=model, objective=MaskedAutoencoderConfig(), rows=rows, training=short(1e-3))
 
