@@ -57,8 +57,8 @@ class Mae(Vit):
 
     def pixels_head(self, head: Head, token: nn.Embedding | None) -> PixelDecoder:
         """The decoder; its blocks are those of the encoder, in its own sizes."""
-        size = {"dim": self.decoder_dim, "layers": self.decoder_layers}
-        inner = replace(self, **size, heads=self.decoder_heads, hidden=self.decoder_hidden)
+        heads, hidden = self.decoder_heads, self.decoder_hidden
+        inner = replace(self, dim=self.decoder_dim, layers=self.decoder_layers, heads=heads, hidden=hidden)
         return PixelDecoder(self.dim, inner.stack(), Grid(self.grid, self.decoder_dim), head.outputs)
 
     def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
