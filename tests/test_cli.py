@@ -61,10 +61,10 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["predict", "--model", "x", "--tpo=3", "a text"], "did you mean '--top'?"),
         (["predict", "--model", "x", "--top", "many", "a text"], "--top must be a whole number, not 'many'"),
         (["quickstart", "--minutes", "nan", "--out", "out"], "--minutes must be a number, not 'nan'"),
-        (["evaluate", "--model", "x", "--data", "y", "--out", "out"], "--out goes with --pairs: it means nothing with"),
-        (["evaluate", "--model", "x", "--data", "y", "--as-corpus"], "--as-corpus goes with --text"),
-        (["evaluate", "--model", "x", "--text", "y", "--shots", "0"], "--shots goes with --data"),
-        (["evaluate", "--model", "x", "--data", "y", "--examples", "z"], "say how many with --shots K"),
+        (["evaluate", "--model", "x", "--data", "y", "--out", "out"], "--out needs --pairs: it has no effect with"),
+        (["evaluate", "--model", "x", "--data", "y", "--as-corpus"], "--as-corpus needs --text"),
+        (["evaluate", "--model", "x", "--text", "y", "--shots", "0"], "--shots needs --data"),
+        (["evaluate", "--model", "x", "--data", "y", "--examples", "z"], "give their number with --shots K"),
         (["predict", "a text"], "required: --model"),
         (["predict", "--model", "x", "-k", "a text"], "'-k' is not understood"),
         (["corpus", "check", "text.txt", "--jsn"], "did you mean '--json'?"),
@@ -181,7 +181,8 @@ def test_a_refusal_of_the_file_system_is_a_sentence(monkeypatch, capsys):
     with pytest.raises(SystemExit) as exit:
         main(["recipes"])
     assert exit.value.code == 2
-    assert capsys.readouterr().err == "unmask: The file system refused runs/mine: Permission denied.\n"
+    error = "The operating system reports an error for runs/mine: Permission denied."
+    assert capsys.readouterr().err == f"unmask: {error}\n"
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
@@ -431,7 +432,7 @@ def test_a_blank_file_beside_others_does_not_stop_a_corpus(folder, capsys):
 
 
 def test_a_corpus_of_unknown_tokens_says_what_to_do(folder, capsys):
-    many = "  A model learns nothing of unknown tokens, and these are many: build the corpus with"
+    many = "  A model learns nothing from unknown tokens, and there are many: build the corpus with"
     build = ["corpus", "build", "--data", "text.txt", "--heldout", "0", "--out"]
     main([*build, "sound", "--vocabulary-size", "40"])
     assert many not in capsys.readouterr().out
@@ -515,7 +516,7 @@ def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, na
     (folder / "corpora").mkdir(exist_ok=True)  # so that corpora/other is no name of the hub
     with pytest.raises(SystemExit):
         main(["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "corpora/other", *option])
-    sentence = f"unmask: {named} is for a vocabulary that is learned; corpora/other has its own: leave it out.\n"
+    sentence = f"unmask: {named} is for a new vocabulary, but corpora/other has one already: leave it out.\n"
     assert capsys.readouterr().err == sentence
     assert not (folder / "out").exists()
 
@@ -587,14 +588,14 @@ def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
     main(["corpus", "build", "--data", "book.txt", "--per", "file", "--out", "c", "--vocabulary-size", "60"])
     said = capsys.readouterr().out
     assert "  held out of the only document: its end, 1 sentence\n" in said
-    assert "  All text is one document: where its lines are documents, say --per line.\n" in said
+    assert "  All text is one document: if each line is a document, add --per line.\n" in said
     assert "Next: unmask pretrain bert-mini --sentences none --corpus c" in said
     smallest = ["--model.layers", "1", "--model.dim", "8", "--model.hidden", "8", "--model.heads", "2", "--batch", "2"]
     main(["pretrain", "bert-tiny", "--sentences", "none", "--corpus", "c", "--out", "r", "--steps", "1", *smallest])
     assert "Held-out masked words" in capsys.readouterr().out
     (folder / "line.txt").write_text("One sentence alone.\n")
     main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
-    assert "  Nothing is held out" in capsys.readouterr().out
+    assert "  No text is held out" in capsys.readouterr().out
 
 
 def test_every_verb_that_reads_text_files_takes_their_encoding():

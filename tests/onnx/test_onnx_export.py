@@ -251,7 +251,7 @@ def test_the_command_prints_what_was_lost(written, tmp_path, capsys):
     command = ["export", "--model", str(folder), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit):
         cli.main([*command, "--text", "sentence"])
-    assert "give --data" in capsys.readouterr().err
+    assert "add --data" in capsys.readouterr().err
     cli.main([*command, "--int8", "--data", str(rows)])
     printed = capsys.readouterr()
     assert "answers that stay" in printed.out

@@ -173,7 +173,7 @@ BAD = [
     (["beam", TEXT], "needs a model that writes"),
     (["masking", TEXT, "--rate", "2"], "rate between 0 and 1"),
     (["embeddings", "zebra"], "no vector for 'zebra'"),
-    (["embeddings", "a", "b", "--in", TEXT], "Say which word"),
+    (["embeddings", "a", "b", "--in", TEXT], "Give one word before --in"),
 ]
 
 
@@ -188,4 +188,4 @@ def test_show_says_what_is_wrong(arguments, message, folder, tmp_path, capsys):
 def test_show_refuses_other_files(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["show", "positions", "--out", str(tmp_path / "x.pdf")])
-    assert "ends in .html, .png or .svg" in capsys.readouterr().err
+    assert "end in .html, .png or .svg" in capsys.readouterr().err

@@ -270,8 +270,8 @@ def test_an_open_door_is_told(models, tmp_path, monkeypatch, capsys, host, keys,
     more = ["--api-key-file", str(tmp_path / "keys")] if keys else []
     main(["serve", "--model", str(models.bert), "--host", host, *more])
     out, err = capsys.readouterr()
-    assert out == "bert at http://address (Ctrl-C ends)\n"
-    assert ("Whoever reaches 0.0.0.0 may use these models" in err) == warned
+    assert out == "bert at http://address (Ctrl-C to stop)\n"
+    assert ("Anyone who reaches 0.0.0.0 can use these models" in err) == warned
 
 
 def test_start_up_does_not_load_the_service():

@@ -69,4 +69,4 @@ def test_the_service_shows_names_harmlessly(models, monkeypatch):
     monkeypatch.setattr("sys.stdout", screen)
     monkeypatch.setattr(server, "run", lambda app, host, port, begun: begun("http://address"))
     main(["serve", "--model", f"\x1b[2Jbert={models.bert}"])
-    assert screen.getvalue() == "\\x1b[2Jbert at http://address (Ctrl-C ends)\n"
+    assert screen.getvalue() == "\\x1b[2Jbert at http://address (Ctrl-C to stop)\n"

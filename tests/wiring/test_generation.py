@@ -96,7 +96,7 @@ def test_a_beginning_that_is_too_long_is_named_before_anything_is_written(tmp_pa
     assert not said.out
     with pytest.raises(SystemExit):
         main([*asked, "the", "the film was"])
-    assert "Beginning 2 has 12 tokens" in capsys.readouterr().err
+    assert "Prompt 2 has 12 tokens" in capsys.readouterr().err
     main([*asked, "the film wa"])
     assert capsys.readouterr().out.startswith("the film wa")
 

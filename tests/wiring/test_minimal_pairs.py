@@ -164,4 +164,4 @@ def test_the_command_prints_kinds(masked: Path, pairs: Path, capsys: pytest.Capt
     assert "agreement" in shown
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(masked), "--minimal-pairs", str(pairs), "--most", "0"])
-    assert "--most is a number of pairs" in capsys.readouterr().err
+    assert "--most must be 1 or more pairs" in capsys.readouterr().err

@@ -156,7 +156,7 @@ def test_what_cannot_be(folder, data, tmp_path, capsys):
         ([*command, "--no-answer", "nan"], "--no-answer must be a number, not 'nan'"),
         (
             ["evaluate", "--model", "m", "--pairs", "a", "b", "--no-answer", "0"],
-            "--no-answer goes with --data: it means nothing with --pairs",
+            "--no-answer needs --data: it has no effect with --pairs",
         ),
     ):
         with pytest.raises(SystemExit):

@@ -490,7 +490,7 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
         with pytest.raises(SystemExit):
             main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "z"), *option])
         name = option[0].partition("=")[0]
-        sentence = f"{name} is for a vocabulary that is learned; {tuned / 'base'} has its own: leave it out."
+        sentence = f"{name} is for a new vocabulary, but {tuned / 'base'} has one already: leave it out."
         assert capsys.readouterr().err == f"unmask: {sentence}\n"
     assert not (tuned / "z").exists()
 

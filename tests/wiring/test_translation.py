@@ -366,7 +366,7 @@ def test_translations_are_drawn(folder: Path, capsys) -> None:
     status, _, error = run_cli(capsys, *asked, "--beam-size", "2")
     assert (status, error) == (2, "unmask: --beam-size is for a search: leave out one of the two.\n")
     status, _, error = run_cli(capsys, *asked[:4], "--temperature", "2")
-    assert (status, error) == (2, "unmask: --temperature is for draws: add --sample.\n")
+    assert (status, error) == (2, "unmask: --temperature is for sampling: add --sample.\n")
 
 
 def test_the_draws_of_a_long_text_do_not_repeat(folder: Path, monkeypatch) -> None:

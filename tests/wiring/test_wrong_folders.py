@@ -143,7 +143,7 @@ def test_a_model_that_answers_nothing_is_not_served(folders, capsys):
 )
 def test_a_run_of_another_verb_does_not_go_on(verb, recipe, tmp_path, capsys):
     (tmp_path / "run.json").write_text(json.dumps({"recipe": recipe, "config": {}}))
-    sentence = f"holds a run of '{recipe}'; continue with it by the verb that began it"
+    sentence = f"holds a run of '{recipe}'; continue it with the verb that began it"
     refused(capsys, [verb, "--out", str(tmp_path), "--resume"], sentence)
 
 

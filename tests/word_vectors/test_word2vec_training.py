@@ -476,7 +476,7 @@ def test_verbs_convert(folder, capsys, tmp_path, name):
 def test_vectors_are_not_converted_to_what_they_are_not(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["words", "convert", "--model", str(folder), "--out", str(tmp_path / "a.csv")])
-    assert "written as .bin, .txt or .vec, or into a folder, not to a.csv" in capsys.readouterr().err
+    assert "--out must be a .bin, .txt or .vec file, or a folder, not a.csv" in capsys.readouterr().err
     assert not (tmp_path / "a.csv").exists()
 
 
@@ -505,12 +505,12 @@ def test_recipes_and_fields_are_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pretrain", "word2vec", "--out", "x", "--dry-run"], "--dry-run means nothing to word2vec"),
+        (["pretrain", "word2vec", "--out", "x", "--dry-run"], "--dry-run has no effect for word2vec"),
         (["pretrain", "word2vec", "--out", "x", "--windw", "3"], "did you mean 'window'"),
         (["pretrain", "word2vec", "--out", "x", "--threads", "many"], "--threads must be a whole number"),
         (["pretrain", "bert-tiny", "--out", "x", "--data", "y"], "--data is for word2vec"),
         (["words", "nearest", "--model", "nowhere", "a"], "no file or folder nowhere"),
-        (["words", "evaluate", "--model", "nowhere"], "Say by what"),
+        (["words", "evaluate", "--model", "nowhere"], "Give --analogies FILE"),
         (["words", "nearst"], "nearest"),
     ],
 )

@@ -21,12 +21,12 @@ DESCRIPTION = (
 )
 
 STOPPED = 128
-"""What is added to the number of a signal for the status that shells and schedulers know it by."""
+"""Exit status after a signal, less the number of the signal: the convention of shells and schedulers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; exits with status 0, 2 after an error of the user's, and 128 and its number after a signal: 130
-    after Ctrl-C, 143 after SIGTERM, also where a run was saved first and can go on."""
+    """Run one command. The exit status is 0, 2 after an error, or 128 plus the number of a signal: 130 after Ctrl-C,
+    143 after SIGTERM, also when the run was saved first and can be resumed."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         process.start(given)
@@ -49,22 +49,22 @@ def _run(given: list[str]) -> None:
         _fail(str(error), STOPPED + Interrupt.heard if Interrupt.heard else 2)
     except KeyboardInterrupt:
         _fail("Interrupted.", STOPPED + signal.SIGINT)
-    except BrokenPipeError:  # the reader of our output has gone, which is its right
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does: no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        place = f" {error.filename}" if error.filename else ""
-        _fail(f"The file system refused{place}: {error.strerror or error}.", 2)
+        place = f" for {error.filename}" if error.filename else ""
+        _fail(f"The operating system reports an error{place}: {error.strerror or error}.", 2)
 
 
 def _fail(sentence: str, status: int) -> None:
-    # Names from files may hold what a terminal would obey.
+    # Names from files may hold control characters of a terminal.
     shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in sentence)
     print(f"unmask: {shown}", file=sys.stderr)
     sys.exit(status)
 
 
 def parser() -> Parser:
-    """The parser of all verbs, in the order in which they are used."""
+    """The parser of all verbs, in the order in which people use them."""
     from unmask import __version__
 
     whole = Parser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
@@ -84,7 +84,7 @@ def parser() -> Parser:
     bench.add_verbs(verbs)
     training.add_report(verbs)
     add_verb(verbs, "help", _help, "Show this, or the help of a verb: unmask help corpus build.").add_argument(
-        "verbs", nargs="*", metavar="verb", help="a verb, and where it has verbs of its own one of these"
+        "verbs", nargs="*", metavar="verb", help="a verb, followed by one of its own verbs if it has any"
     )
     return whole
 

@@ -1,4 +1,4 @@
-"""Verbs of finished models: evaluate, predict, and what GLUE takes."""
+"""Verbs of finished models: evaluate, predict, and the two for GLUE, submit and glue-table."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from unmask.runs.evaluation import Ready, Scores
 
 _NO_ANSWER = (
-    "of questions: answer nothing where 'no answer' scores higher than the best span by more than T (evaluate tells "
+    "for questions: give no answer if 'no answer' scores higher than the best span by more than T (evaluate prints "
     "the best T for its rows)"
 )
 
 
-_WAYS = {
+_MODES = {
     "data": ("shots", "examples", "no_answer"),
     "pairs": ("columns", "out", "force"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
-"""What can be evaluated -> the options of `evaluate` that it alone has."""
+"""Mode of `evaluate` -> the options that belong to this mode only."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -61,78 +61,85 @@ def add_verbs(verbs: Any) -> None:
         "--text",
         nargs="+",
         metavar="FILE",
-        help="how likely text is to a language model: its perplexity (for the column of text in labelled rows say "
+        help="text whose perplexity under a language model is computed (to name the text column of labelled rows, use "
         "--rows.text)",
     )
     what.add_argument(
-        "--minimal-pairs", nargs="+", metavar="FILE", help="pairs of a right and a wrong sentence, as BLiMP has them"
+        "--minimal-pairs",
+        nargs="+",
+        metavar="FILE",
+        help="pairs of a grammatical and an ungrammatical sentence, in the format of BLiMP",
     )
     sub.add_argument(
         "--columns",
         metavar="SOURCE,TARGET",
-        help="with --pairs: columns of a table (default: the usual names); 1,2 counts them where there is no header",
+        help="with --pairs: columns of a table (default: the usual names); numbers, such as 1,2, for a table without a "
+        "header",
     )
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)
     sub.add_argument(
-        "--window", type=int, metavar="N", help="with --text: tokens read at once (default: what the model takes)"
+        "--window", type=int, metavar="N", help="with --text: tokens read at once (default: the most the model takes)"
     )
     sub.add_argument(
-        "--stride", type=int, metavar="N", help="with --text: tokens by which a window goes on (default: half of it)"
+        "--stride", type=int, metavar="N", help="with --text: tokens between window starts (default: half a window)"
     )
     sub.add_argument(
         "--as-corpus",
         action="store_true",
-        help="with --text: sentences behind one another with one space, as `unmask corpus build` writes them",
+        help="with --text: join the sentences with single spaces, as `unmask corpus build` does",
     )
-    sub.add_argument("--shots", type=int, metavar="K", help="with --data: ask a language model, after K examples")
+    sub.add_argument("--shots", type=int, metavar="K", help="with --data: prompt a language model with K examples")
     sub.add_argument(
-        "--examples", metavar="FILE", help="with --shots: labelled rows to show (default: those of --data)"
+        "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
-    add_field(sub, "--rows.text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--rows.text", "NAME", "with --data: column of the text, if it does not have the usual name")
     add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
     add_field(sub, "--label", "NAME", "with --data: column of the label")
-    add_field(sub, "--benchmark", "NAME", "with --data: the public data set whose folder it is")
+    add_field(sub, "--benchmark", "NAME", "with --data: the public data set that the folder holds")
     add_field(sub, "--task", "NAME", "with --shots: classification or multiple-choice")
-    add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that go on at once")
+    add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that the search keeps")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
     answering_options(sub)
-    sub.add_argument("--force", action="store_true", help="with --pairs: score text that looks tokenised all the same")
+    sub.add_argument("--force", action="store_true", help="with --pairs: score text even if it looks tokenised")
     sub = add_verb(
-        verbs, "predict", _predict, "Answer for texts, as the model was trained: hidden words, labels, tags, answers."
+        verbs,
+        "predict",
+        _predict,
+        "Predict what the model was trained for: masked tokens, labels, tags, answers to questions.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument(
         "--file",
         metavar="FILE",
-        help="a file with one text a line (a tab separates the two texts of a pair, for a model that learned from "
-        "such) or one JSON object; a blank line gets an empty line, with --json null; for questions also a "
-        "SQuAD file, for choices also SWAG, ARC or DREAM",
+        help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
+        "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
+        "choices also SWAG, ARC or DREAM",
     )
     encoding_option(sub)
-    sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, as the scripts of SQuAD read it")
+    sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, the format of SQuAD's scripts")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     sub.add_argument(
-        "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as SQuAD 2.0 has it"
+        "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
-    sub.add_argument("--top", type=int, default=5, metavar="N", help="answers to show for each hidden word")
+    sub.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     answering_options(sub)
-    sub = add_verb(verbs, "submit", _submit, "Answer the test rows of GLUE, and write the files that it takes.")
+    sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
-    sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with a folder for each task")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with one folder for each task")
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the files and submission.zip")
     answering_options(sub)
     sub = add_verb(verbs, "glue-table", _glue_table, "Print the GLUE score of fine-tuned folders, on their dev rows.")
     sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
-    sub.add_argument("--wnli", action="store_true", help="count WNLI, which published averages leave out")
+    sub.add_argument("--wnli", action="store_true", help="include WNLI, which published averages leave out")
 
 
 def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    _check_ways(options)
+    _check_modes(options)
     if options.pairs:
         translation.evaluate(options, overrides)
         return
@@ -173,17 +180,17 @@ def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Score
     return scores
 
 
-def _check_ways(options: argparse.Namespace) -> None:
-    """Raises UnmaskError for an option of another way to evaluate, which would do nothing."""
-    given = next(way for way in _WAYS if getattr(options, way) is not None)
-    for way, names in _WAYS.items():
+def _check_modes(options: argparse.Namespace) -> None:
+    """Raises UnmaskError for an option of another mode of evaluation, which would have no effect."""
+    given = next(mode for mode in _MODES if getattr(options, mode) is not None)
+    for mode, names in _MODES.items():
         for name in names:
             value = getattr(options, name)
-            if way != given and value is not None and value is not False:  # 0 is a value
-                said, goes, has = (word.replace("_", "-") for word in (name, way, given))
-                raise UnmaskError(f"--{said} goes with --{goes}: it means nothing with --{has}.")
+            if mode != given and value is not None and value is not False:  # 0 is a value
+                option, needs, has = (word.replace("_", "-") for word in (name, mode, given))
+                raise UnmaskError(f"--{option} needs --{needs}: it has no effect with --{has}.")
     if options.examples and options.shots is None:
-        raise UnmaskError("--examples are shown to a language model that is asked: say how many with --shots K.")
+        raise UnmaskError("--examples are for the prompt of a language model: give their number with --shots K.")
 
 
 def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -191,7 +198,9 @@ def _evaluate_text(options: argparse.Namespace, overrides: dict[str, str]) -> No
     from unmask.serve.likelihood import Scorer
 
     for name in overrides:
-        raise UnmaskError(f"--{name} means nothing with --text, but --per, --column, --window and --stride do.")
+        raise UnmaskError(
+            f"--{name} has no effect with --text, which takes --per, --column, --window and --stride: leave it out."
+        )
     scorer = Scorer(_language_model(options), window=options.window, stride=options.stride)
     statistics = text.TextStatistics()
     documents = text.documents(options.text, **reading(options), statistics=statistics)
@@ -205,9 +214,9 @@ def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, st
     from unmask.runs.minimal_pairs import evaluate_minimal_pairs, render
 
     for name in overrides:
-        raise UnmaskError(f"--{name} means nothing with --minimal-pairs, but --most does.")
+        raise UnmaskError(f"--{name} has no effect with --minimal-pairs, which takes --most: leave it out.")
     if options.most is not None and options.most < 1:
-        raise UnmaskError(f"--most is a number of pairs, 1 or more, not {options.most}.")
+        raise UnmaskError(f"--most must be 1 or more pairs, not {options.most}.")
     how = {"most": options.most, "encoding": options.encoding}
     found = evaluate_minimal_pairs(_language_model(options, any_kind=True), options.minimal_pairs, **how)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render(found))
@@ -217,14 +226,14 @@ def _language_model(options: argparse.Namespace, *, any_kind: bool = False) -> A
     from unmask import huggingface
 
     if options.precision == "bf16":
-        raise UnmaskError("--precision bf16 means nothing here: log-probabilities are computed in full.")
+        raise UnmaskError("Log-probabilities are computed in fp32: leave --precision bf16 out.")
     loaded = huggingface.load(options.model, None if any_kind else huggingface.SINGLE_STACK)
     loaded.model.to(options.device)
     return loaded
 
 
 def _ready(options: argparse.Namespace) -> Ready:
-    """The model as --device and --precision ask for it."""
+    """A function that moves a model to --device and builds its inference layout in --precision."""
     from unmask.kernels.devices import placed
     from unmask.models.inference_encoder import inference_layout
 
@@ -235,12 +244,12 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import WrittenPredictor, predictor_of, write_predictions
 
     if options.na_prob_file and not options.out:
-        raise UnmaskError("--na-prob-file goes with a file of answers: say where to with --out FILE.")
+        raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
     where = {"device": options.device, "precision": options.precision}
     predictor = predictor_of(options.model, top=options.top, no_answer=options.no_answer, **where)
     say(predictor.settled)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
-        raise UnmaskError("A T5 writes one answer, or that there is none, with no doubt: leave --na-prob-file out.")
+        raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")
     rows = None
     if options.file and not options.texts:
         rows = predictor.rows_in(options.file, options.encoding)
@@ -257,9 +266,9 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _texts(options: argparse.Namespace) -> Iterator[str]:
-    """Texts as given, else the lines of a file, else of standard input; blank ones stay, but for those at the end.
+    """The texts of the arguments, else the lines of a file or of standard input, without blank lines at the end.
 
-    Raises UnmaskError as `given_lines` does, where all lines are blank, and for an empty text that was given.
+    Raises UnmaskError as `given_lines` does, if all lines are blank, and for an empty text among the arguments.
     """
     name, blank, found = options.file or "standard input", [], False
     for text in given_lines(options, "predict"):

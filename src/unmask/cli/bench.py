@@ -1,4 +1,4 @@
-"""The verb bench, which says where the benchmarks are."""
+"""The verb bench, which explains where the benchmarks are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unmask.errors import UnmaskError
 
 
 class Moved(argparse.Action):
-    """Refuses whatever was typed, in its order, before anything is read or downloaded."""
+    """Refuses every argument before anything is read or downloaded, and repeats the arguments in their order."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         words = shlex.join(vars(parser)["given"])
@@ -20,8 +20,8 @@ class Moved(argparse.Action):
 
 
 def add_verbs(verbs: Any) -> None:
-    says = "Say how to run the benchmarks, which are in a checkout of unmask."
-    sub = add_verb(verbs, "bench", _refuse, says, fields=True, more="It takes the arguments of `make bench`.")
+    help = "Print how to run the benchmarks, which are in a checkout of unmask."
+    sub = add_verb(verbs, "bench", _refuse, help, fields=True, more="It takes the arguments of `make bench`.")
     sub.add_argument("words", nargs="*", action=Moved, metavar="ARG", help="rows and options of `make bench`")
 
 

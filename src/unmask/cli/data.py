@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from unmask.data.text.tokenizer import Tokenizer
 
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
-"""How a vocabulary is learned where nothing is said."""
+"""How a vocabulary is learned by default."""
 
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
-SHOWN = 10  # files that were not read as they stand, and are named
+SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 
 def add_verbs(verbs: Any) -> None:
@@ -31,7 +31,7 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument("data", nargs="+", help="files or folders")
     sub.add_argument(
-        "--against", nargs="+", default=[], metavar="FILE", help="files that must not be contained in the text"
+        "--against", nargs="+", default=[], metavar="FILE", help="files whose text must not occur in the data"
     )
     text_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
@@ -62,13 +62,18 @@ def add_verbs(verbs: Any) -> None:
     )
     text_options(sub)
 
-    vocabulary = add_group(verbs, "vocabulary", "See what a vocabulary makes of some text, or extend it.")
-    sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer tears the words of some text.")
+    vocabulary = add_group(verbs, "vocabulary", "See how a vocabulary splits some text, or extend the vocabulary.")
+    sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder with a tokenizer")
     sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders")
     sub.add_argument("--reference", nargs="+", metavar="FILE", help="other text to compare with, such as general text")
     sub.add_argument(
-        "--pieces", nargs="*", type=int, default=[100, 1000], metavar="N", help="say what so many new ones would bring"
+        "--pieces",
+        nargs="*",
+        type=int,
+        default=[100, 1000],
+        metavar="N",
+        help="report what so many new pieces would save",
     )
     text_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
@@ -78,7 +83,9 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--model", required=True, metavar="FOLDER", help="model folder with a WordPiece vocabulary")
     sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders of the domain")
     sub.add_argument("--pieces", type=int, required=True, metavar="N", help="new pieces, at most")
-    sub.add_argument("--least", type=int, default=5, metavar="N", help="uses in the text that a new piece must have")
+    sub.add_argument(
+        "--least", type=int, default=5, metavar="N", help="least number of uses of a new piece in the text"
+    )
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the model with the larger vocabulary")
     text_options(sub)
 
@@ -100,7 +107,7 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
     built = _build(options)
     run = _next_run(options, built)
     if run == "bert-mini" and built.split("train").documents < 2:
-        run += " --sentences none"  # the next sentence is told from that of another document
+        run += " --sentences none"  # next-sentence prediction needs a second document
     print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 
 
@@ -110,13 +117,13 @@ def _build(options: argparse.Namespace) -> Corpus:
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.train.display import progress
 
-    asked = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
-    if options.tokenizer and asked:
+    given = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
+    if options.tokenizer and given:
         raise UnmaskError(
-            f"--{next(iter(asked)).replace('_', '-')} is for a vocabulary that is learned; {options.tokenizer} has its "
-            "own: leave it out."
+            f"--{next(iter(given)).replace('_', '-')} is for a new vocabulary, but {options.tokenizer} has one "
+            "already: leave it out."
         )
-    how = USUAL | asked
+    how = USUAL | given
     statistics = text.TextStatistics()
 
     def documents() -> Any:
@@ -140,11 +147,11 @@ def _build(options: argparse.Namespace) -> Corpus:
     print(built.summary())
     if built.manifest["unknown_rate"] > UNKNOWN:
         instead = "another --tokenizer, or none" if options.tokenizer else "a larger --vocabulary-size"
-        print(f"  A model learns nothing of unknown tokens, and these are many: build the corpus with {instead}.")
+        print(f"  A model learns nothing from unknown tokens, and there are many: build the corpus with {instead}.")
     if built.manifest["divided"]:
-        print("  All text is one document: where its lines are documents, say --per line.")
+        print("  All text is one document: if each line is a document, add --per line.")
     elif options.heldout and not built.split("heldout").documents:
-        print("  Nothing is held out, so that nothing will say how a model does on text that is new to it: add text.")
+        print("  No text is held out, so a model cannot be evaluated on text that is new to it: add text.")
     print_losses(statistics)
     if advice := statistics.advice():
         print(f"  {advice}")
@@ -152,13 +159,13 @@ def _build(options: argparse.Namespace) -> Corpus:
 
 
 def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
-    """Name the files that were not read as they stand, to standard output where no file is given."""
+    """Print which files were not read exactly as they are, by default to standard output."""
     for line in statistics.losses(SHOWN):
         print(f"  {line}", file=file)
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
-    """The folder of the embedded corpus in tokens of a kind, built where it is not there yet."""
+    """The folder of the embedded corpus in tokens of a kind; the corpus is built if it does not exist yet."""
     folder = Path("corpora") / f"embedded-{kind}"
     if build and not (folder / "manifest.json").is_file():
         print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")
@@ -168,7 +175,7 @@ def embedded_corpus(kind: str, *, build: bool = True) -> str:
 
 
 def _next_run(options: argparse.Namespace, built: Corpus) -> str:
-    """What to pre-train on the corpus: on from the model whose tokenizer it has, if there is one, else a recipe."""
+    """What to pre-train on the corpus: the model whose tokenizer the corpus uses, if there is one, else a recipe."""
     if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
         return f"--from {options.tokenizer}"
     kind = _kind(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"]
@@ -177,7 +184,7 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
 
 
 def _kind(tokenizer: Tokenizer) -> str:
-    """What its tokens are, of the kinds that can be learned: nothing in a file says so, but the pieces do."""
+    """The kind of tokenizer, inferred from its pieces, because no file records it."""
     from unmask.data.text import fertility
 
     pieces = tokenizer.pieces(i for i in range(tokenizer.size) if i not in tokenizer.specials)
@@ -220,7 +227,7 @@ def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _documents(options: argparse.Namespace, paths: Sequence[str], statistics: TextStatistics) -> Any:
-    """The texts of documents, as the options say how to read them."""
+    """The texts of the documents at some paths, read as the options specify."""
     from unmask.data.text import reading as text
 
     found = text.documents(paths, **reading(options), statistics=statistics)

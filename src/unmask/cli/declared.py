@@ -1,6 +1,6 @@
-"""Options of objectives for the help of a verb, read off the source of their configs: help does not wait for PyTorch.
+"""Options of objectives for the help of a verb, parsed from the source of their configs, so that help loads no PyTorch.
 
-A config says in its docstring what each field means, and in `choices` which options choose it.
+The docstring of a config explains each field, and its `choices` are the options that select the config.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 OBJECTIVES = Path(__file__).parents[1] / "objectives"
-NOTHING = "nothing"  # is learned by what is a part of objectives alone
+NOTHING = "nothing"  # `learned` of configs that are only a part of objectives
 
 
 @dataclass
 class Declared:
-    """A config as its source has it: with what it takes over from its bases."""
+    """A config as parsed from its source, inherited fields included."""
 
     doc: str = ""
     learned: str = ""
@@ -26,10 +26,10 @@ class Declared:
 
 
 def objective_options(folder: Path = OBJECTIVES) -> dict[str, str]:
-    """Option that chooses an objective, or sets a field of one -> what it does."""
+    """Option that selects an objective or sets one of its fields -> help."""
     configs: dict[str, Declared] = {}
     classes = [node for path in sorted(folder.glob("*.py")) for node in _classes(path)]
-    while classes:  # bases first, in whatever file they stand
+    while classes:  # base classes first, whichever file they are in
         names = {node.name for node in classes}
         ready = [node for node in classes if not names & {base.id for base in node.bases if isinstance(base, ast.Name)}]
         configs |= {node.name: _declared(node, configs) for node in ready}
@@ -79,13 +79,13 @@ def _declared(node: ast.ClassDef, known: dict[str, Declared]) -> Declared:
 
 
 def _names(config: Declared, known: dict[str, Declared]) -> set[str]:
-    """The names of all fields, those of parts included."""
+    """The names of all fields, including the fields of parts."""
     parts = (known[kind] for kind in config.fields.values() if kind in known)
     return config.fields.keys() | {name for part in parts for name in _names(part, known)}
 
 
 def _documented(doc: str) -> dict[str, str]:
-    """Name -> what a docstring says of it, where it lists names in a column."""
+    """Name -> its meaning, for the names that a docstring lists in a column."""
     found: dict[str, str] = {}
     name = ""
     for line in _after_the_first_paragraph(doc.split("\n")):

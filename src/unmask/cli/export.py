@@ -1,4 +1,4 @@
-"""Verbs that hand a finished model, or what it makes of texts, to other programs: export, embed."""
+"""Verbs that write a model, or its vectors of texts, for other programs: export, embed."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "export",
         _export,
-        "Write a model folder for other programs, and say how far its answers are from those of the model.",
+        "Export a model for other programs, and print how far its outputs differ from those of the model.",
         fields=True,
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
-    sub.add_argument("--format", choices=["onnx"], default="onnx", help="what is written: onnx, for ONNX Runtime")
+    sub.add_argument("--format", choices=["onnx"], default="onnx", help="format to write: onnx, for ONNX Runtime")
     sub.add_argument(
         "--out", required=True, metavar="FOLDER", help="folder for the graph, the config and the tokenizer"
     )
     sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
-    sub.add_argument("--int8", action="store_true", help="also write one in eight bits: smaller, faster, less exact")
+    sub.add_argument("--int8", action="store_true", help="also write an int8 graph: smaller, faster, less exact")
     sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
-    add_field(sub, "--text", "NAME", "with --data: column of the text, where it has not the usual name")
+    add_field(sub, "--text", "NAME", "with --data: column of the text, if it does not have the usual name")
     add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
     add_field(sub, "--label", "NAME", "with --data: column of the label")
     add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
-    sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder.")
+    sub = add_verb(verbs, "embed", _embed, "Write the vectors that a sentence encoder computes for texts.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")
     sub.add_argument(
-        "--file", metavar="FILE", help="a file with one text a line, none blank; without one, standard input is read"
+        "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
     )
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
@@ -67,9 +67,9 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
-    """Lines of a file, else of standard input; blank ones at the end are no texts.
+    """The lines of a file, else of standard input, without blank lines at the end.
 
-    Raises UnmaskError as `text_lines` does, and for a blank line before others.
+    Raises UnmaskError as `text_lines` does, and for a blank line that is followed by a text.
     """
     if given and not Path(given).is_file():
         raise UnmaskError(f"There is no file {given}.")
@@ -79,8 +79,8 @@ def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
     for number, text in enumerate(text_lines(given, encoding), 1):
         if not text.strip():
             blank = blank or number
-        elif blank:  # a line without a vector would shift those behind it
-            raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: take it out.")
+        elif blank:  # a line without a vector would shift the vectors after it
+            raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: remove it.")
         else:
             yield text
 
@@ -89,7 +89,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.serve.onnx import export, render
 
     if overrides and not options.data:
-        raise UnmaskError(f"--{next(iter(overrides))} says how rows are read, and there are none: give --data ROWS.")
+        raise UnmaskError(f"--{next(iter(overrides))} sets how rows are read: add --data ROWS.")
     score = _score(options.model, options.data, overrides) if options.data else None
     print(render(export(options.model, options.out, fuse=options.fuse, int8=options.int8, score=score)))
 

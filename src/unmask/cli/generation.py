@@ -1,4 +1,4 @@
-"""Verbs of language models: texts that they continue with, and what their units do along a text."""
+"""Verbs of language models: generate continues texts, units shows the activations of a recurrent network."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Continue with texts, by a language model; --fields lists the settings of sampling, or with --search of that.",
+        "Continue texts with a language model; --fields lists the settings of sampling, with --search of the search.",
         fields=True,
     )
     model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"
     needed(sub.add_argument("--model", metavar="FOLDER", help=model))
-    sub.add_argument("texts", nargs="*", help="beginnings; without any, a text from nothing")
-    sub.add_argument("--file", metavar="FILE", help="a file with one beginning a line")
+    sub.add_argument("texts", nargs="*", help="prompts; without any, one text is generated from an empty prompt")
+    sub.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
     encoding_option(sub)
-    sub.add_argument("--search", action="store_true", help="the most probable text in place of a sample")
-    add_field(sub, "--temperature", "X", "below 1 the likely is drawn more often, above 1 less")
-    add_field(sub, "--top-k", "N", "draw among so many tokens")
-    add_field(sub, "--top-p", "X", "draw among the likeliest tokens with this probability together")
-    add_field(sub, "--samples", "N", "texts for each beginning")
-    add_field(sub, "--max-length", "N", "most tokens that are written")
-    add_field(sub, "--beam-size", "N", "with --search: hypotheses that go on at once")
-    add_field(sub, "--n-best", "N", "with --search: texts for each beginning")
+    sub.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
+    add_field(sub, "--temperature", "X", "below 1, likely tokens are drawn more often; above 1, less often")
+    add_field(sub, "--top-k", "N", "sample from the N most probable tokens")
+    add_field(sub, "--top-p", "X", "sample from the most probable tokens whose probabilities add up to X")
+    add_field(sub, "--samples", "N", "texts for each prompt")
+    add_field(sub, "--max-length", "N", "most tokens to generate")
+    add_field(sub, "--beam-size", "N", "with --search: hypotheses that the search keeps")
+    add_field(sub, "--n-best", "N", "with --search: texts for each prompt")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
-    sub = add_verb(verbs, "units", _units, "Show what a unit of a recurrent network does along a text.")
+    sub = add_verb(verbs, "units", _units, "Show the activation of a unit of a recurrent network along a text.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a recurrent network")
     sub.add_argument("text", help="a text; @FILE reads one from a file")
     encoding_option(sub)
     sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1")
-    sub.add_argument("--unit", type=int, help="number of the unit, from 0; without one, that which changes the most")
-    sub.add_argument("--out", "--html", metavar="FILE", help="write a page to this file")
+    sub.add_argument("--unit", type=int, help="number of the unit, from 0 (default: the unit that changes most)")
+    sub.add_argument("--out", "--html", metavar="FILE", help="write an HTML page to this file")
 
 
 def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -60,13 +60,13 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print_fields(how)
         return
     if not options.model:
-        raise UnmaskError("Say which model: --model FOLDER.")
+        raise UnmaskError("Give a model: --model FOLDER.")
     loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
     placed(loaded.model, options.device)
     beginnings = list(lines(options)) if options.texts or options.file else [""]
 
     def name(number: int) -> str:
-        return f"Line {number} of {options.file}" if options.file else f"Beginning {number}"
+        return f"Line {number} of {options.file}" if options.file else f"Prompt {number}"
 
     for answers in Continuer(loaded, how).stream(beginnings, name):
         for answer in answers:
@@ -87,7 +87,7 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     unit = found.liveliest(layer)[0] if options.unit is None else options.unit
     if options.out:
         write_text(Path(options.out), page(found, unit, layer))
-        print(f"Unit {unit} of layer {options.layer} is in {options.out}.")
+        print(f"Unit {unit} of layer {options.layer} -> {options.out}")
         return
     shown = (render if sys.stdout.isatty() else table)(found, unit, layer)
     print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)

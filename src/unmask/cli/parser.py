@@ -1,4 +1,4 @@
-"""The arguments: a parser that complains in one sentence, verbs, options of several verbs, fields of a config."""
+"""Arguments: a parser with one-sentence errors, verbs, options that several verbs share, fields of a config."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from unmask.config import Config
     from unmask.kernels.processor import Settled
 
-ENCODING = "of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
+ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
 
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
-"""What a verb does with its options and the fields that it was given."""
+"""The function of a verb. It takes the options and the given fields."""
 
 
-RESUME = "continue with the run in --out, with its settings: from its last checkpoint, else from the start"
+RESUME = "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none"
 
 
 class Field(argparse.Action):
-    """A field of a config that help lists: it is passed on as the others are, to be checked by the config."""
+    """A field of a config that the help lists. The parser passes it on unchecked; the config checks it."""
 
     def __call__(self, *_: Any) -> None:
         raise AssertionError(f"{self.dest} is set aside before options are parsed")
 
 
 def needed(action: argparse.Action) -> None:
-    """Let help show an option as required that no run does without, but --fields and --resume do."""
+    """Let help show an option as required. Every run needs it, but --fields and --resume do not."""
     vars(action)["needed"] = True
 
 
@@ -48,7 +48,7 @@ def _required_first(actions: Iterable[argparse.Action]) -> list[argparse.Action]
 
 
 class Help(argparse.HelpFormatter):
-    """Lists what is required first, and says the default of every option that has one."""
+    """Lists required options first, and shows the default of every option that has one."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
         shown = [copy.copy(action) if _is_needed(action) else action for action in _required_first(actions)]
@@ -60,21 +60,21 @@ class Help(argparse.HelpFormatter):
         super().add_arguments(_required_first(actions))
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        said, default = action.help or "", action.default
-        if not action.option_strings or "default" in said or default in (None, argparse.SUPPRESS, [], ()):
-            return said
-        if default is False:  # of an option without a value
-            return said
+        text, default = action.help or "", action.default
+        if not action.option_strings or "default" in text or default in (None, argparse.SUPPRESS, [], ()):
+            return text
+        if default is False:  # an option without a value
+            return text
         shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
-        return f"{said} (default: {shown.replace('%', '%%')})"
+        return f"{text} (default: {shown.replace('%', '%%')})"
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one sentence, and names the nearest verb or option that exists."""
+    """Raises errors of one sentence, which name the nearest verb or option that exists."""
 
-    takes_fields: bool | None = None  # passes on what it does not know, as `--name value`; None: its verbs decide
-    more_help: Callable[[Parser, Mapping[str, str]], None] | None = None  # lists more fields, those of what is given
-    late: Callable[[], None] | None = None  # adds to the help what takes time to find out
+    takes_fields: bool | None = None  # passes on unknown options, as `--name value`; None: its verbs decide
+    more_help: Callable[[Parser, Mapping[str, str]], None] | None = None  # adds fields that depend on given fields
+    late: Callable[[], None] | None = None  # adds fields that take time to find to the help
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=Help, **settings)
@@ -86,11 +86,12 @@ class Parser(argparse.ArgumentParser):
             self.more_help(self, overrides(fields))
         options, rest = super().parse_known_args(known, namespace)
         if rest and self.takes_fields is False:
-            self.error(f"{rest[0]!r} is not understood here (a text of several words goes in quotes)")
+            self.error(f"{rest[0]!r} is not understood here (put a text of several words in quotes)")
         return options, rest + fields
 
     def _set_aside(self, given: list[str]) -> tuple[list[str], list[str]]:
-        """What the parser knows, and fields with their values, which it would take for positional arguments."""
+        """Split arguments into those that the parser knows and fields with their values, which it would take for
+        positional arguments."""
         known: list[str] = []
         fields: list[str] = []
         items = list(given)
@@ -120,7 +121,7 @@ class Parser(argparse.ArgumentParser):
             option = item.partition("=")[0].replace("_", "-")
             if not option.startswith("--") or option in known:
                 continue
-            # Likelier the cause than what argparse misses, unless it may be a field.
+            # A misspelt option is a likelier cause than what argparse reports, unless it may be a field.
             if not self.takes_fields or difflib.get_close_matches(option, known, n=1, cutoff=0.8):
                 raise unknown(f"option of {self.prog}:", option, known - {"--help"})
         raise UnmaskError(f"{message[0].upper()}{message[1:]}; see {self.prog} --help.")
@@ -141,14 +142,14 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         if isinstance(action, argparse._SubParsersAction):
-            shown = [verb.dest for verb in action._choices_actions]  # others are not for people
+            shown = [verb.dest for verb in action._choices_actions]  # verbs without help are not listed
             raise unknown(f"verb of {self.prog}:", str(value), shown)
         raise unknown(f"value of {(action.option_strings or [action.dest])[0]}:", str(value), action.choices)
 
 
 def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = "") -> Parser:
-    """A verb; with `fields`, options that it does not know are passed on as `--name value`, and its help ends with
-    where to find `more` of them than it lists (`add_field`)."""
+    """Add a verb. With `fields`, it passes unknown options on as `--name value`, and its help ends with `more`, which
+    says where to find the fields that the help does not list (`add_field`)."""
     epilog = (more or "Further fields are set as --NAME VALUE; --fields lists them all.") if fields else None
     verb: Parser = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
     verb.set_defaults(run=run)
@@ -157,35 +158,35 @@ def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False
 
 
 def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
-    """List a field among the options of a verb that passes fields on; `value` stands for what it is set to."""
+    """List a field among the options of a verb that passes fields on; `value` is the placeholder in its help."""
     return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
 
 
 def add_fields(
     parser: argparse.ArgumentParser, title: str, configs: Iterable[Config], leave_out: Collection[str] = ()
 ) -> None:
-    """List the fields of some configs as a group of options, with what their docstrings say of them, unless they are
-    listed already."""
+    """List the fields of some configs as a group of options, with the help in their docstrings, unless they are listed
+    already."""
     group = parser.add_argument_group(title)
     for config in configs:
-        said = type(config).field_help()
+        texts = type(config).field_help()
         for name, default in config.places().items():
             option = "--" + name.replace("_", "-")
             if name in leave_out or option in parser._option_string_actions:
                 continue
             shown = "yes" if default is True else default
-            usual = "" if default in (None, False) or "default" in said[name] else f" (default: {shown})"
+            usual = "" if default in (None, False) or "default" in texts[name] else f" (default: {shown})"
             group.add_argument(
                 option,
                 action=Field,
                 metavar={bool: "YES", int: "N", float: "X"}.get(type(default), "NAME"),
                 default=argparse.SUPPRESS,
-                help=(said[name] + usual).replace("%", "%%"),
+                help=(texts[name] + usual).replace("%", "%%"),
             )
 
 
 def add_fields_late(parser: argparse.ArgumentParser, title: str, find: Callable[[], Mapping[str, str]]) -> None:
-    """List further fields under a title once help is asked for: `find` gives the name and the help of each."""
+    """List further fields under a title when the help is shown: `find` returns the name and the help of each."""
 
     def add() -> None:
         group = parser.add_argument_group(title)
@@ -198,12 +199,12 @@ def add_fields_late(parser: argparse.ArgumentParser, title: str, find: Callable[
 
 
 def add_group(verbs: Any, name: str, help: str) -> Any:
-    """A verb that has verbs of its own."""
+    """Add a verb that has verbs below it, and return the list that they are added to."""
     return verbs.add_parser(name, help=help, description=help).add_subparsers(metavar="verb", required=True)
 
 
 def text_options(parser: argparse.ArgumentParser) -> None:
-    """How text is read from files."""
+    """Add the options of reading text from files."""
     parser.add_argument(
         "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
     )
@@ -214,49 +215,49 @@ def text_options(parser: argparse.ArgumentParser) -> None:
 
 
 def encoding_option(parser: argparse.ArgumentParser) -> None:
-    """How files are encoded."""
+    """Add the option of the encoding of files."""
     parser.add_argument("--encoding", metavar="NAME", help=ENCODING)
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """What `text_options` say, as `data.text.reading.documents` takes it."""
+    """The values of `text_options`, as arguments of `data.text.reading.documents`."""
     return {name: getattr(options, name) for name in ("per", "column", "encoding")}
 
 
 def answering_options(parser: argparse.ArgumentParser) -> None:
-    """Where and how exactly a finished model answers."""
+    """Add the options of the device and the precision of a finished model."""
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     parser.add_argument(
         "--precision",
         choices=["auto", "fp32", "bf16"],
         default="auto",
-        help="bf16 multiplies in bfloat16: several times as fast where the device has it, and nearly the same; auto "
-        "(default) takes it where it is known to be faster, and says so",
+        help="bf16 multiplies in bfloat16: several times as fast on devices that support it, with nearly the same "
+        "results; auto (default) uses it where it is known to be faster, and prints so",
     )
 
 
 def say(settled: Settled) -> None:
-    """Tell the person in which numbers a model computes, where that is not just what was asked for."""
+    """Print the precision that a model computes in, if it differs from what the options specify."""
     if settled.note:
         print(settled.note, file=sys.stderr)
 
 
 def check_run(folder: str, facts: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raises UnmaskError where the run in a folder has no name that the verb knows: it is one of another verb.
+    """Raises UnmaskError if the verb does not know the recipe of the run in a folder: another verb began that run.
 
-    facts  run.json of the run, where `recipe` is its name
+    facts  run.json of the run, with the name of its recipe under `recipe`
     """
     name = facts.get("recipe")
     if name and name not in known:
-        raise UnmaskError(f"{folder} holds a run of '{name}'; continue with it by the verb that began it.")
+        raise UnmaskError(f"{folder} holds a run of '{name}'; continue it with the verb that began it.")
 
 
 def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
-    """The lines of --file, else of standard input, for a verb that was given no texts; without their ends and a byte
-    order mark.
+    """The lines of --file, else of standard input, if the arguments have no texts; without line ends and byte order
+    mark.
 
-    Raises UnmaskError for texts and a file, a file that does not exist or is empty, and a terminal in place of standard
-    input; and for a line that is not of --encoding, or of UTF-8 where none is named.
+    Raises UnmaskError if there are both texts and a file, if the file does not exist or is empty, if standard input is
+    a terminal, and for a line that cannot be decoded by --encoding (default UTF-8).
     """
     if options.texts and options.file:
         raise UnmaskError("Give texts or --file, not both.")
@@ -270,7 +271,7 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
 
 
 def text_lines(file: str | None, named: str | None) -> Iterator[str]:
-    """The lines of a file, else of standard input as they come, for `given_lines`."""
+    """The lines of a file, else of standard input as they arrive, for `given_lines`."""
     from unmask.data.files import encodings
 
     name, number = file or "standard input", 0
@@ -286,15 +287,17 @@ def text_lines(file: str | None, named: str | None) -> Iterator[str]:
 
 
 def counted(number: int, count: int, what: str) -> int:
-    """The index of what a person counts from 1. Raises UnmaskError for one that the model does not have."""
+    """The index from 0 of a number that people count from 1. Raises UnmaskError if the model has no such number."""
     if not 1 <= number <= count:
         raise UnmaskError(f"There is no {what} {number}: the model has {count}, counted from 1.")
     return number - 1
 
 
 def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
-    """Do a run that has `plan`, `run` and `summary`, or with --dry-run say what it would take; whether it came to its
-    end, on the process that writes."""
+    """Carry out a run that has `plan`, `run` and `summary`, or with --dry-run print its plan.
+
+    True if the run is complete, on the main process; False on all others.
+    """
     from unmask.runs.report import write_report
     from unmask.train import checkpoint, distributed
     from unmask.train.display import render_plan
@@ -315,7 +318,10 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
 
 
 def overrides(rest: Sequence[str]) -> dict[str, str]:
-    """`--name value`, `--name=value` and `--flag` that the parser did not know: fields of a config."""
+    """The fields of a config in arguments that the parser does not know: `--name value`, `--name=value`, `--flag`.
+
+    Raises UnmaskError for an argument that does not begin with `--`.
+    """
     fields: dict[str, str] = {}
     items = list(rest)
     while items:
@@ -330,7 +336,7 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
 
 
 def local_models(options: argparse.Namespace, fields: dict[str, str]) -> None:
-    """Put folders in the place of models that are named as on the Hugging Face hub, which are downloaded once."""
+    """Replace names of models on the Hugging Face hub by local folders; each model is downloaded once."""
     given = vars(options)
     for name in ("model", "models", "start", "tokenizer"):
         value = given.get(name)
@@ -356,12 +362,12 @@ def _local(given: str, *, named: bool = False) -> str:
 
 
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of how rows are read, which `finetune` also takes as `rows.text`; `evaluate` must, for its own --text
-    is another thing."""
+    """The fields of reading rows, without the prefix `rows.`: optional for `finetune`, required for `evaluate`, whose
+    --text is a different option."""
     return {name.removeprefix("rows."): value for name, value in fields.items()}
 
 
 def print_fields(config: Config, prefix: str = "") -> None:
-    """The fields of a config and their values, as --NAME VALUE."""
+    """Print the fields of a config and their values, as --NAME VALUE."""
     for name, value in config.places().items():
         print(f"--{prefix + name:32} {value}")

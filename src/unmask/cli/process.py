@@ -1,4 +1,4 @@
-"""What a command settles for its own process before PyTorch is loaded: how threads wait, what becomes of memory."""
+"""Settings of the process before PyTorch is loaded: how threads wait, and how memory is allocated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ANSWERING = ("embed", "evaluate", "generate", "predict", "serve", "translate")
 """Commands that read the same weights again and again."""
 
 TUNING = ("finetune",)
-"""Commands whose steps are short beside the gradient of a large table of tokens, which each of them makes anew."""
+"""Commands whose steps are short compared to allocating the gradient of a large token table, once a step."""
 
 AHEAD = 64 << 20
-"""Bytes that are taken from the system at a time, at least."""
+"""Least number of bytes to request from the system at a time."""
 
-TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # as malloc.h numbers the parameters of mallopt
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # numbers of the parameters of mallopt in malloc.h
 SET_BY = {
     "GLIBC_TUNABLES",
     *(f"MALLOC_{name}_" for name in ("TRIM_THRESHOLD", "TOP_PAD", "MMAP_MAX", "MMAP_THRESHOLD")),
@@ -27,7 +27,7 @@ ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def start(arguments: Sequence[str]) -> None:
-    """Settle everything for a process that runs `unmask` with these arguments; call it before torch is imported."""
+    """Make all settings for a process that runs `unmask` with these arguments; call it before torch is imported."""
     share_the_machine()
     if answers(arguments):
         take_large_pages()
@@ -38,31 +38,31 @@ def start(arguments: Sequence[str]) -> None:
 def share_the_machine() -> None:
     """Let the threads of PyTorch sleep soon while they wait for one another; call it before torch is imported.
 
-    By default they spin: beside one other busy program a run with a thread for each core then takes many times as long,
-    for a thread that has lost its core is waited for by all others at full speed. A tenth of a millisecond of spinning
-    costs a quiet machine nothing that can be measured (docs/log.md). Who sets one of the two variables keeps it.
+    By default they spin. If another program is busy, a run with one thread a core then takes many times as long: all
+    threads spin at full speed while they wait for one that has lost its core. Spinning for a tenth of a millisecond has
+    no measurable cost on a quiet machine (docs/log.md). OMP_WAIT_POLICY and GOMP_SPINCOUNT keep a value that is set.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def answers(arguments: Sequence[str]) -> bool:
-    """Whether these arguments of `unmask` are of a command that answers."""
+    """Whether the arguments of `unmask` name a command that answers."""
     return any(verb in ANSWERING for verb in arguments[:1])
 
 
 def tunes(arguments: Sequence[str]) -> bool:
-    """The same of a command that fine-tunes."""
+    """Whether the arguments of `unmask` name a command that fine-tunes."""
     return any(verb in TUNING for verb in arguments[:1])
 
 
 def keep_memory() -> bool:
-    """Give no memory back to the system until this process ends; whether the C library (glibc) was told so.
+    """Let glibc return no memory to the system until the process ends. True if glibc accepts the settings.
 
-    A step of training frees what the next one needs again. The C library would return the larger pieces at once, and
-    the system would hand them out anew, page by page and filled with zeros, which for a large table of tokens takes
-    longer than the update (docs/log.md). The most that the process holds stays what it was. Who sets one of these
-    things by a variable of the environment keeps it.
+    A training step frees memory that the next step needs again. By default glibc returns large blocks at once, and the
+    system provides them again page by page, filled with zeros; for a large token table this takes longer than the
+    update (docs/log.md). The peak memory of the process does not change. If the environment sets one of these
+    parameters (SET_BY), nothing is changed.
     """
     if not _glibc() or SET_BY & os.environ.keys():
         return False
@@ -74,11 +74,11 @@ def keep_memory() -> bool:
 
 
 def take_large_pages() -> None:
-    """Begin this command again, in the same process, with memory in pages of 2 MB, where Linux has them on request.
+    """Restart this command in the same process with memory in pages of 2 MB, if Linux provides them on request.
 
-    Every token that is written reads all weights of a decoder, and with pages of 4 KB the processor spends a good part
-    of that on finding where they lie (docs/log.md). The C library asks for large ones where it is told so when a
-    process begins. Command line, streams and process number stay the same; who sets GLIBC_TUNABLES keeps it.
+    Every decode step reads all weights of a decoder. With pages of 4 KB, the processor spends much of that time on
+    address translation (docs/log.md). glibc requests large pages only if GLIBC_TUNABLES says so when the process
+    starts. Command line, streams and process number stay the same. If GLIBC_TUNABLES is set, it keeps its value.
     """
     if "GLIBC_TUNABLES" in os.environ or not sys.executable or not _on_request():
         return
@@ -87,7 +87,7 @@ def take_large_pages() -> None:
 
 
 def _on_request() -> bool:
-    """Whether large pages are for those who ask, and the C library can ask: glibc 2.35 or newer on Linux."""
+    """Whether Linux provides large pages on request, and the C library can request them (glibc 2.35 or newer)."""
     try:
         return _glibc() >= (2, 35) and "[madvise]" in ON_REQUEST.read_text("ascii")
     except (OSError, ValueError):
@@ -95,7 +95,7 @@ def _on_request() -> bool:
 
 
 def _glibc() -> tuple[int, ...]:
-    """The version of glibc; empty where the C library is another one."""
+    """The version of glibc; empty for another C library."""
     try:
         library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         return tuple(map(int, version.split("."))) if library == "glibc" else ()

@@ -1,4 +1,4 @@
-"""The verb that answers over HTTP, and shows a page."""
+"""The verb `serve`, which answers over HTTP with a JSON API and a page."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def add_verbs(verbs: Any) -> None:
         help="model folders, or word vectors; without any, the newest run in runs/",
     )
     sub.add_argument(
-        "--host", default="127.0.0.1", metavar="NAME", help="address to answer at (default: %(default)s, this machine)"
+        "--host", default="127.0.0.1", metavar="NAME", help="address to listen on (default: %(default)s, this machine)"
     )
-    sub.add_argument("--port", type=int, default=8000, help="0 is any that is free")
-    sub.add_argument("--api-key-file", metavar="FILE", help="file with keys, one a line; every request must bring one")
+    sub.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
+    sub.add_argument("--api-key-file", metavar="FILE", help="file with keys, one a line; every request must send one")
     sub.add_argument(
-        "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="pages elsewhere that may read the answers"
+        "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="origins of other pages that may read answers"
     )
     sub.add_argument(
-        "--allow-host", nargs="+", default=(), metavar="NAME", help="further names by which requests may call the host"
+        "--allow-host", nargs="+", default=(), metavar="NAME", help="further host names that requests may use"
     )
-    sub.add_argument("--loaded", type=int, default=4, help="models in memory at a time")
-    sub.add_argument("--top", type=int, default=5, help="answers for each hidden word")
+    sub.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
+    sub.add_argument("--top", type=int, default=5, help="predictions for each masked token")
     answering_options(sub)
     sub.add_argument("--fields", action="store_true", help="list the limits that --NAME VALUE can set, and stop")
 
@@ -64,14 +64,14 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     folders = options.model or [_newest()]
     where = {"device": options.device, "precision": options.precision}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
-    served = pool.get()  # a folder that cannot be read is told now, and the first request need not wait
+    served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
     if answers := served.predictor or served.translator:
         say(answers.settled)
     run(build(pool, settings, access), options.host, options.port, lambda address: _begun(address, pool))
 
 
 def read_vectors(place: Path) -> Any:
-    """Word vectors of a folder or a file, for the pool."""
+    """Read word vectors from a folder or a file, for the pool."""
     from unmask.visualize.words import Vectors
 
     found = vectors_of(place)
@@ -79,14 +79,14 @@ def read_vectors(place: Path) -> Any:
 
 
 def _access(options: argparse.Namespace) -> Any:
-    """Who may ask; a warning where that is everybody in the network."""
+    """Who may send requests. Prints a warning if everybody in the network may."""
     from unmask.serve.http.settings import LOOPBACK, Access, is_loopback, read_keys
 
     keys = read_keys(Path(options.api_key_file)) if options.api_key_file else ()
     local = is_loopback(options.host)
     if not local and not keys:
         print(
-            f"unmask: Whoever reaches {options.host} may use these models; ask for a key with --api-key-file FILE.",
+            f"unmask: Anyone who reaches {options.host} can use these models; require a key with --api-key-file FILE.",
             file=sys.stderr,
         )
     named = tuple(name.lower() for name in options.allow_host)
@@ -95,16 +95,16 @@ def _access(options: argparse.Namespace) -> Any:
 
 
 def _begun(address: str, pool: Any) -> None:
-    print(f"{', '.join(pool.names())} at {address} (Ctrl-C ends)", flush=True)
+    print(f"{', '.join(pool.names())} at {address} (Ctrl-C to stop)", flush=True)
 
 
 def _newest() -> Path:
-    """The folder of the run under runs/ that was written last."""
+    """The folder of the newest model in runs/. Raises UnmaskError if there is none."""
     folders = {place.parent for place in RUNS.glob("**/model.safetensors") if "checkpoints" not in place.parts}
-    # What lies inside a model's folder is a part of it.
+    # A folder inside a model's folder is a part of that model.
     found = [folder for folder in folders if (folder / "config.json").is_file() and folder.parent not in folders]
     if not found:
-        raise UnmaskError(f"There is no model in {RUNS}/: say which with --model FOLDER.")
+        raise UnmaskError(f"There is no model in {RUNS}/: give one with --model FOLDER.")
     newest = max(found, key=lambda folder: (folder / "model.safetensors").stat().st_mtime)
     print(f"The newest run is {newest}.", file=sys.stderr)
     return newest

@@ -1,4 +1,4 @@
-"""The verb `show`: a view of a model, its words, its search or its runs, as one file that opens anywhere."""
+"""The verb `show`: a view of a model, its embeddings, its search or its runs, as one self-contained file."""
 
 from __future__ import annotations
 
@@ -17,54 +17,56 @@ Data = dict[str, Any]
 
 def add_verbs(verbs: Any) -> None:
     group = add_group(
-        verbs, "show", "Write what is inside as a page of its own: attention, beam, embeddings, masking and more."
+        verbs, "show", "Show the inside of a model as one HTML page or picture: attention, beam, embeddings and more."
     )
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)
-    sub.add_argument("text", nargs="?", default=ANIMAL, help=f"a text (default: {ANIMAL}); for a translator its source")
+    sub.add_argument("text", nargs="?", default=ANIMAL, help=f"a text (default: {ANIMAL}); for a translator the source")
     sub.add_argument(
-        "--pair", metavar="TEXT", help="the second text of a pair; for a translator the translation (default: its own)"
+        "--pair",
+        metavar="TEXT",
+        help="the second text of a pair; for a translator the target (default: the model's translation)",
     )
-    sub.add_argument("--kind", choices=["encoder", "decoder", "cross"], help="which attention, where there are several")
+    sub.add_argument("--kind", choices=["encoder", "decoder", "cross"], help="which attention, if there are several")
     sub.add_argument(
-        "--layer", type=int, metavar="L", help="the layer to begin with, from 1; for a picture (default: 1)"
+        "--layer", type=int, metavar="L", help="the layer to show first, from 1; in a picture the only one (default: 1)"
     )
-    sub.add_argument("--heads", type=int, nargs="+", metavar="H", help="the heads to begin with, from 1 (default: all)")
-    sub = _verb(group, "beam", _beam, "The tree of a beam search: what went on and what was dropped.")
+    sub.add_argument("--heads", type=int, nargs="+", metavar="H", help="the heads to show first, from 1 (default: all)")
+    sub = _verb(group, "beam", _beam, "The tree of a beam search: which hypotheses it keeps and which it drops.")
     _model(sub)
-    sub.add_argument("text", help="what is translated, or goes on")
-    sub.add_argument("--beam-size", type=int, default=4, help="hypotheses that go on at once")
-    sub.add_argument("--length", type=int, default=30, help="most tokens that are written")
+    sub.add_argument("text", help="a text to translate or continue")
+    sub.add_argument("--beam-size", type=int, default=4, help="hypotheses that the search keeps")
+    sub.add_argument("--length", type=int, default=30, help="most tokens to generate")
     sub = _verb(
-        group, "embeddings", _embeddings, "Words in the plane: those given with their neighbours, or the first."
+        group, "embeddings", _embeddings, "Embeddings in two dimensions: of words and their neighbours, or the first."
     )
     _model(sub)
     sub.add_argument("words", nargs="*", help="words; without any, the first of the vocabulary")
-    sub.add_argument("--method", choices=["pca", "tsne", "umap"], default="pca", help="how many numbers become two")
+    sub.add_argument("--method", choices=["pca", "tsne", "umap"], default="pca", help="how dimensions are reduced to 2")
     sub.add_argument("--count", type=int, default=300, help="points, at most 2,000")
     sub.add_argument("--in", dest="sentences", nargs="+", metavar="SENTENCE", help="show one word in these sentences")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
-    sub = _verb(group, "positions", _positions, "The vectors of places: of a model, or sinusoidal without one.")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
+    sub = _verb(group, "positions", _positions, "Position embeddings: of a model, or sinusoidal ones without a model.")
     _model(sub, required=False)
-    sub = _verb(group, "masking", _masking, "How tokens of a text are hidden, of a T5 spans of them, in several draws.")
+    sub = _verb(group, "masking", _masking, "Which tokens of a text are masked (for a T5, which spans), in N draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn at random")
-    sub.add_argument("--draws", type=int, default=5, metavar="N", help="how many times")
-    sub.add_argument("--rate", type=float, default=0.15, help="share that is chosen")
-    sub.add_argument("--whole-words", action="store_true", help="hide the pieces of a word together")
-    sub.add_argument("--mean-span", type=float, metavar="N", help="tokens of what is cut out for a T5 (default: 3)")
-    sub = _verb(group, "wordpiece", _wordpiece, "How a text is cut into pieces, with ids and offsets.")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
+    sub.add_argument("--draws", type=int, default=5, metavar="N", help="number of draws")
+    sub.add_argument("--rate", type=float, default=0.15, help="share of tokens to mask")
+    sub.add_argument("--whole-words", action="store_true", help="mask all pieces of a word together")
+    sub.add_argument("--mean-span", type=float, metavar="N", help="mean tokens of a span, for a T5 (default: 3)")
+    sub = _verb(group, "wordpiece", _wordpiece, "How a text is split into pieces, with ids and offsets.")
     _model(sub)
     sub.add_argument("text", help="a text")
-    sub = _verb(group, "masks", _masks, "Which token may see which: causal, padding, document and window masks.")
+    sub = _verb(group, "masks", _masks, "Which tokens attend to which: causal, padding, document and window masks.")
     _model(sub)
     sub.add_argument("text", help="a text")
     sub.add_argument("--pair", default="", metavar="TEXT", help="a second text, packed into the same row")
-    sub.add_argument("--window", type=int, default=3, help="tokens that a window reaches")
-    sub = _verb(group, "complexity", _complexity, "What attention, recurrence and convolution cost on this machine.")
+    sub.add_argument("--window", type=int, default=3, help="size of the window in tokens")
+    sub = _verb(group, "complexity", _complexity, "The time of attention, recurrence and convolution on this machine.")
     sub.add_argument("--dim", type=int, default=128, help="width")
-    sub = _verb(group, "run", _run, "Curves of runs side by side, running or finished, and what differs between them.")
+    sub = _verb(group, "run", _run, "Learning curves of runs, running or finished, and how their settings differ.")
     sub.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of runs")
 
 
@@ -72,7 +74,7 @@ def _verb(group: Any, name: str, make: Callable[[argparse.Namespace], Data], hel
     def run(options: argparse.Namespace, _: dict[str, str]) -> None:
         out = Path(options.out)
         if out.suffix not in (".html", ".png", ".svg"):
-            raise UnmaskError(f"Write to a file that ends in .html, .png or .svg, not '{out.name}'.")
+            raise UnmaskError(f"--out must end in .html, .png or .svg, unlike '{out.name}'.")
         data = make(options)
         if out.suffix == ".html":
             from unmask.visualize.standalone import write
@@ -119,7 +121,7 @@ def _embeddings(options: argparse.Namespace) -> Data:
 
     if options.sentences:
         if len(options.words) != 1:
-            raise UnmaskError("Say which word to look for in the sentences: one, before --in.")
+            raise UnmaskError("Give one word before --in, to find in the sentences.")
         opened = _opened(options.model)
         found = in_context(opened.model, opened.tokenizer, options.words[0], options.sentences)
         return {"view": "context", **found}
@@ -129,7 +131,7 @@ def _embeddings(options: argparse.Namespace) -> Data:
 
 
 def _vectors(model: str) -> Any:
-    """Those of a word2vec folder or file, else the token table of a model folder."""
+    """The word vectors of a word2vec folder or file, or the token embeddings of a model folder."""
     from unmask.visualize.words import Vectors, of_model
 
     if (Path(model) / "config.json").is_file():

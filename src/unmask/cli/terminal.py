@@ -1,4 +1,4 @@
-"""Terminal: what texts of others hold for a terminal to obey is shown to people instead."""
+"""Terminal: control characters in texts of others are shown, not obeyed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from unmask.errors import harmless
 
 
 class Harmless:
-    """A stream of text that writes everything harmlessly, and is otherwise the stream that it was given.
+    """A text stream that escapes control characters (`errors.harmless`), and otherwise acts like the wrapped stream.
 
-    What colours its own output writes to `rich_proxied_file`, the stream itself; `rich` does by that name.
+    Code that colours its output writes to `rich_proxied_file`, the wrapped stream; `rich` looks for this name.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -32,14 +32,14 @@ class Harmless:
 
 
 def coloured() -> Any:
-    """Standard output for text that holds colours of ours, and of others only what `harmless` made of it."""
+    """Standard output without escaping, for text that has colours and whose foreign parts `harmless` has escaped."""
     return getattr(sys.stdout, "rich_proxied_file", sys.stdout)
 
 
 @contextmanager
 def harmless_streams() -> Iterator[None]:
-    """Within it, standard error is harmless, and standard output where it is a terminal: a file or a pipe gets every
-    text as it is."""
+    """A context in which standard error escapes control characters, and so does standard output if it is a terminal. A
+    file or a pipe receives every text unchanged."""
     before = sys.stdout, sys.stderr
     if sys.stdout is not None and sys.stdout.isatty():
         sys.stdout = Harmless(sys.stdout)

@@ -1,4 +1,4 @@
-"""Verbs of runs: quickstart, pretrain, finetune and what it is held against, and the page of a run."""
+"""Verbs of runs: quickstart, pretrain, finetune, baseline and report."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from unmask.cli.parser import (
 )
 from unmask.errors import UnmaskError
 
-GRID = "grid."  # what fields of the search begin with
-OTHERS = {"batch": "fit.batch_size"}  # names that pre-training has for fields of fine-tuning
+GRID = "grid."  # prefix of the fields of the search
+OTHERS = {"batch": "fit.batch_size"}  # names of pre-training -> fields of fine-tuning
 
 
 def add_quickstart(verbs: Any) -> None:
     sub = add_verb(
         verbs, "quickstart", _quickstart, "Pre-train a BERT on the documentation installed with Python, and try it."
     )
-    sub.add_argument("--minutes", type=float, default=None, help="time for all of it (default: 6)")
+    sub.add_argument("--minutes", type=float, default=None, help="time for the whole tour (default: 6)")
     sub.add_argument("--out", default="runs/quickstart", metavar="FOLDER", help="folder for the results")
 
 
@@ -47,9 +47,9 @@ def add_verbs(verbs: Any) -> None:
         "Pre-train a model: unmask pretrain bert-mini --corpus FOLDER --out FOLDER.",
         fields=True,
     )
-    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; may be left out with --from")
+    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; optional with --from")
     sub.add_argument(
-        "--from", dest="start", metavar="FOLDER", help="model folder to continue from, in place of fresh weights"
+        "--from", dest="start", metavar="FOLDER", help="model folder to continue from, instead of new weights"
     )
     sub.add_argument(
         "--corpus",
@@ -57,21 +57,21 @@ def add_verbs(verbs: Any) -> None:
         default=[],
         metavar="FOLDER",
         help="folders that `unmask corpus build` wrote; several are mixed (default: the documentation installed with "
-        "Python, built once in corpora/)",
+        "Python, which is built once in corpora/)",
     )
     sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
-    add_field(sub, "--minutes", "N", "how long it trains; --steps in its place counts steps")
-    add_field(sub, "--steps", "N", "steps of the optimiser")
-    add_field(sub, "--lr", "X", "learning rate at its highest")
+    add_field(sub, "--minutes", "N", "minutes of training; use --steps to set steps instead")
+    add_field(sub, "--steps", "N", "optimiser steps")
+    add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--batch-size", "N", "rows of a step")
-    add_field(sub, "--precision", "NAME", "of products: auto, fp32 or bf16")
-    add_field(sub, "--seed", "N", "of weights, order and what is hidden")
+    add_field(sub, "--precision", "NAME", "precision of matrix products: auto, fp32 or bf16")
+    add_field(sub, "--seed", "N", "seed of weights, order and masking")
     add_fields_late(sub, "what is learned", objective_options)
     sub.add_argument("--resume", action="store_true", help=RESUME)
-    sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
+    sub.add_argument("--dry-run", action="store_true", help="print the size, memory and time of the run, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    add_verb(verbs, "recipes", _recipes, "List the pre-training runs that have a name.")
+    add_verb(verbs, "recipes", _recipes, "List the recipes for `unmask pretrain`.")
 
     sub = add_verb(
         verbs,
@@ -84,28 +84,30 @@ def add_verbs(verbs: Any) -> None:
     _row_fields(sub)
     sub.more_help = _finetuning_help
     needed(sub.add_argument("--out", metavar="FOLDER", help="folder of the run"))
-    add_field(sub, "--lr", "X", "learning rate at its highest")
-    add_field(sub, "--epochs", "N", "how often the training rows are seen (3, in at least 200 steps)")
-    add_field(sub, "--least-steps", "N", "steps to take at least, in as many more epochs")
+    add_field(sub, "--lr", "X", "peak learning rate")
+    add_field(sub, "--epochs", "N", "passes over the training rows (3, but at least 200 steps)")
+    add_field(sub, "--least-steps", "N", "least number of steps; small training sets take more epochs")
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--seeds", "N", "number of runs; the best one is kept (3 below 10,000 training rows)")
     add_field(sub, "--strategy", "NAME", "how much of the model is trained: full, frozen, top, gradual, lora, …")
     sub.add_argument("--resume", action="store_true", help=RESUME)
-    ways = sub.add_mutually_exclusive_group()
-    ways.add_argument(
+    modes = sub.add_mutually_exclusive_group()
+    modes.add_argument(
         "--search",
         nargs="?",
         type=int,
         default=False,
         metavar="N",
-        help="try the 18 settings published for BERT, or N of them, and run the seeds with the best on the dev rows; "
-        "--grid.lr 1e-3,5e-4 sets others",
+        help="try the 18 settings published for BERT, or N of them, and run the seeds with the setting that scores "
+        "best on the dev rows; --grid.lr 1e-3,5e-4 sets other values",
     )
-    ways.add_argument(
-        "--curve", metavar="N,N,...", help="scores by number of training rows, such as 100,300,1000,all; keeps no model"
+    modes.add_argument(
+        "--curve",
+        metavar="N,N,...",
+        help="print the learning curve at these numbers of rows, such as 100,300,1000,all; keeps no model",
     )
-    ways.add_argument(
-        "--advise", action="store_true", help="say what the rows are like and which strategy fits them; trains nothing"
+    modes.add_argument(
+        "--advise", action="store_true", help="print a data report and advise a strategy; trains nothing"
     )
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
@@ -113,7 +115,7 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "baseline",
         _baseline,
-        "Score what words alone tell of labelled rows, without a model: unmask baseline --train FILE.",
+        "Score a plain classifier on word counts, without a model: unmask baseline --train FILE.",
         fields=True,
     )
     _row_fields(sub)
@@ -123,10 +125,10 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _row_fields(sub: argparse.ArgumentParser) -> None:
-    """Fields of labelled rows, which `finetune` and `baseline` share."""
-    needed(add_field(sub, "--train", "FILE", "labelled rows to learn from; with --benchmark, its folder"))
-    add_field(sub, "--task", "NAME", "what the rows are labelled for")
-    add_field(sub, "--dev", "FILE", "rows that decide; without any, a tenth of the training rows")
+    """Add the fields of labelled rows, which `finetune` and `baseline` share."""
+    needed(add_field(sub, "--train", "FILE", "labelled rows to train on; with --benchmark, the folder of the data set"))
+    add_field(sub, "--task", "NAME", "task that the rows are labelled for")
+    add_field(sub, "--dev", "FILE", "rows that decide which model is kept (a tenth of the training rows)")
     add_field(sub, "--test", "FILE", "rows that are scored at the end")
     add_field(sub, "--encoding", "NAME", ENCODING)
     sub.epilog = f"{sub.epilog} The options of a task: unmask {sub.prog.split()[-1]} --task NAME --help."
@@ -141,7 +143,7 @@ def _baseline_help(sub: Parser, given: Mapping[str, str]) -> None:
 
 
 def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) -> None:
-    """List the fields of the task that is given. Where none is, help does not wait for PyTorch, which tasks import."""
+    """List the fields of the given task. Without a task, help does not load PyTorch, which tasks import."""
     name = given.get("task")
     if name is None:
         return
@@ -151,17 +153,17 @@ def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) ->
 
     task, common = task_named(name), set(Rows().places())
     configs = [getattr(task, one)() for one in classes]
-    known = f"what the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
+    known = f"task that the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
     sub._option_string_actions["--task"].help = known
     add_fields(sub, f"fields of --task {name}", configs, leave_out=common)
 
 
 def add_report(verbs: Any) -> None:
     sub = add_verb(
-        verbs, "report", _report, "Write report.html into a run's folder, and open it where there is a browser."
+        verbs, "report", _report, "Write report.html into the folder of a run, and open it if there is a browser."
     )
     sub.add_argument("folder", metavar="FOLDER", help="folder of a run")
-    sub.add_argument("--no-open", action="store_true", help="only write it")
+    sub.add_argument("--no-open", action="store_true", help="write the report without opening it")
 
 
 def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -191,14 +193,14 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         words.pretrain(options, overrides)
         return
     if options.data:
-        raise UnmaskError("--data is for word2vec; other runs take --corpus (from: unmask corpus build --data ...).")
+        raise UnmaskError("--data is for word2vec; give --corpus (make one with: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
     check_run(options.out, facts, recipes.names())
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     options.recipe, config = recipes.choose(options.recipe, start, facts)
     options.corpus = options.corpus or facts.get("corpora", [])
-    # One of the two says how long: the one given here replaces the recipe's.
+    # A run has either steps or minutes: the given one replaces that of the recipe.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
     usual, config = config, config.override(overrides, batch_size="rows.batch")
@@ -212,9 +214,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print(f"--{name:32} {value}")
         return
     if not options.corpus and (start or not options.recipe):
-        raise UnmaskError("Say on what: --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
+        raise UnmaskError("Give --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
     if not options.out and (start or not options.recipe):
-        raise UnmaskError("Say where to: --out FOLDER.")
+        raise UnmaskError("Give a folder for the run: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
     from unmask.runs.pretraining import Pretrain
     from unmask.train import distributed
@@ -236,7 +238,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     try:
         _finetuned(options, overrides)
-    except Stopped as stopped:  # the status says so, as after every run that a signal ended
+    except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)
 
@@ -247,7 +249,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.finetuning.search import Grid, search
     from unmask.train.display import Terminal
 
-    searches = options.search is not False  # None: without a number
+    searches = options.search is not False  # None: --search without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
     if searches:
         points = {**_axes(overrides, points), **points}
@@ -274,7 +276,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(data_report(config))
         return
     if not options.out:
-        raise UnmaskError("Say where to: --out FOLDER.")
+        raise UnmaskError("Give a folder for the run: --out FOLDER.")
     if sizes is not None:
         curve(config, Path(options.out), sizes, display=Terminal())
     elif searches:
@@ -284,7 +286,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
-    """Settings that were asked for beside --search, as axes of one value, where the grid does not name the axis."""
+    """Settings given together with --search, as grid axes of one value, unless the grid sets the axis."""
     from unmask.runs.finetuning.search import Grid
 
     named = {name.removeprefix(GRID).replace("-", "_") for name in points}
@@ -295,8 +297,10 @@ def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
 def _begun(
     options: argparse.Namespace, overrides: dict[str, str], points: dict[str, str]
 ) -> tuple[Any, Any, int | None, Any]:
-    """What the run in --out was asked for: its config; the grid and the limit of a search; the sizes of a curve. Raises
-    UnmaskError where there is nothing to resume, and where something else is asked for now."""
+    """The settings of the run in --out: its config, the grid and limit of a search, and the sizes of a learning curve.
+
+    Raises UnmaskError if there is nothing to resume, and if the given settings differ from those of the run.
+    """
     from unmask.runs import finetuning
     from unmask.runs.finetuning import learning_curve, search
     from unmask.train import checkpoint

@@ -1,4 +1,4 @@
-"""Verbs of translation: train a system on pairs of texts, translate with it; what `evaluate --pairs` does."""
+"""Verbs of translation: train, systems and translate; and the function of `evaluate --pairs`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from unmask.cli.parser import (
 )
 from unmask.errors import UnmaskError
 
-TUNED = "tuned"  # the run of --from, where no system is named
+TUNED = "tuned"  # recipe of a run with --from and no system
 
 
 def add_training(verbs: Any) -> None:
-    """The verbs that come before a model is there."""
+    """Add the verbs of training."""
     sub = add_verb(
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts, or without any on dates: unmask train SYSTEM.",
+        "Train a translation system on pairs of texts, by default on dates: unmask train SYSTEM.",
         fields=True,
     )
     sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
@@ -47,44 +47,42 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"
     )
-    sub.add_argument("--dev", nargs="+", metavar="FILE", help="the same for the pairs that are scored on the way")
-    sub.add_argument(
-        "--out", metavar="FOLDER", help="folder of the run; runs/SYSTEM where none is named (needed with --from)"
-    )
-    add_field(sub, "--minutes", "N", "how long it trains; --steps in its place counts steps")
-    add_field(sub, "--steps", "N", "steps of the optimiser")
-    add_field(sub, "--lr", "X", "learning rate at its highest")
+    sub.add_argument("--dev", nargs="+", metavar="FILE", help="pairs for evaluation, in the same forms as --pairs")
+    sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/SYSTEM; required with --from)")
+    add_field(sub, "--minutes", "N", "minutes of training; use --steps to set steps instead")
+    add_field(sub, "--steps", "N", "optimiser steps")
+    add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--tokens", "N", "target tokens of a step")
     add_field(sub, "--vocabulary.size", "N", "pieces to learn")
-    add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, where they have not the usual names")
+    add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, if they do not have the usual names")
     add_field(sub, "--encoding", "NAME", ENCODING)
     sub.add_argument("--resume", action="store_true", help=RESUME)
-    sub.add_argument("--dry-run", action="store_true", help="print what the run would take, and stop")
+    sub.add_argument("--dry-run", action="store_true", help="print the size, memory and time of the run, and stop")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    add_verb(verbs, "systems", _systems, "List the translation systems that have a name.")
+    add_verb(verbs, "systems", _systems, "List the systems for `unmask train`.")
 
 
 def add_answering(verbs: Any) -> None:
-    """The verbs of finished models."""
+    """Add the verb of finished models, translate."""
     sub = add_verb(
         verbs,
         "translate",
         _translate,
-        "Translate lines of text, or write from vectors: unmask translate --model FOLDER < FILE.",
+        "Translate lines of text, or vectors: unmask translate --model FOLDER < FILE.",
         fields=True,
     )
-    needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or one of Marian"))
+    needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or a Marian folder"))
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
     encoding_option(sub)
-    add_field(sub, "--beam-size", "N", "hypotheses that go on at once")
+    add_field(sub, "--beam-size", "N", "hypotheses that the search keeps")
     add_field(sub, "--n-best", "N", "translations of each text")
-    add_field(sub, "--length-penalty", "X", "power of the length by which scores are divided")
-    add_field(sub, "--no-repeat-ngram", "N", "let no run of so many tokens come twice")
+    add_field(sub, "--length-penalty", "X", "exponent of the length that divides scores")
+    add_field(sub, "--no-repeat-ngram", "N", "repeat no n-gram of N tokens")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
-    sub.add_argument("--sample", action="store_true", help="draw translations: --temperature, --top-k, --samples, …")
+    sub.add_argument("--sample", action="store_true", help="sample translations: --temperature, --top-k, --samples, …")
     sub.add_argument("--scores", action="store_true", help="print the score before each translation")
-    sub.add_argument("--align", action="store_true", help="show where the model looked while it wrote the first")
+    sub.add_argument("--align", action="store_true", help="show the attention of the best translation to its source")
     answering_options(sub)
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
@@ -117,15 +115,15 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         options.system and facts.get("recipe") and options.system != facts["recipe"]
     ):  # a run started from Python has none
         raise UnmaskError(f"This run is one of '{facts['recipe']}', not '{options.system}': leave the system out.")
-    asked = [name for name in overrides if name.removeprefix("vocabulary.") in Vocabulary().places()]
-    if start and asked:
-        raise UnmaskError(f"--{asked[0]} is for a vocabulary that is learned; {start} has its own: leave it out.")
-    if facts and start:  # its own newest checkpoint has the same kind of model, though the folder be gone
+    given = [name for name in overrides if name.removeprefix("vocabulary.") in Vocabulary().places()]
+    if start and given:
+        raise UnmaskError(f"--{given[0]} is for a new vocabulary, but {start} has one already: leave it out.")
+    if facts and start:  # the newest checkpoint has the same kind of model, even if the folder no longer exists
         newest = checkpoint.latest(Path(options.out) / "checkpoints")
         start = str(newest.folder) if newest else start
     name = options.system or facts.get("recipe") or (TUNED if start else None)
     if not name:
-        raise UnmaskError(f"Say which system: one of {', '.join(systems.names())}.")
+        raise UnmaskError(f"Give a system: one of {', '.join(systems.names())}.")
     if start:
         config = systems.tuned(start) if name == TUNED else origin.starting_from(systems.find(name), start)
     else:
@@ -134,7 +132,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = config.replace(**facts["config"])
     elif not options.pairs and not start:
         config = systems.dates(config)
-    texts = {key: tuple(given) for key, given in (("train", options.pairs), ("dev", options.dev)) if given}
+    texts = {key: tuple(files) for key, files in (("train", options.pairs), ("dev", options.dev)) if files}
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"training.steps": None, "training.minutes": None})
     usual, config = config.training.optimizer, config.replace(texts=texts).override(overrides)
@@ -144,15 +142,15 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print_fields(config)
         return
     if not options.out:
-        raise UnmaskError("Say where to: --out FOLDER.")
+        raise UnmaskError("Give a folder for the run: --out FOLDER.")
     run = TrainTranslation(config, options.out, recipe=name, resume=options.resume, display=Terminal())
     ended = carried_out(run, options, "train")
-    if ended and config.texts.embedded and not run.warnings():  # of other pairs, `translate --align` shows it
+    if ended and config.texts.embedded and not run.warnings():  # for other pairs there is `translate --align`
         _show_alignment(run)
 
 
 def _show_alignment(run: Any) -> None:
-    """The first dev pair's alignment, where the model has attention."""
+    """Print the alignment of the first dev pair, if the model has attention."""
     from unmask.serve.alignment import render_alignment
     from unmask.serve.translator import Translator
 
@@ -170,7 +168,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.serve.translator import Translator
 
     if not options.model:
-        raise UnmaskError("Say which model: --model FOLDER.")
+        raise UnmaskError("Give a model: --model FOLDER.")
     translator = Translator(options.model, device=options.device, precision=options.precision)
     how = translator.search
     how = Sampling(limits=how.limits, blocking=how.blocking) if options.sample else how
@@ -189,7 +187,7 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         for one in answer.translations:
             print(f"{one.score:9.4f}  {one.text}" if options.scores else one.text, flush=True)
         if not answer.translations:
-            print(flush=True)  # line number n of the output belongs to line n of the input
+            print(flush=True)  # line n of the output belongs to line n of the input
         elif options.align:
             print(render_alignment(translator.alignment(answer.source, answer.text)), flush=True)
     for note in translator.notes:
@@ -197,18 +195,19 @@ def _translate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _check_kind(overrides: dict[str, str], how: Any) -> None:
-    """Raises UnmaskError for a setting of draws where there is a search, and the other way round."""
+    """Raises UnmaskError for a setting of sampling if the decoder searches, and for one of the search if it samples."""
     from unmask.generate import Sampling, Search
 
-    own, others = how.places(), (Search if isinstance(how, Sampling) else Sampling)().places()
+    fields, others = how.places(), (Search if isinstance(how, Sampling) else Sampling)().places()
     for name in overrides:
-        if (field := name.replace("-", "_")) in others and field not in own:
-            kind = "a search: leave out one of the two" if isinstance(how, Sampling) else "draws: add --sample"
+        if (field := name.replace("-", "_")) in others and field not in fields:
+            kind = "a search: leave out one of the two" if isinstance(how, Sampling) else "sampling: add --sample"
             raise UnmaskError(f"--{name.replace('_', '-')} is for {kind}.")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """Texts as given, else the lines of a file, or the rows of an array, else of standard input; empty lines stay."""
+    """The texts of the arguments, else the lines of a file, the rows of a .npy file as lines, or the lines of standard
+    input; empty lines are kept."""
     from unmask.data.bitext import numbers
 
     file = options.file or ""
@@ -220,7 +219,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
 
 
 def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """`unmask evaluate --pairs`."""
+    """Carry out `unmask evaluate --pairs`."""
     from unmask.config import typed
     from unmask.runs.translation import evaluate_pairs, render_scores
     from unmask.serve.translator import Translator

@@ -1,4 +1,4 @@
-"""Verbs of word vectors: `pretrain word2vec`, and what vectors answer."""
+"""Verbs of word vectors: `pretrain word2vec`, and `words` to query, score and convert vectors."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from unmask.errors import UnmaskError, plural
 
 RECIPES = {
     "word2vec": "Word vectors from --data: skip-gram, negative sampling (Mikolov et al. 2013).",
-    "word2vec-cbow": "The same by CBOW: several times as fast.",
+    "word2vec-cbow": "The same with CBOW: several times as fast.",
 }
 
 
 def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """`unmask pretrain word2vec`."""
+    """Carry out `unmask pretrain word2vec`."""
     from unmask.runs.word_vectors import Word2Vec, checkpoint, train
     from unmask.train.display import Terminal
 
     for name in ("start", "dry_run", "corpus"):
         if getattr(options, name):
-            raise UnmaskError(f"--{name.replace('_', '-').replace('start', 'from')} means nothing to word2vec.")
+            option = name.replace("_", "-").replace("start", "from")
+            raise UnmaskError(f"--{option} has no effect for word2vec: leave it out.")
     options.out = options.out or f"runs/{options.recipe}"
     threads = overrides.pop("threads", None)
     config = Word2Vec(network="cbow" if options.recipe == "word2vec-cbow" else "skip-gram")
     if options.resume and (Path(options.out) / checkpoint.RUN).is_file():
-        own = checkpoint.begun(Path(options.out)).config
-        config = own if options.recipe in (None, own.recipe) else config
+        begun = checkpoint.begun(Path(options.out)).config
+        config = begun if options.recipe in (None, begun.recipe) else config
     config = config.override(overrides)
     if options.fields:
         print_fields(config)
@@ -40,18 +41,18 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
     count = None if threads is None else int(threads)
     train(None, config, files=options.data, out=options.out, threads=count, display=Terminal(), resume=options.resume)
-    print(f"Ask it: unmask words nearest --model {options.out} WORD")
+    print(f"Next: unmask words nearest --model {options.out} WORD")
 
 
 def add_verbs(verbs: Any) -> None:
-    group = add_group(verbs, "words", "Ask word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
-    asking = (
+    group = add_group(verbs, "words", "Query word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
+    queries = (
         ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+"),
         ("analogy", _analogy, "The first word is to the second as the third is to …?", 3),
-        ("similarity", _similarity, "The cosine of two words.", 2),
+        ("similarity", _similarity, "The cosine similarity of two words.", 2),
         ("odd", _odd, "The word that does not match the others.", "+"),
     )
-    for name, run, help, count in asking:
+    for name, run, help, count in queries:
         sub = _verb(group, name, run, help)
         sub.add_argument("words", nargs=count, metavar="WORD", help="words that have vectors")
         if name in ("nearest", "analogy"):
@@ -59,9 +60,11 @@ def add_verbs(verbs: Any) -> None:
         if name == "nearest":
             sub.add_argument("--minus", nargs="+", default=[], metavar="WORD", help="words that are subtracted")
     sub = _verb(
-        group, "evaluate", _evaluate, "Score vectors by analogy questions and by pairs that people have scored."
+        group, "evaluate", _evaluate, "Score vectors by analogy questions and by pairs with human similarity scores."
     )
-    sub.add_argument("--analogies", nargs="+", default=[], metavar="FILE", help="as questions-words.txt")
+    sub.add_argument(
+        "--analogies", nargs="+", default=[], metavar="FILE", help="questions in the format of questions-words.txt"
+    )
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
@@ -70,10 +73,10 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the walks")
-    sub.add_argument("--walks", type=int, default=10, help="from every node")
+    sub.add_argument("--walks", type=int, default=10, help="walks from every node")
     sub.add_argument("--length", type=int, default=40, help="most nodes of a walk")
-    sub.add_argument("--directed", action="store_true", help="edges lead from the first name to the second only")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of the walks")
+    sub.add_argument("--directed", action="store_true", help="follow edges from the first name to the second only")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the walks")
 
 
 def _verb(group: Any, name: str, run: Any, help: str) -> argparse.ArgumentParser:
@@ -82,7 +85,7 @@ def _verb(group: Any, name: str, run: Any, help: str) -> argparse.ArgumentParser
         "--model",
         required=True,
         metavar="FOLDER",
-        help="folder of `pretrain word2vec`, or FILE.bin, FILE.txt of others",
+        help="folder of `pretrain word2vec`, or FILE.bin, FILE.txt of another program",
     )
     sub.add_argument("--json", action="store_true", help="print JSON")
     return sub
@@ -110,17 +113,17 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.runs.word_vectors import evaluation
 
     if not options.analogies and not options.pairs:
-        raise UnmaskError("Say by what: --analogies FILE, --pairs FILE, or both.")
+        raise UnmaskError("Give --analogies FILE, --pairs FILE, or both.")
     vectors = vectors_of(options.model)
     analogies = {file: evaluation.analogies(vectors, file, encoding=options.encoding) for file in options.analogies}
     pairs = {file: evaluation.agreement(vectors, file, encoding=options.encoding) for file in options.pairs}
     if options.json:
-        asked = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
-        agreed = {file: found.to_dict() for file, found in pairs.items()}
-        print(json.dumps({"analogies": asked, "pairs": agreed}, indent=2, ensure_ascii=False))
+        sections_of = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
+        agreement_of = {file: found.to_dict() for file, found in pairs.items()}
+        print(json.dumps({"analogies": sections_of, "pairs": agreement_of}, indent=2, ensure_ascii=False))
         return
     for file, sections in analogies.items():
-        print(f"{Path(file).name}: questions answered rightly, of those whose words have vectors")
+        print(f"{Path(file).name}: accuracy on the questions whose words have vectors")
         for section in sections:
             share = f"{section.correct / section.asked:6.1%}" if section.asked else "     –"
             print(f"  {section.name:32} {share}  {section.correct:,} of {section.asked:,} (in all {section.total:,})")
@@ -134,7 +137,7 @@ def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     out = Path(options.out)
     if out.suffix not in ("", ".bin", ".txt", ".vec"):
-        raise UnmaskError(f"Vectors are written as .bin, .txt or .vec, or into a folder, not to {out.name}.")
+        raise UnmaskError(f"--out must be a .bin, .txt or .vec file, or a folder, not {out.name}.")
     if not out.suffix and out.is_dir() and any(out.iterdir()):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
     vectors = vectors_of(options.model)
@@ -160,11 +163,11 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
     print(f"{plural(count, 'walk')} -> {options.out}")
-    print(f"Learn from them: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
+    print(f"Next: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
 
 
 def vectors_of(place: Path | str) -> Any:
-    """The word vectors of a folder or a file; what was left out of them is said on standard error."""
+    """The word vectors of a folder or a file. Words that were left out are reported on standard error."""
     from unmask.runs.word_vectors import read
 
     found = read(place)

@@ -142,7 +142,7 @@ def run_settings(out: Path) -> dict[str, Any]:
     checkpoint.require_begun(out)
     values = read_json(out / RUN) if (out / RUN).exists() else {}
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
-        raise UnmaskError(f"{out} holds a run that is no fine-tuning; continue with it by the verb that began it.")
+        raise UnmaskError(f"{out} holds a run that is no fine-tuning; continue it with the verb that began it.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
     return values["config"]
