@@ -55,7 +55,7 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
         (32, way) for way in (PRETRAINED, RANDOM, LEXICAL)
     }
     assert 0 < facts["test_sentences"] < 80
-    for part in ("A BERT from nothing", "Word-level F1", "Masked words: loss", "What it guesses", "warm_start"):
+    for part in ("A BERT from scratch", "Word-level F1", "Masked words: loss", "What it guesses", "warm_start"):
         assert part in page
     printed = capsys.readouterr().out
     assert "unmask finetune --model" in printed
@@ -65,7 +65,7 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
     assert all(note in page for note in facts["plan"]["notes"])
     (tmp_path / "tour" / "quickstart.json").write_text(json.dumps({**facts, "minutes": 1.0}))
     page = write_report(tmp_path / "tour").read_text()
-    assert "1 minute asked for" in page
+    assert "1 minute planned" in page
     assert "±" not in page  # of one seed
     before = (tmp_path / "tour" / "quickstart.json").read_bytes()
     with pytest.raises(SystemExit) as stop:
@@ -96,18 +96,18 @@ def test_the_verdict_says_what_came_out():
     won = quickstart.verdict(scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.6, 0.01)))
     assert "+0.20" in won
     assert "1 of 1 label counts" in won
-    assert "ahead of the regression on lexical features at 100" in won
+    assert "better than the regression on lexical features at 100" in won
     lost = quickstart.verdict(scores(pre=(0.5, 0.05), random=(0.49, 0.02), plain=(0.6, 0.01)))
-    assert "has not paid yet: beside the random start it gives +0.01 to +0.01 F1" in lost
-    assert "still ahead of both" in lost
+    assert "has not paid yet: compared to the random start it gives +0.01 to +0.01 F1" in lost
+    assert "still better than both" in lost
     once = quickstart.verdict(scores(pre=(0.7, 0.0), random=(0.5, 0.0), plain=(0.6, 0.0)))
-    assert "gives +0.20 to +0.20 F1; of one seed, nothing tells how much of that is chance." in once
+    assert "gives +0.20 to +0.20 F1; one seed cannot show how much of that is chance." in once
     assert "standard deviations" not in once
     both = {**scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.6, 0.01)), 300: {}}
     both[300] = scores(pre=(0.7, 0.01), random=(0.5, 0.02), plain=(0.8, 0.01))[100]
-    assert "at 100 labelled sentences. The regression is ahead at 300. More minutes" in quickstart.verdict(both)
+    assert "at 100 labelled sentences. The regression is better at 300. Longer pre-training" in quickstart.verdict(both)
     behind = quickstart.verdict(scores(pre=(0.45, 0.01), random=(0.49, 0.01), plain=(0.4, 0.01)))
-    assert "gives -0.04 to -0.04 F1. The model is ahead of the regression" in behind
+    assert "gives -0.04 to -0.04 F1. The model is better than the regression" in behind
 
 
 def test_the_lexical_reference_learns_what_its_features_tell():

@@ -18,7 +18,7 @@ from unmask.runs import submission
 def test_a_file_of_labels(tmp_path):
     (note,) = submission.write(tmp_path, "rte", ["entailment", "not_entailment"])
     assert (tmp_path / "RTE.tsv").read_bytes() == b"index\tprediction\n0\tentailment\n1\tnot_entailment\n"
-    assert note.startswith("RTE.tsv has 2 answers, but the official test set of RTE has 3,000 rows")
+    assert note.startswith("RTE.tsv has 2 predictions, but the official test set of RTE has 3,000 rows")
 
 
 def test_0_and_1_may_be_numbers(tmp_path):
@@ -35,7 +35,7 @@ def test_scores_stay_on_their_scale(tmp_path):
     notes = submission.write(tmp_path, "stsb", [np.float64(2.5), "1e-05", -0.25, 5.5])
     lines = (tmp_path / "STS-B.tsv").read_text().splitlines()
     assert [float(line.split("\t")[1]) for line in lines[1:]] == [2.5, 1e-05, 0.0, 5.0]
-    assert notes[0] == "Scores beyond 0 to 5 that were set to these: 2."
+    assert notes[0] == "Scores outside 0 to 5 that were clipped: 2."
 
 
 def test_answers_to_a_test_file_bear_its_ids(tmp_path):
@@ -49,7 +49,7 @@ def test_answers_to_a_test_file_bear_its_ids(tmp_path):
     ("name", "answers", "ids", "message"),
     [
         ("rte", ["entailment", "1"], None, "row 1 of RTE is '1'; it must be one of entailment, not_entailment"),
-        ("rte", ["entailment"], ["a", "b"], "RTE has 1 answer but 2 ids"),
+        ("rte", ["entailment"], ["a", "b"], "RTE has 1 prediction but 2 ids"),
         ("rte", ["entailment"] * 2, ["a", "a"], "Two rows of RTE have the id 'a'"),
         ("rte", ["entailment"] * 2, ["a", ""], "Row 2 of RTE has the id ''"),
         ("rte", ["entailment"] * 2, ["a", "b\tc"], r"Row 2 of RTE has the id 'b\\tc'"),
@@ -94,7 +94,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path):
 
 
 def test_what_cannot_be_packed(tmp_path):
-    with pytest.raises(UnmaskError, match="no file of answers"):
+    with pytest.raises(UnmaskError, match="no file of predictions"):
         submission.pack(tmp_path)
     (tmp_path / "RTE.tsv").write_text("id\tanswer\n0\tentailment\n")
     with pytest.raises(UnmaskError, match=r"RTE.tsv does not begin with the columns index and prediction"):
@@ -168,9 +168,9 @@ def test_the_table():
         "AX             -  mcc 39.6 (not counted)",
         "average     82.5  of 8 tasks",
         "",
-        "A task's score is the mean of its metrics; MNLI is one task; AX, the diagnostic rows, does not count.",
-        "WNLI is left out, as in the published averages of BERT and its kin; the GLUE leaderboard counts it.",
-        "As Table 1 of the BERT paper averages (MNLI-m and -mm apart, one metric each): 82.1.",
+        "The score of a task is the mean of its metrics; MNLI is one task; AX (diagnostic rows) does not count.",
+        "WNLI is left out, as in published averages of BERT-like models; the GLUE leaderboard counts it.",
+        "Average as in Table 1 of the BERT paper (MNLI-m and -mm apart, one metric each): 82.1.",
     ]
 
 
@@ -189,8 +189,8 @@ def test_a_partial_average_says_so():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no scores that count"),
-        ({"ax": {"mcc": 0.3}, "wnli": {"accuracy": 0.6}}, "no scores that count"),
+        ({}, "no scores for the average"),
+        ({"ax": {"mcc": 0.3}, "wnli": {"accuracy": 0.6}}, "no scores for the average"),
         ({"mrpc": {"accuracy": 0.8}}, "no metric of MRPC 'f1'"),
         ({"rte": {"accuracy": 66.4}}, "accuracy of RTE is 66.4, but a fraction"),
         ({"rte": {"accuracy": float("nan")}}, "accuracy of RTE is nan"),

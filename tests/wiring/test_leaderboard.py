@@ -74,8 +74,8 @@ def test_answers_are_those_of_the_models(runs, glue, tmp_path):
         assert set(archive.namelist()) == {"SST-2.tsv", "STS-B.tsv", "MNLI-m.tsv", "MNLI-mm.tsv"}
     text = "\n".join(said)
     assert "AX: " in text  # the model of MNLI could answer it, but there are no rows
-    assert "has 9 answers, but the official test set of SST-2 has 1,821 rows" in text
-    assert "Missing, and GLUE asks for all: CoLA.tsv" in text
+    assert "has 9 predictions, but the official test set of SST-2 has 1,821 rows" in text
+    assert "These files are missing, and GLUE requires all: CoLA.tsv" in text
 
 
 def test_a_folder_without_names_answers_by_number(runs, glue, tmp_path):

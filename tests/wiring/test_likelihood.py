@@ -200,12 +200,16 @@ def test_templates_fit_their_rows():
     choices = [Choices(text="a", choices=("b {text}", "c"), label="1", place="x:1")]
     assert "{pair}" in Prompting({}).template(pairs)
     assert Prompts(InContext(task="multiple-choice"), {}, choices).of(0) == ("a", [" b {text}", " c"])
-    for template, sentence in (("{text}", "ends in"), ("{answer} {text}", "ends in"), ("It is {answer}", "nothing")):
+    for template, sentence in (
+        ("{text}", "at its end"),
+        ("{answer} {text}", "at its end"),
+        ("It is {answer}", "no text"),
+    ):
         with pytest.raises(UnmaskError, match=sentence):
             InContext(template=template)
     with pytest.raises(UnmaskError, match="shots"):
         InContext(shots=-1)
-    with pytest.raises(UnmaskError, match="5 rows cannot show 6 examples"):
+    with pytest.raises(UnmaskError, match="5 rows for 6 examples"):
         Prompts(InContext(shots=6), {"0": "0", "1": "1"}, ROWS)
     with pytest.raises(UnmaskError, match="label"):
         Prompts(InContext(shots=1), {"0": "0"}, [ROWS[0]], [ROWS[1]]).of(0)

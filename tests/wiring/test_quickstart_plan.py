@@ -40,10 +40,10 @@ def test_what_is_left_out_is_said():
     assert full.pretraining > 0.8 * 3_600
     short = plan(4, 40.0, Pace(0.05, 0.002, 1.0), 9_000, 855)
     assert short.seeds < 3
-    assert "for 4 minutes allow no more on this machine" in short.notes[1]
+    assert "because 4 minutes allow no more on this machine" in short.notes[1]
     assert len(short.notes) == 2
     none = plan(1, 55.0, Pace(0.05, 0.002, 1.0), 9_000, 855)
-    assert none.notes[-1].startswith("1 minute is too few on this machine: the least that shows anything takes about")
+    assert none.notes[-1].startswith("1 minute is too few on this machine: the shortest useful quickstart takes about")
 
 
 def test_a_comparison_costs_what_its_parts_cost():

@@ -1,1 +1,1 @@
-"""Runs: pre-training, fine-tuning, translation, word vectors; what is searched, scored and reported of them."""
+"""Runs: pre-training, fine-tuning, translation, word vectors; their searches, evaluations and reports."""

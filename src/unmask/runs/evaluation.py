@@ -1,4 +1,4 @@
-"""Evaluation: a fine-tuned folder, ours or one of Hugging Face, scored on labelled rows."""
+"""Evaluation: the scores of a fine-tuned folder, of unmask or Hugging Face, on labelled rows."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ def evaluate(
 ) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
 
-    data    a file, or with a benchmark the folder of its files: its dev rows, or where it has none its test rows
-    rows    names of the columns, format and the like, as a config or by the names of its fields; what is not said is as
-            in the run which made the folder, and where no run is known, the usual
-    length  longest sequence; None: that of `rows`, or of the run which made the folder, or what the model takes
-    no_answer  threshold of question answering: nothing is answered where no answer is likelier by more than this
-               (`Found.doubt`); None: as the folder says
-    ready   the folder's model -> what answers in its place: on another device, in another precision; None: itself
+    data    a file, or with a benchmark the folder of its files: the dev rows, or the test rows if it has no dev rows
+    rows    how the rows are read (columns, format, ...), as a config or by the names of its fields; fields that are not
+            given are those of the run that wrote the folder, else the defaults
+    length  longest sequence; None: that of `rows`, else of the run that wrote the folder, else the most the model takes
+    no_answer  threshold of question answering: the model gives no answer if 'no answer' scores higher than the best
+               span by more than this (`Found.doubt`); None: the threshold of the folder
+    ready   function from the folder's model to the one that predicts, such as the same model on another device or in
+            another precision; None: the folder's model
 
-    Returns `metrics`, `baseline` (what the task's plain `reference` gets on these rows), `classes` (label -> precision,
-    recall, f1, support), `task`, `rows`, `description` and `notes`. Labels that are numbers are the outputs of that
-    number where the folder names its labels otherwise.
+    Returns `metrics`, `baseline` (the scores of the task's plain `reference` on these rows), `classes` (label ->
+    precision, recall, f1, support), `task`, `rows`, `description` and `notes`. If the rows have numbers as labels and
+    the folder has names, a number is the index of an output.
 
-    A sentence encoder is scored by what the rows say: scores by correlation, texts that belong together by rank,
-    triplets by which text is nearer, classes by the head that a run with the softmax loss keeps, else by a probe
+    The evaluation of a sentence encoder depends on the rows: correlation for scores, rank for texts that belong
+    together, distances for triplets. For classes it uses the head that a run with the softmax loss keeps, else a probe
     (`pair_classes.ProbedPairs`). Raises UnmaskError for a folder that was not fine-tuned, and for rows that do not fit
-    it.
+    the model.
     """
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     if not Path(data).exists():
@@ -89,10 +90,10 @@ def evaluate_written(
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
 ) -> Scores:
-    """As `evaluate`, of a folder whose model writes its answers: a T5 that `unmask finetune` wrote.
+    """As `evaluate`, for a T5 that `unmask finetune` trained, which generates its answers as text.
 
-    `metrics` has the share of texts that are answers to what was asked as "answered". Raises UnmaskError for a folder
-    that was not fine-tuned on a task, and for rows that do not fit it.
+    `metrics` has "answered": the share of outputs that are valid answers of the task. Raises UnmaskError for a folder
+    that was not fine-tuned on a task, and for rows that do not fit the model.
     """
     predictor = WrittenPredictor(folder, device=device, precision=precision)
     if not Path(data).exists():
@@ -100,7 +101,7 @@ def evaluate_written(
     task = predictor.task
     given = rows.length if isinstance(rows, Rows) else (rows or {}).get("length")
     if given is not None:
-        raise UnmaskError("A T5 reads up to 512 tokens of a text, whatever length is asked for: leave it out.")
+        raise UnmaskError("A T5 always reads up to 512 tokens of a text: leave --length out.")
     found, _ = _rows_of(Path(folder), Path(data), task.task, rows)
     found = task.named(found, str(folder))
     answers = [part.text for parts in predictor.written(list(found)) for part in parts]
@@ -120,8 +121,8 @@ def evaluate_written(
 def _rows_of(
     folder: Path, data: Path, task: type[Task], given: Rows | Mapping[str, Any] | None, length: int | None = None
 ) -> tuple[Dataset, int | None]:
-    """The rows of a file, or those of a benchmark's folder that have labels, and the longest sequence. What is not
-    given is as in the run which made the folder, so that its dev rows get its scores again."""
+    """The rows of a file or the labelled rows of a benchmark's folder, and the longest sequence. Fields that are not
+    given are those of the run that wrote the folder, so that its dev rows get the same scores again."""
     run = run_of(folder)
     task = TASKS.get(str(run.get("task")), task)  # roles and tags have one head
     rows = scored_rows(task, given)
@@ -132,13 +133,13 @@ def _rows_of(
     if task.folders or not data.is_dir():
         return read(data, task.task_name, rows, scoring=True), length or rows.length
     if rows.benchmark is None:
-        raise UnmaskError(f"{data} is a folder: give a file, or say whose folder it is with --benchmark.")
+        raise UnmaskError(f"{data} is a folder: give a file, or name the data set that it holds with --benchmark.")
     part = "dev" if "dev" in glue.find(rows.benchmark).parts else "test"
     return glue.split(rows.benchmark, data, part), length or rows.length
 
 
 def render_evaluation(scores: Mapping[str, Any]) -> str:
-    """What `evaluate` found, as a table of text."""
+    """The result of `evaluate` as a table of text."""
     wide = max(12, *(len(name) + 2 for name in scores["metrics"]))
     lines = [scores["description"] + ".", *scores["notes"], f"Baseline: {scores['reference']}."]
     lines += ["", f"{'':<{wide}}{'model':>10}{'baseline':>10}"]

@@ -1,4 +1,4 @@
-"""Answers in context: a task as a text that a language model continues with, after no, one or a few examples."""
+"""In-context learning: a language model answers a task as the continuation of a prompt with zero or more examples."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from unmask.tasks import TASKS, task_named
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.reading import check_scored, read
 
-BETWEEN = "\n\n"  # what stands between the examples of a prompt
+BETWEEN = "\n\n"  # separator between the examples of a prompt
 FIELDS = ("text", "pair", "answer")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InContext(TaskConfig):
-    """A task put as a text (Brown et al. 2020, "Language Models are Few-Shot Learners", section 2).
+    """A task as a prompt (Brown et al. 2020, "Language Models are Few-Shot Learners", section 2).
 
-    shots      examples with their answers that stand before each row; drawn anew for each, by the seed
-    template   of an example: {text}, {pair} and {answer}, which comes last; None: see `Prompting.template`
-    names      what labels are called, where the file has numbers: 0=negative,1=positive
-    normalise  the answer is that with the highest log-probability: the "sum" over its tokens, or their "mean", which
-               does not favour short ones (section 2.4)
+    shots      examples with answers before each row; every row has its own, drawn by the seed
+    template   template of an example, with {text}, {pair} and, at its end, {answer}; None: see `Prompting.template`
+    names      names of labels that are numbers in the file: 0=negative,1=positive
+    normalise  the answer with the highest log-probability is chosen: the "sum" over its tokens, or their "mean", which
+               does not favour short answers (section 2.4)
     """
 
     shots: int = 0
@@ -43,9 +43,9 @@ class InContext(TaskConfig):
         super().__post_init__()
         if task_named(self.task).prompting is None:
             known = ", ".join(name for name, kind in TASKS.items() if kind.prompting is not None)
-            raise UnmaskError(f"--task must be one of {known} where a language model is asked, not '{self.task}'.")
+            raise UnmaskError(f"--task must be one of {known} with --shots, not '{self.task}'.")
         if self.shots < 0:
-            raise UnmaskError(f"There are no {self.shots} examples; set --shots to 0 or more.")
+            raise UnmaskError(f"--shots must be 0 or more, not {self.shots}.")
         if self.template is not None:
             _check(self.template)
 
@@ -53,12 +53,12 @@ class InContext(TaskConfig):
 def evaluate_in_context(
     model: Path | str | Loaded, data: Path | str, how: InContext | None = None, *, examples: Path | str | None = None
 ) -> dict[str, Any]:
-    """Score a language model, as it is, on the labelled rows of a file.
+    """Score a language model, without fine-tuning, on the labelled rows of a file.
 
-    examples  file of the rows that stand before each; None: the other rows of `data`
+    examples  file of the rows for the prompts; None: the other rows of `data`
 
     Returns what `evaluation.evaluate` returns; the loss is that of the softmax over the scores of the candidates.
-    Raises UnmaskError for a model that says no next token, and for rows and templates that do not fit.
+    Raises UnmaskError for a model that does not predict the next token, and for rows and templates that do not fit.
     """
     how = how or InContext()
     check_scored(how.rows)
@@ -75,9 +75,7 @@ def evaluate_in_context(
     answers, cut = answer_all(scorer, prompts, found.rows, how.normalise)
     notes = [*found.notes, f"Template: {prompts.template!r}, {plural(how.shots, 'example')} before each row."]
     if cut:
-        notes.append(
-            f"{cut:,} of the {len(found):,} rows do not fit the model with their examples: the first were cut."
-        )
+        notes.append(f"{cut:,} of the {len(found):,} prompts are too long for the model: their first tokens were cut.")
     return {
         "task": task.name,
         "rows": len(found),
@@ -91,10 +89,11 @@ def evaluate_in_context(
 
 
 class Prompts:
-    """Rows as texts: examples with their answers, then a row without.
+    """The prompts of rows: examples with their answers, then the row without its answer.
 
-    named     label -> what it is called; nothing where each row brings its answers
-    rows      that are answered        examples  that stand before them; None: the other rows
+    named     label -> its name in the prompt; empty if each row has its own answers
+    rows      rows to answer
+    examples  rows for the examples; None: the other rows
     """
 
     def __init__(
@@ -107,10 +106,10 @@ class Prompts:
         self.template = how.template or self.put.template(rows)
         known = len(rows) - 1 if examples is None else len(examples)
         if how.shots > known:
-            raise UnmaskError(f"{plural(known, 'row')} cannot show {plural(how.shots, 'example')}: lower --shots.")
+            raise UnmaskError(f"There are {plural(known, 'row')} for {plural(how.shots, 'example')}: lower --shots.")
 
     def of(self, number: int) -> tuple[str, list[str]]:
-        """The prompt of a row and the candidates, each with what stands between the two in front of it."""
+        """The prompt of a row, without spaces at its end, and the candidates, each with these spaces before it."""
         row = self.rows[number]
         parts = [_filled(self.template, one, self.put.answer(one)) for one in self.shown(number)]
         before = BETWEEN.join([*parts, _filled(self.template.partition("{answer}")[0], row, "")])
@@ -118,7 +117,7 @@ class Prompts:
         return prompt, [before[len(prompt) :] + candidate for candidate in self.put.candidates(row)]
 
     def shown(self, number: int) -> list[Row]:
-        """The examples before a row: a function of the seed and its number."""
+        """The examples before a row: a function of the seed and the number of the row."""
         pool = self.rows if self.others is None else self.others
         places = [i for i in range(len(pool)) if self.others is not None or i != number]
         rng = np.random.default_rng([self.how.seed, number])
@@ -128,10 +127,10 @@ class Prompts:
 def answer_all(
     scorer: Scorer, prompts: Prompts, rows: Sequence[Row], normalise: Literal["sum", "mean"] = "sum"
 ) -> tuple[list[np.ndarray], int]:
-    """For each row the softmax [1, C] over the log-probabilities of its candidates, and how many prompts were cut.
+    """For each row the softmax [1, C] over the scores of its C candidates, and the number of prompts that were cut.
 
-    A prompt that does not fit loses tokens at its beginning. Raises UnmaskError for a candidate without a token and
-    for a model that does not predict the next token.
+    A prompt that is too long loses its first tokens. Raises UnmaskError for a candidate without a token or too long for
+    the model, and for a model that does not predict the next token.
     """
     model = scorer.language_model()
     tokenizer, longest = model.tokenizer, model.window + 1
@@ -157,15 +156,15 @@ def answer_all(
 
 
 def _check(template: str) -> None:
-    """Raises UnmaskError for a template that shows nothing, or asks for nothing, at its end."""
+    """Raises UnmaskError for a template without {text} or {pair}, or without one {answer} at its end."""
     if template.count("{answer}") != 1 or template.partition("{answer}")[2].strip():
-        raise UnmaskError(f"A template ends in {{answer}}, which it has once; {template!r} does not.")
+        raise UnmaskError(f"A template must have {{answer}} once, at its end; {template!r} does not.")
     if "{text}" not in template and "{pair}" not in template:
-        raise UnmaskError(f"The template {template!r} shows nothing of a row: put in {{text}} or {{pair}}.")
+        raise UnmaskError(f"The template {template!r} has no text of the row: add {{text}} or {{pair}}.")
 
 
 def _filled(template: str, row: Row, answer: str) -> str:
-    """A template with the values of a row, in which braces mean nothing."""
+    """A template with the values of a row. Braces in the values have no meaning."""
     values = {"text": row.text, "pair": row.pair or "", "answer": answer}
     parts = template.split("{")
     out = parts[0]

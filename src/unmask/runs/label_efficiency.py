@@ -1,4 +1,5 @@
-"""Does pre-training pay? The same model on few labels from a pre-trained and a random start, and a plain reference."""
+"""Does pre-training pay? One model fine-tuned on few labels from pre-trained and from random weights, and a plain
+reference."""
 
 from __future__ import annotations
 
@@ -32,17 +33,17 @@ SEEDS = 3
 BATCH = 16
 EPOCHS, LEAST_STEPS = 4, 80
 LENGTH = 128
-SAMPLE = 300  # sentences that the time of a comparison is measured on
+SAMPLE = 300  # sentences on which `pace` measures times
 PRETRAINED, RANDOM, LEXICAL = "pre-trained", "random start", "lexical regression"
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What the parts of a comparison take, in seconds.
+    """Seconds that the parts of a comparison take.
 
-    step     of fine-tuning
-    answer   to a test sentence, by a fine-tuned model
-    lexical  of the reference: fitted once, and asked about all test sentences
+    step     one step of fine-tuning
+    answer   the prediction of a test sentence by a fine-tuned model
+    lexical  the reference: one training, and the predictions of all test sentences
     """
 
     step: float
@@ -51,24 +52,24 @@ class Pace:
 
 
 def steps(rows: int) -> int:
-    """Steps of fine-tuning on so many labelled sentences: 4 epochs, and at least 80."""
+    """Steps of fine-tuning on `rows` labelled sentences: 4 epochs, but at least 80 steps."""
     return max(LEAST_STEPS, EPOCHS * -(-rows // BATCH))
 
 
 def settings(rows: int, lr: float = 1e-3) -> Fit:
-    """The same for both starts, with the last weights kept. Small models want a rate of 1e-3."""
+    """The settings for both starts, which keep the last weights. Small models need a learning rate of 1e-3."""
     epochs = steps(rows) / -(-rows // BATCH)
     return Fit(
         epochs=epochs,
         batch_size=BATCH,
-        evaluations=1 / (2 * epochs),  # only the last one: there are no labels to spare for choosing among weights
+        evaluations=1 / (2 * epochs),  # only one, at the end: there are no spare labels to choose weights by
         optimizer=Optimizer(lr=lr),
         schedule=Schedule(warmup=0.1),
     )
 
 
 def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: Sequence[Row]) -> Pace:
-    """Measured on fresh weights, which take as long as trained ones; two references are fitted on the way."""
+    """Measure the times, on new weights, which take as long as trained ones; trains the reference twice."""
     task = _task(pool)
     model = config.build(task.heads, seed=0)
     examples = task.encode(pool[:SAMPLE], tokenizer, LENGTH).examples
@@ -79,7 +80,7 @@ def pace(config: ModelConfig, tokenizer: Tokenizer, pool: Sequence[Row], test: S
     begun = time.perf_counter()
     task.answer_all(model, task.encode(sample, tokenizer, LENGTH), tokenizer.pad)
     answer = (time.perf_counter() - begun) / max(1, len(sample))
-    lexical.tag(pool[:8], test[:8])  # what is imported on the way counts once
+    lexical.tag(pool[:8], test[:8])  # imports libraries before the time is measured
     begun = time.perf_counter()
     lexical.tag(pool[:SAMPLE], test)
     return Pace(step, answer, time.perf_counter() - begun)
@@ -95,62 +96,62 @@ def compare(
     lr: float = 1e-3,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Any]]:
-    """Word-level F1 on `test` of each way to tag, for each number of labelled sentences and seed.
+    """Word-level F1 on `test` of each method, for each number of labelled sentences and seed.
 
-    folder      of the pre-trained model; the random start is the same architecture with fresh weights
+    folder      folder of the pre-trained model; the random start is the same architecture with new weights
     pool, test  sentences with the tags O and CODE; each seed draws its own labelled sentences from the pool
 
-    Returns {"labels", "seed", "way", "f1", "precision", "recall"} for each run.
+    Returns {"labels", "seed", "way", "f1", "precision", "recall"} for each run; "way" is the name of the method.
     """
     found: list[dict[str, Any]] = []
     tokenizer = huggingface.load(folder, huggingface.SINGLE_STACK).require_tokenizer(folder)
-    questions = _task(test).encode(test, tokenizer, LENGTH)
+    encoded = _task(test).encode(test, tokenizer, LENGTH)
     for count in (c for c in counts if c <= len(pool)):
         for seed in range(seeds):
             chosen = [pool[i] for i in np.random.default_rng([seed, count]).permutation(len(pool))[:count]]
-            ways: dict[str, Mapping[str, float]] = {
-                PRETRAINED: _finetuned(folder, chosen, questions, fresh=False, seed=seed, lr=lr),
-                RANDOM: _finetuned(folder, chosen, questions, fresh=True, seed=seed, lr=lr),
+            methods: dict[str, Mapping[str, float]] = {
+                PRETRAINED: _finetuned(folder, chosen, encoded, fresh=False, seed=seed, lr=lr),
+                RANDOM: _finetuned(folder, chosen, encoded, fresh=True, seed=seed, lr=lr),
                 LEXICAL: metrics.of_tags(lexical.tag(chosen, test, seed), [row.tags for row in test], LABELS),
             }
-            for way, scores in ways.items():
+            for method, scores in methods.items():
                 kept = {name: scores[name] for name in ("f1", "precision", "recall")}
-                found.append({"labels": count, "seed": seed, "way": way, **kept})
+                found.append({"labels": count, "seed": seed, "way": method, **kept})
         means = summary(found)[count]
         say(f"  {count:>5} labelled sentences: " + ", ".join(f"{w} {m:.2f}" for w, (m, _) in means.items()))
     return found
 
 
 def summary(found: Sequence[Mapping[str, Any]], metric: str = "f1") -> dict[int, dict[str, tuple[float, float]]]:
-    """Number of labels -> way -> (mean, standard deviation) over the seeds."""
+    """Number of labels -> method -> (mean, standard deviation) over the seeds."""
     table: dict[int, dict[str, tuple[float, float]]] = {}
     for count in sorted({row["labels"] for row in found}):
-        for way in dict.fromkeys(row["way"] for row in found):
-            values = [row[metric] for row in found if row["labels"] == count and row["way"] == way]
+        for method in dict.fromkeys(row["way"] for row in found):
+            values = [row[metric] for row in found if row["labels"] == count and row["way"] == method]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            table.setdefault(count, {})[way] = (statistics.fmean(values), spread)
+            table.setdefault(count, {})[method] = (statistics.fmean(values), spread)
     return table
 
 
 def _task(rows: Sequence[Row]) -> Task:
-    """The task of sentences of tagged words."""
+    """The task of tagging words, with the labels O and CODE."""
     return task_fitting(Dataset(Path(), tuple(rows), {"words": "words", "tags": "tags"})).of_labels(LABELS)
 
 
 def _finetuned(
     folder: Path, train: Sequence[Row], test: Encoded, *, fresh: bool, seed: int, lr: float
 ) -> dict[str, float]:
-    """The metrics on `test` of a model fine-tuned on `train`. Raises UnmaskError where a signal stops that."""
+    """The metrics on `test` of a model fine-tuned on `train`. Raises UnmaskError if a signal stops the training."""
     task = _task(train)
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads=task.heads, seed=seed)
     model, tokenizer = loaded.model, loaded.require_tokenizer(folder)
     if fresh:
         model = model.config.build(task.heads, seed=seed)
-        model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks begin with the same new head
+        model.heads.load_state_dict(loaded.model.heads.state_dict())  # both trunks start with the same new head
     encoded = task.encode(train, tokenizer, LENGTH)
-    # The rows in the place of the dev rows are training rows: nothing is chosen by them.
-    asked = task.encode(train[:8], tokenizer, LENGTH)
-    fitted = fit(model, task, encoded, asked, settings(len(train), lr), pad=tokenizer.pad, seed=seed)
+    # Training rows stand in for dev rows, because no weights are chosen by their scores.
+    dev = task.encode(train[:8], tokenizer, LENGTH)
+    fitted = fit(model, task, encoded, dev, settings(len(train), lr), pad=tokenizer.pad, seed=seed)
     if fitted.stopped:
         raise UnmaskError(f"Stopped by {fitted.stopped}; the pre-trained model is in {folder}.")
     return task.evaluate(model, test, tokenizer.pad)

@@ -1,4 +1,4 @@
-"""GLUE from fine-tuned folders: their answers to the test rows as a submission, their dev scores as a table."""
+"""GLUE from fine-tuned folders: predictions of the test rows as a submission, scores on the dev rows as a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unmask.serve.predictor import length_of_run
 from unmask.tasks import TASKS
 
 OF_MNLI = ("MNLI-m", "MNLI-mm", "AX")
-"""What a model of MNLI answers: both test sets, and the diagnostic rows, which have no training rows of their own."""
+"""What an MNLI model predicts: both test sets, and the diagnostic rows, which have no training set."""
 
 
 def submit(
@@ -30,14 +30,14 @@ def submit(
     device: str = "cpu",
     precision: Precision = "auto",
 ) -> tuple[str, ...]:
-    """Answer the test rows of GLUE with fine-tuned folders; write the files of answers and submission.zip into `out`.
+    """Predict the test rows of GLUE with fine-tuned folders; write the files of answers and submission.zip into `out`.
 
-    models  folders whose run names a benchmark (`--benchmark`), or "RTE=FOLDER" where it does not
+    models  folders whose run names a benchmark (`--benchmark`), else "RTE=FOLDER"
     data    folder of GLUE, with a folder for each task
-    device, precision  where and how exactly the models answer (`Predictor`)
+    device, precision  device and precision of the models (`Predictor`)
 
-    A folder of MNLI answers MNLI-m, MNLI-mm and AX where `data` has their test rows and no other folder is named for
-    them. Returns the names of the files that are missing. Raises UnmaskError for folders that name no task, two for
+    An MNLI folder also predicts MNLI-m, MNLI-mm and AX if `data` has their test rows and no other folder is given for
+    them. Returns the names of the missing files. Raises UnmaskError for a folder that names no task, two folders for
     one task, labels that are not those of the task, and missing test rows.
     """
     data, out = Path(data), Path(out)
@@ -50,7 +50,7 @@ def submit(
                 raise
             say(f"{name}: {error}")
             continue
-        say(f"{name}: {plural(len(rows), 'row')} of {rows.path}, answered by {folder}.")
+        say(f"{name}: {plural(len(rows), 'row')} of {rows.path}, predicted by {folder}.")
         predictor = Predictor(folder, length=length_of_run(folder), device=device, precision=precision)
         if predictor.settled.note:
             say(f"{name}: {predictor.settled.note}")
@@ -59,7 +59,7 @@ def submit(
             say(f"{name}: {note}")
     missing = submission.pack(out)
     if missing:
-        say(f"Missing, and GLUE asks for all: {', '.join(missing)}.")
+        say(f"These files are missing, and GLUE requires all: {', '.join(missing)}.")
     say(f"The answers are in {out / submission.ZIP}.")
     return missing
 
@@ -67,8 +67,8 @@ def submit(
 def table(results: Sequence[str | Path], *, wnli: bool = False) -> Average:
     """The GLUE score of fine-tuning runs on their dev rows, each as the mean of its seeds.
 
-    results  folders of runs, their results.json, or files of `unmask evaluate --json`; "MNLI-mm=FILE" where
-             the folder does not name its task
+    results  folders of runs, their results.json, or files of `unmask evaluate --json`; "MNLI-mm=FILE" if the folder
+             does not name its task
     """
     scores: dict[str, Mapping[str, float]] = {}
     for given in results:
@@ -87,7 +87,7 @@ def table(results: Sequence[str | Path], *, wnli: bool = False) -> Average:
 
 
 def _named(given: str | Path) -> tuple[str, Path]:
-    """("RTE", folder) for "RTE=folder", ("", folder) for a folder alone."""
+    """("RTE", folder) for "RTE=folder", ("", folder) for a folder without a task."""
     name, equals, place = str(given).partition("=")
     return (name, Path(place)) if equals and "/" not in name else ("", Path(given))
 
@@ -101,7 +101,7 @@ def _benchmark_of(folder: Path) -> str:
 
 
 def _assigned(models: Sequence[str | Path]) -> dict[str, tuple[Path, bool]]:
-    """Task -> the folder that answers it, and whether that folder was given for this very task."""
+    """Task -> its folder, and whether the folder was given for this task itself (not as MNLI for AX)."""
     found: dict[str, tuple[Path, bool]] = {}
     for given in models:
         name, folder = _named(given)
@@ -133,7 +133,7 @@ def _answers(predictor: Predictor, folder: Path, benchmark: Benchmark, rows: Seq
 
 
 def _spelling(folder: Path, benchmark: Benchmark, labels: Sequence[str]) -> dict[str, str]:
-    """Label of the model -> the official one: by its name, or its number where the model has no names (LABEL_0)."""
+    """Label of the model -> official label: by name, or by number if the model has no names (LABEL_0)."""
     official = {label.lower(): label for label in benchmark.labels}
     if {label.lower() for label in labels} == set(official):
         return {label: official[label.lower()] for label in labels}
@@ -145,7 +145,7 @@ def _spelling(folder: Path, benchmark: Benchmark, labels: Sequence[str]) -> dict
 
 
 def _scores(path: Path) -> dict[str, float]:
-    """The metrics of a results.json, means over the seeds, or of what `unmask evaluate --json` printed."""
+    """The metrics of a results.json, as means over the seeds, or of the output of `unmask evaluate --json`."""
     found = read_json(path)
     metrics = dict(_means(found)) if "summary" in found else found.get("metrics")
     if not isinstance(metrics, dict) or not all(isinstance(value, (int, float)) for value in metrics.values()):

@@ -1,4 +1,4 @@
-"""Minimal pairs: does a model find the right one of two sentences, which differ in one thing, more likely?"""
+"""Minimal pairs: does a model give a grammatical sentence a higher probability than its ungrammatical counterpart?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences; the first is the correct one. `kind` is what they differ in, `field` the part of grammar."""
+    """A correct and an incorrect sentence. `kind` is what they differ in, `field` the field of grammar."""
 
     right: str
     wrong: str
@@ -31,13 +31,13 @@ class Pair:
 
 
 def read(paths: Sequence[Path | str], *, most: int | None = None, encoding: str | None = None) -> list[Pair]:
-    """The pairs of files or folders, as BLiMP writes them: columns sentence_good and sentence_bad, and where there are
-    UID and field; a file without UID is one kind, called as the file is.
+    """Read pairs from files or folders in the format of BLiMP: columns sentence_good and sentence_bad, optionally UID
+    and field. A file without UID is one kind, named after the file.
 
-    most      pairs of each kind, its first ones; None: all
+    most      most pairs of each kind, the first ones; None: all
     encoding  as for `data.files.lines.lines`
 
-    Raises UnmaskError for what is not there, and for a file without these columns.
+    Raises UnmaskError for a missing file, for one without these columns, and for a row without two sentences.
     """
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for path in _files(paths):
@@ -63,12 +63,12 @@ def evaluate_minimal_pairs(
     most: int | None = None,
     encoding: str | None = None,
 ) -> dict[str, Any]:
-    """The share of pairs whose right sentence is the more likely one (Warstadt et al. 2020, section 4).
+    """The share of pairs whose correct sentence is the more probable one (Warstadt et al. 2020, section 4).
 
-    How likely a sentence is depends on the head of the model (`serve.likelihood.SCORINGS`). A tie counts as wrong. The
-    accuracy is the mean over kinds, which count alike.
+    The score of a sentence depends on the head of the model (`serve.likelihood.SCORINGS`). A tie counts as an error.
+    The accuracy is the mean over kinds, each with the same weight.
 
-    Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (how likely was found).
+    Returns `accuracy`, `kinds` and `fields` (name -> {"accuracy", "pairs"}), `pairs`, `score` (the kind of score).
     Raises UnmaskError for a model without a head that scores texts, and for files that hold no pairs.
     """
     scorer = Scorer(model)
@@ -89,9 +89,9 @@ def evaluate_minimal_pairs(
 
 
 def _shares(names: Sequence[str], right: np.ndarray) -> dict[str, dict[str, float]]:
-    own = np.array(names)
+    groups = np.array(names)
     return {
-        name: {"accuracy": float(right[own == name].mean()), "pairs": int((own == name).sum())}
+        name: {"accuracy": float(right[groups == name].mean()), "pairs": int((groups == name).sum())}
         for name in dict.fromkeys(names)
     }
 
@@ -112,12 +112,12 @@ def _files(paths: Sequence[Path | str]) -> list[Path]:
 
 
 def render(found: dict[str, Any]) -> str:
-    """What `evaluate_minimal_pairs` found, as text: the worst kinds last."""
+    """The result of `evaluate_minimal_pairs` as text: the worst kinds last."""
     kinds = sorted(found["kinds"].items(), key=lambda item: -item[1]["accuracy"])
     width = max(map(len, [*found["kinds"], *found["fields"]]))
     lines = [
-        f"{100 * found['accuracy']:.1f} % of the pairs are told apart by {found['score']}, in the mean over "
-        f"{plural(len(kinds), 'kind')} with {plural(found['pairs'], 'pair')}; half would be luck."
+        f"Accuracy by {found['score']}: {100 * found['accuracy']:.1f} %, the mean over {plural(len(kinds), 'kind')} "
+        f"with {plural(found['pairs'], 'pair')}; chance is 50 %."
     ]
     for part in (sorted(found["fields"].items()), kinds):
         rows = [f"{name:{width}} {100 * one['accuracy']:6.1f} {one['pairs']:8,}" for name, one in part]

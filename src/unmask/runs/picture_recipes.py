@@ -14,14 +14,14 @@ from unmask.train.trainer import Training
 
 
 def simmim_tiny() -> Pretraining:
-    """Hidden patches of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): minutes on a laptop."""
+    """Masked patches of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): minutes on a laptop."""
     model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768, hides=True)
     rows = Rows(batch=64, first=None, heldout=256)
     return Pretraining(model=model, objective=MaskedPatchesConfig(square=2), rows=rows, training=short(1e-3))
 
 
 def simmim_base() -> Pretraining:
-    """Hidden patches of pictures of 224 pixels, by a ViT of 12 layers of 768 (86 M parameters): batch 2,048, as
+    """Masked patches of pictures of 224 pixels, by a ViT of 12 layers of 768 (86 M parameters): batch 2,048, as
     published."""
     model = Vit(hides=True).replace(**SIZES["base"])
     objective = MaskedPatchesConfig(size=224, patch=16, square=2)

@@ -1,4 +1,4 @@
-"""Probes: what a model answers to a few held-out texts, written as a run goes on."""
+"""Probes: the predictions of a model for a few held-out texts, written at every evaluation of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "samples.jsonl"
 
 
 def samples(given: Sequence[Probe], found: Sequence[Sequence[tuple[str, float]]]) -> list[dict[str, Any]]:
-    """Probes with what was guessed: (guess, probability) each."""
+    """Probes with their predictions, each a list of (prediction, probability), as rows of samples.jsonl."""
     return [
         {"text": p.text, "expected": list(p.expected), "guesses": [[w, round(x, 5)] for w, x in g]}
         for p, g in zip(given, found, strict=True)
@@ -35,19 +35,19 @@ def writing(folder: Path) -> Listener:
 
 
 def note(folder: Path, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append the samples of a step; what an earlier run wrote from that step on is dropped."""
+    """Append the samples of a step. Samples that an earlier run wrote at this step or later are dropped."""
     earlier = [line for line in read(folder) if line["step"] < step]
     lines = [*earlier, {"step": step, "samples": rows}]
     write_text(folder / FILE, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """What was noted so far: {"step", "samples": [{"text", "expected", "guesses"}]}; a torn line is left out."""
+    """The samples so far: {"step", "samples": [{"text", "expected", "guesses"}]}; incomplete lines are left out."""
     path = folder / FILE
     if not path.exists():
         return []
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # a text may hold other ends of lines
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # texts may hold other line ends
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):

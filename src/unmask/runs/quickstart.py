@@ -1,4 +1,4 @@
-"""The quickstart: a BERT from nothing in a few minutes, and whether its pre-training pays."""
+"""The quickstart: pre-train a BERT from scratch in a few minutes, and measure whether pre-training pays."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from unmask.runs.report import Report, run_facts, write_report
 from unmask.train import report
 from unmask.train.display import Terminal, progress
 
-MINUTES = 6.0  # of everything, from the start of the command to the end of the report
+MINUTES = 6.0  # from the start of the command to the end of the report
 RECIPE = "bert-tiny"
 VOCABULARY = 4_096
-MORE = "More minutes of pre-training change that: docs/benchmarks.md has runs of several lengths."
+MORE = "Longer pre-training changes that: docs/benchmarks.md has runs of several lengths."
 PROMPTS: dict[str, tuple[str, ...]] = {
     "Return a [MASK] of strings.": ("list", "tuple", "set", "sequence", "dictionary"),
     "If the file does not exist, an [MASK] is raised.": ("exception", "error"),
@@ -38,9 +38,9 @@ PROMPTS: dict[str, tuple[str, ...]] = {
 
 
 def quickstart(out: Path, *, minutes: float = MINUTES) -> Path:
-    """Do the whole tour in the folder `out`, in about so many minutes; returns the path of its report.
+    """Run the whole tour in the folder `out`, in about `minutes` minutes; returns the path of its report.
 
-    Raises UnmaskError where `out` holds something already: a finished run is never overwritten.
+    Raises UnmaskError if `out` is not empty, since a finished run is never overwritten, and if a signal stops it.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UnmaskError(f"{out} is not empty. Look at {out / 'report.html'}, or choose another folder: --out FOLDER.")
@@ -58,8 +58,8 @@ def quickstart(out: Path, *, minutes: float = MINUTES) -> Path:
     print("\n".join(planned.notes))
     print(f"\n2/4  Pre-training {RECIPE} on it, in {out / 'model'}", flush=True)
     run = _pretrain(out, config.replace(training={"minutes": planned.pretraining / 60}))
-    print("\n3/4  What it guesses now")
-    _print_guesses(out / "model")
+    print("\n3/4  Its predictions for [MASK]")
+    _print_predictions(out / "model")
     print("\n4/4  Which words of a sentence are code? Fine-tuned on few labels, F1 on documents never seen", flush=True)
     found = label_efficiency.compare(
         out / "model", pool, test[: planned.sentences], counts=planned.counts, seeds=planned.seeds, say=print
@@ -81,14 +81,14 @@ def quickstart(out: Path, *, minutes: float = MINUTES) -> Path:
 
 
 def held_out(source: str) -> bool:
-    """Whether a document of the embedded corpus is kept for testing: one in ten, by the hash of its name."""
+    """Whether a document of the embedded corpus is kept for testing: one in ten, chosen by the hash of its name."""
     return embedded.heldout(source, 0.1)
 
 
 def tagged_rows() -> tuple[list[Row], list[Row]]:
-    """Sentences with their code words marked: those to label from, and those of held-out documents to test on.
+    """Sentences whose code words are tagged: those for training, and those of held-out documents for testing.
 
-    Both are shuffled by the hash of their words, so that any first part is a fair sample.
+    Both lists are ordered by the hash of their words, so that any first part is a random sample.
     """
     parts: tuple[list[Row], list[Row]] = ([], [])
     for sentence in embedded.code_mentions():
@@ -100,7 +100,7 @@ def tagged_rows() -> tuple[list[Row], list[Row]]:
 
 
 def _build_corpus(folder: Path) -> corpus.Corpus:
-    """All documents but those that the labelled sentences are tested on, and the sentences that these contain."""
+    """Build a corpus of all documents except those whose sentences are test sentences."""
     with progress() as show:
         return corpus.build(
             lambda: embedded.documents(exclude=held_out), folder, vocabulary_size=VOCABULARY, progress=show
@@ -116,13 +116,13 @@ def _pretrain(out: Path, config: Pretraining) -> dict[str, Any]:
     return {"heldout": result.heldout, "baseline": run.baseline}
 
 
-def _print_guesses(folder: Path) -> None:
+def _print_predictions(folder: Path) -> None:
     from unmask.serve.predictor import Predictor
 
     predictor = Predictor(folder, top=5)
     for text, answer in zip(PROMPTS, predictor(list(PROMPTS)), strict=True):
-        guesses = ", ".join(f"{guess['token']} {guess['probability']:.2f}" for guess in answer["masks"][0])
-        print(f"  {text:68} {guesses}")
+        predictions = ", ".join(f"{one['token']} {one['probability']:.2f}" for one in answer["masks"][0])
+        print(f"  {text:68} {predictions}")
 
 
 def _print_end(out: Path, path: Path, seconds: float) -> None:
@@ -135,83 +135,84 @@ On your own text and labels:
   unmask pretrain bert-mini --corpus corpora/mine --out runs/mine --minutes 30
   unmask finetune --model runs/mine --task classification --train train.tsv --dev dev.tsv --out runs/sentiment
   unmask predict  --model runs/sentiment < reviews.txt
-More time teaches it more: make quickstart ARGS="--minutes 60 --out runs/longer\"""")
+Longer training gives a better model: make quickstart ARGS="--minutes 60 --out runs/longer\"""")
 
 
 # ------------------------------------------------------------------------------------------------ the report
 
 
 def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
-    """What the page of a quickstart shows: what its labels brought, and the report of its pre-training run."""
+    """The report of a quickstart: the comparison by labels, and the report of the pre-training run."""
     table = label_efficiency.summary(facts["labelled"])
-    ways = list(next(iter(table.values())))
-    sections: list[report.Section] = [_opening(facts, table), _label_table(table, ways)]
+    methods = list(next(iter(table.values())))
+    sections: list[report.Section] = [_opening(facts, table), _label_table(table, methods)]
     if len(table) > 1:
-        sections.append(_label_chart(table, ways))
+        sections.append(_label_chart(table, methods))
     model = evaluation.report_of(folder / "model", run_facts(folder / "model"))
-    subtitle = f"{plural(facts['minutes'], 'minute')} asked for, {facts['seconds'] / 60:.1f} taken"
-    return Report("A BERT from nothing", subtitle, [*sections, *model.sections], model.config)
+    subtitle = f"{plural(facts['minutes'], 'minute')} planned, {facts['seconds'] / 60:.1f} taken"
+    return Report("A BERT from scratch", subtitle, [*sections, *model.sections], model.config)
 
 
 def _opening(facts: Mapping[str, Any], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> report.Text:
     heldout, baseline = facts["heldout"], facts["baseline"]
     paragraphs = [
-        "This model was pre-trained on nothing but the documentation that is installed with Python and the packages "
-        "that unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
-        f"Of the hidden words of documents that it never saw it guesses {heldout['mlm/correct']:.1%} (perplexity "
-        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone give {baseline['mlm/correct']:.1%} "
+        "This model was pre-trained only on the documentation that is installed with Python and the packages that "
+        "unmask needs. " + " ".join(facts.get("plan", {}).get("notes", [])),
+        f"Its accuracy on masked tokens of held-out documents is {heldout['mlm/correct']:.1%} (perplexity "
+        f"{math.exp(heldout['loss/mlm']):.0f}); word frequencies alone reach {baseline['mlm/correct']:.1%} "
         f"({math.exp(baseline['loss/mlm']):.0f}).",
         verdict(table),
-        f"The task: which words of a sentence are code. The labels are the marks that authors put around code, removed "
-        f"from the text; every sentence has at least one code word that looks like a plain word. The test: "
-        f"{facts['test_sentences']:,} sentences of documents that were held out of pre-training too. All models of a "
-        "row see the same labelled sentences; nothing was chosen by the test sentences.",
+        f"The task is to find the words of a sentence that are code. The labels are the marks that authors put around "
+        f"code; the marks are removed from the text. Every sentence has at least one code word that looks like a plain "
+        f"word. The test set is {facts['test_sentences']:,} sentences of documents that were also held out of "
+        "pre-training. All models in a row of the table are trained on the same labelled sentences; nothing was chosen "
+        "by the test sentences.",
     ]
     return report.Text(paragraphs)
 
 
 def verdict(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
-    """One sentence that says whether pre-training paid, as it came out."""
+    """Sentences on whether pre-training improved the scores."""
     names = label_efficiency
     gains = {n: m[names.PRETRAINED][0] - m[names.RANDOM][0] for n, m in table.items()}
     clear = [n for n, gain in gains.items() if gain > 2 * max(table[n][names.PRETRAINED][1], table[n][names.RANDOM][1])]
     ahead = [n for n, m in table.items() if m[names.PRETRAINED][0] > m[names.LEXICAL][0]]
     least, most = min(gains.values()), max(gains.values())
     first = (
-        f"The pre-trained start is ahead of the random one by {least:+.2f} to {most:+.2f} F1, by more than two "
+        f"The pre-trained start is better than the random start by {least:+.2f} to {most:+.2f} F1, by more than two "
         f"standard deviations at {len(clear)} of {len(gains)} label counts."
     )
     if not clear:
-        first = f"Pre-training has not paid yet: beside the random start it gives {least:+.2f} to {most:+.2f} F1."
+        first = f"Pre-training has not paid yet: compared to the random start it gives {least:+.2f} to {most:+.2f} F1."
     if not _has_spread(table):
         first = (
-            f"Beside the random start, pre-training gives {least:+.2f} to {most:+.2f} F1; of one seed, nothing tells "
+            f"Compared to the random start, pre-training gives {least:+.2f} to {most:+.2f} F1; one seed cannot show "
             "how much of that is chance."
         )
     if not ahead:
-        return f"{first} The regression on lexical features is still ahead of both. {MORE}"
+        return f"{first} The regression on lexical features is still better than both. {MORE}"
     counts = ", ".join(f"{n:,}" for n in ahead)
-    second = f"The model is ahead of the regression on lexical features at {counts} labelled sentences."
+    second = f"The model is better than the regression on lexical features at {counts} labelled sentences."
     behind = ", ".join(f"{n:,}" for n in table if n not in ahead)
-    return f"{first} {second}" + (f" The regression is ahead at {behind}. {MORE}" if behind else "")
+    return f"{first} {second}" + (f" The regression is better at {behind}. {MORE}" if behind else "")
 
 
 def _has_spread(table: Mapping[int, Mapping[str, tuple[float, float]]]) -> bool:
-    """Whether there were several seeds, which tell how much is chance."""
+    """Whether there are several seeds, whose spread shows how much is chance."""
     return any(spread for means in table.values() for _, spread in means.values())
 
 
-def _label_table(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Table:
+def _label_table(table: Mapping[int, Mapping[str, tuple[float, float]]], methods: Sequence[str]) -> report.Table:
     shown = "{:.3f} ± {:.3f}" if _has_spread(table) else "{:.3f}"
-    rows = [[n, *(shown.format(*means[way]) for way in ways)] for n, means in table.items()]
-    return report.Table("Word-level F1 on documents never seen", ["labelled sentences", *ways], rows)
+    rows = [[n, *(shown.format(*means[method]) for method in methods)] for n, means in table.items()]
+    return report.Table("Word-level F1 on held-out documents", ["labelled sentences", *methods], rows)
 
 
-def _label_chart(table: Mapping[int, Mapping[str, tuple[float, float]]], ways: Sequence[str]) -> report.Chart:
+def _label_chart(table: Mapping[int, Mapping[str, tuple[float, float]]], methods: Sequence[str]) -> report.Chart:
     lines = []
-    for way in ways:
-        points = [(n, means[way][0]) for n, means in table.items()]
-        lines.append(report.Series(way, points, [means[way][1] for means in table.values()]))
+    for method in methods:
+        points = [(n, means[method][0]) for n, means in table.items()]
+        lines.append(report.Series(method, points, [means[method][1] for means in table.values()]))
     return report.Chart(
         "Which words are code? F1 by number of labelled sentences",
         lines,

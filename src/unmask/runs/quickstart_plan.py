@@ -1,4 +1,4 @@
-"""The plan of the quickstart: how its minutes are shared out, from the measured time of each part."""
+"""The plan of the quickstart: how its minutes are divided, by the measured time of each part."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ COMPARISONS: tuple[tuple[int, tuple[int, ...], int], ...] = (
     (1, COUNTS[:2], 300),
     (1, COUNTS[:1], 100),
 )
-"""(seeds, label counts, test sentences) that the comparison may have, the fullest first."""
+"""Possible comparisons as (seeds, label counts, test sentences), the largest first."""
 
-SHARE = 0.5  # of the time that is left, at most, for the comparison
-RESERVE = 0.06  # of all the time, for what is not measured: opening files, guesses, the page, a slower minute
-OPENING = 10  # steps that a fine-tuning takes as long as, besides its own: the model is opened, its weights are kept
-LEAST_SHARE, LEAST = 0.25, 45.0  # of all the time, and seconds: with less of both, pre-training shows nothing
+SHARE = 0.5  # most of the remaining time that the comparison may take
+RESERVE = 0.06  # share of all time for what is not measured: opening files, predictions, the report, a slower minute
+OPENING = 10  # overhead of a fine-tuning run in steps: opening the model and keeping its weights
+LEAST_SHARE, LEAST = 0.25, 45.0  # least share of all time, and least seconds; the smaller is the least for pre-training
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the minutes of a quickstart are spent on; times in seconds.
+    """How the minutes of a quickstart are spent; times in seconds.
 
-    minutes      asked for
-    spent        before the plan was made: building the corpus, measuring
-    pretraining  of the whole run of pre-training
-    comparison   of all fine-tunings, the reference, and the answers to the test sentences
-    reserve      for the rest
+    minutes      given minutes
+    spent        time before the plan: building the corpus, measuring
+    pretraining  time of the whole pre-training run
+    comparison   time of all fine-tuning runs, the reference, and the predictions of the test sentences
+    reserve      time for the rest
     """
 
     minutes: float
@@ -46,46 +46,47 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Of the whole quickstart."""
+        """Seconds of the whole quickstart."""
         return self.spent + self.pretraining + self.comparison + self.reserve
 
     @property
     def fits(self) -> bool:
-        """Whether all of it is done within the minutes."""
+        """Whether the whole quickstart takes no longer than the given minutes."""
         return self.seconds <= 60 * self.minutes * (1 + 1e-9)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader is to know of it, in sentences."""
+        """Sentences on the plan for readers of the report."""
         given = plural(self.minutes, "minute")
         found = [
-            f"Of {given}, {_time(self.spent)} went into the corpus and measuring; pre-training has "
+            f"Of {given}, the corpus and measuring took {_time(self.spent)}; pre-training has "
             f"{_time(self.pretraining)}, and the comparison about {_time(self.comparison)}."
         ]
         seeds, counts, _ = COMPARISONS[0]
         if (self.seeds, self.counts) != (seeds, counts):
             found.append(
-                f"The comparison has {plural(self.seeds, 'seed')} and {plural(len(self.counts), 'label count')} in "
-                f"place of {seeds} and {len(counts)}, for {given} allow no more on this machine."
+                f"The comparison has {plural(self.seeds, 'seed')} and {plural(len(self.counts), 'label count')} "
+                f"instead of {seeds} and {len(counts)}, because {given} allow no more on this machine."
             )
         if not self.fits:
             verb = "is" if self.minutes == 1 else "are"
             found.append(
-                f"{given} {verb} too few on this machine: the least that shows anything takes about "
+                f"{given} {verb} too few on this machine: the shortest useful quickstart takes about "
                 f"{_time(self.seconds)}."
             )
         return found
 
 
 def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -> Plan:
-    """The fullest comparison that takes no more than its share of the time left, and leaves enough of it for
-    pre-training, which has all the rest.
+    """Choose the largest comparison that takes at most its share of the remaining time and leaves enough time for
+    pre-training. Pre-training gets all the rest.
 
-    spent             seconds that are gone
-    pace              of the parts of the comparison
-    labelled, tested  sentences that there are
+    minutes           minutes of the whole quickstart
+    spent             seconds since the start
+    pace              times of the parts of the comparison
+    labelled, tested  number of labelled sentences and of test sentences
 
-    Where not even the smallest comparison leaves enough for pre-training, the plan takes longer than the minutes.
+    If even the smallest comparison leaves too little time for pre-training, the plan takes longer than `minutes`.
     """
     whole = 60 * minutes
     least = min(LEAST_SHARE * whole, LEAST)
@@ -101,7 +102,7 @@ def plan(minutes: float, spent: float, pace: Pace, labelled: int, tested: int) -
 
 
 def comparison_seconds(pace: Pace, seeds: int, counts: Sequence[int], sentences: int) -> float:
-    """Seconds of fine-tuning from both starts, of the reference, and of answering the test sentences."""
+    """Seconds of fine-tuning from both starts, of the reference, and of predicting the test sentences."""
     runs = seeds * len(counts)
     tuned = 2 * seeds * sum(steps(count) for count in counts)
     return tuned * pace.step + runs * (2 * (OPENING * pace.step + sentences * pace.answer) + pace.lexical)

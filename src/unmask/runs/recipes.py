@@ -40,9 +40,9 @@ def bert_tiny() -> Pretraining:
 
 
 def quickstart() -> Pretraining:
-    """bert-tiny for a few minutes of a slow processor: hidden words alone, in short rows, from warm token vectors.
+    """bert-tiny for a few minutes of a slow processor: masked tokens alone, in short rows, from warm token vectors.
 
-    Steps are small and rows short throughout, a quarter of the tokens is hidden, and token vectors start from what
+    Steps are small and rows short throughout, a quarter of the tokens is masked, and token vectors start from what
     stands beside the tokens: that learns most in two to four minutes (docs/log.md). Hours want `bert-tiny`.
     """
     config = bert_tiny().replace(objective=MaskedLMConfig(rate=0.25), warm_start="ppmi")
@@ -83,7 +83,7 @@ def multilingual_tiny() -> Pretraining:
 
 
 def albert_tiny() -> Pretraining:
-    """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on hidden words and sentence order."""
+    """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on masked tokens and sentence order."""
     return _small(_albert("tiny"), _ORDER, lr=3e-3, algorithm="muon")
 
 
@@ -125,7 +125,7 @@ def electra_base() -> Pretraining:
 
 
 def electra_large() -> Pretraining:
-    """24 layers of 1,024 (335 M parameters), a quarter of the words hidden, batch 2,048 of 512 tokens: as published."""
+    """24 layers of 1,024 (335 M parameters), a quarter of tokens masked, batch 2,048 of 512 tokens: as published."""
     training = {"steps": 400_000, "schedule": {"warmup": 10_000}, "optimizer": {"lr": 2e-4}}
     config = _published(_electra("large"), ReplacedTokenConfig(masked=MaskedLMConfig(rate=0.25)))
     return config.replace(rows={"batch": 2_048, "first": None}, training=training)
@@ -142,7 +142,7 @@ def mobilebert() -> Pretraining:
 
 
 def roberta_tiny() -> Pretraining:
-    """RoBERTa of bert-tiny's size: hidden words alone, and no row that is short on purpose."""
+    """RoBERTa of bert-tiny's size: masked tokens alone, and no row that is short on purpose."""
     return _small(_roberta("tiny"), _FULL, lr=3e-3, algorithm="muon")
 
 
@@ -237,7 +237,7 @@ def _recipes() -> dict[str, Callable[[], Pretraining]]:
         for name, function in page.items()
         if inspect.isfunction(function)
         and not name.startswith("_")
-        and function.__annotations__ == {"return": "Pretraining"}  # a recipe is not asked anything
+        and function.__annotations__ == {"return": "Pretraining"}  # a recipe takes no arguments
     }
 
 

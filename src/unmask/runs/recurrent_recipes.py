@@ -1,4 +1,4 @@
-"""Runs that have a name, of recurrent networks: language models, ELMo; `recipes.py` knows them."""
+"""Recipes of recurrent networks: language models, ELMo; `recipes.py` lists them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def lstm_autoencoder() -> Pretraining:
 
 
 def bilstm() -> Pretraining:
-    """Hidden words from an LSTM that reads from both ends: weights from which a tagger starts."""
+    """Masked tokens from a bidirectional LSTM: weights from which a tagger starts."""
     return _recurrent("tiny", lr=2e-3, objective=MaskedLMConfig(), bidirectional=True)
 
 
 def elmo_tiny() -> Pretraining:
-    """ELMo (Peters et al. 2018): words, spelled, guessed from both sides by LSTMs of 256 cells: minutes on a laptop."""
+    """ELMo (Peters et al. 2018): words predicted from both sides by LSTMs of 256 cells: minutes on a laptop."""
     return Pretraining(
         model=Elmo(dropout=0.0).replace(**SIZES["tiny"]),
         objective=BidirectionalLMConfig(),
@@ -68,7 +68,7 @@ def elmo_tiny() -> Pretraining:
 def elmo() -> Pretraining:
     """ELMo with LSTMs of 4,096 cells projected to 512 (94 M parameters and the softmax): the published sizes, on a GPU.
 
-    What was published of the training belongs to another optimizer; the rate is half that of the small run.
+    The published training settings are for another optimizer; the learning rate here is half that of `elmo_tiny`.
     """
     return Pretraining(
         model=Elmo(),
@@ -89,7 +89,7 @@ _NEXT = CausalLMConfig()
 
 
 def _recurrent(size: str, lr: float, *, objective: ObjectiveConfig = _NEXT, **fields: Any) -> Pretraining:
-    """Short runs on little text. A row of 128 tokens costs 128 steps that wait for one another, so rows are short."""
+    """Short runs on little text. A row of 128 tokens takes 128 sequential steps, so rows are short."""
     return Pretraining(
         model=RecurrentNetwork(dropout=0.0).replace(**recurrent.SIZES[size], **fields),
         objective=objective,

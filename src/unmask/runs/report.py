@@ -1,7 +1,7 @@
-"""report.html of a run: the kinds of runs there are, and what their pages have in common.
+"""report.html of a run: the kinds of runs, and the parts that their reports share.
 
-A report is a list of sections. Each kind of run has a module with `report_of(folder, facts) -> Report`, which says what
-is on its page; `write_report` asks the run which kind it is, and adds the table of its configuration.
+A report is a list of sections. Each kind of run has a module with `report_of(folder, facts) -> Report`, which makes its
+sections; `write_report` reads the kind from run.json, and adds the table of the configuration.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from unmask.train.metrics import read as read_metrics
 from unmask.train.metrics import thin
 
 Rows = list[dict[str, Any]]  # of metrics.jsonl
-Answers = list[tuple[str, Sequence[tuple[str, float]]]]  # when, and the guesses with their probabilities
+Answers = list[tuple[str, Sequence[tuple[str, float]]]]  # (step, predictions with their probabilities)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the page of one run shows; `config` comes last, and opens on a click."""
+    """The content of a report; `config` comes last, and opens on a click."""
 
     title: str
     subtitle: str
@@ -41,15 +41,15 @@ KINDS = {
     "curve": "unmask.runs.finetuning.learning_curve",
     "quickstart": "unmask.runs.quickstart",
 }
-"""Kind of run, as run.json names it -> the module of its `report_of`."""
+"""Kind of run in run.json -> the module of its `report_of`."""
 
 SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve"}
-"""File with the facts of several runs, whose folder has no run.json -> their kind."""
+"""File of a folder that holds several runs and has no run.json -> kind of report."""
 
 
 def write_report(folder: Path) -> Path:
-    """Write report.html of the run in `folder`, while it runs, too. Raises UnmaskError where there is no run, or a file
-    of it is damaged."""
+    """Write report.html of the run in `folder`, also while it runs. Raises UnmaskError if there is no run, or a file of
+    the run is damaged."""
     file = next((name for name in SEVERAL if (folder / name).exists()), None)
     facts = read_json(folder / file) if file else run_facts(folder)
     if not isinstance(facts.get("config", {}), dict):
@@ -63,33 +63,33 @@ def write_report(folder: Path) -> Path:
 
 
 def _kind_in_version_01(folder: Path, facts: Mapping[str, Any]) -> str:
-    """The kind of a run whose run.json does not name it."""
+    """The kind of a run of version 0.1, whose run.json does not name it."""
     if facts.get("recipe") == "finetune" or (folder / "results.json").exists():
         return "finetuning"
     return "translation" if "texts" in facts.get("config", {}) else "pretraining"
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
-    """run.json of a run, from its newest checkpoint: that of the folder is older where a run that had ended was made
-    longer, and then killed."""
+    """run.json of a run, from its newest checkpoint. The one in the folder is older if a finished run was extended and
+    then killed."""
     checkpoints = folder / "checkpoints"
     for step in reversed(checkpoint.steps(checkpoints)):
-        with suppress(UnmaskError):  # damaged, or of a run whose checkpoints have none
+        with suppress(UnmaskError):  # the checkpoint is damaged, or has no run.json
             return checkpoint.read_one(checkpoint.folder_of(checkpoints, step), "run.json")
     return read_json(folder / "run.json") if (folder / "run.json").exists() else {}
 
 
-# ------------------------------------------------------------------------------------------------ what pages share
+# ------------------------------------------------------------------------------------------------ shared parts
 
 
 def of_one_run(folder: Path, what: str, facts: Mapping[str, Any], sections: Sequence[report.Section]) -> Report:
-    """The report of a run that trains one model: its recipe and its size below the name of the folder."""
+    """The report of a run that trains one model, with its recipe and its size in the subtitle."""
     subtitle = f"{facts.get('recipe') or what.lower()} · {facts.get('parameters', 0) / 1e6:.1f} M parameters"
     return Report(f"{what}: {folder.name}", subtitle, sections, facts.get("config"))
 
 
 def history(folder: Path) -> tuple[Rows, Rows]:
-    """What metrics.jsonl holds of training, and of the held-out data."""
+    """The rows of metrics.jsonl: of training, and of evaluations."""
     path = folder / "metrics.jsonl"
     return read_metrics(path, "train"), read_metrics(path, "heldout")
 
@@ -97,14 +97,14 @@ def history(folder: Path) -> tuple[Rows, Rows]:
 def curve(
     title: str, key: str, found: Mapping[str, Rows], *, floors: Mapping[str, float] | None = None, note: str = ""
 ) -> list[report.Chart]:
-    """The chart of one value of metrics.jsonl by step, a line for each name in `found`; none where the rows lack it."""
+    """The chart of one value of metrics.jsonl by step, with a line for each name in `found`; empty if no row has it."""
     points = {name: [(row["step"], row[key]) for row in rows if key in row] for name, rows in found.items()}
     lines = [report.Series(name, of) for name, of in points.items() if of]
     return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines or not any(found.values()) else []
 
 
 def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:
-    """The probes of the last evaluation, each with its guesses at `most` evaluations or fewer, spread over the run."""
+    """The probes of the last evaluation, each with its predictions at up to `most` evaluations, spread over the run."""
     lines = thin(probes.read(folder), most)
     return [
         (probe, [(f"step {x['step']:,}", x["samples"][n]["guesses"]) for x in lines if n < len(x["samples"])])

@@ -1,7 +1,7 @@
-"""Run: a model, an objective and data in; a folder with checkpoints, metrics and a finished model out.
+"""Run: trains a model by an objective on data, and writes a folder with checkpoints, metrics and the finished model.
 
-Every training goes this way. What a kind of run adds is which parts it passes, and the public methods that it
-overrides: `evaluate`, `write_model`, `facts`, `finish`, `sentences`.
+Every kind of training is a Run. A kind of run chooses the parts that it passes, and overrides public methods:
+`evaluate`, `write_model`, `facts`, `finish`, `sentences`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from unmask.train.trainer import Trainer, Training
 from unmask.types import Batch
 
 BEST = "best"
-"""Folder in that of a run with the model of the best evaluation."""
+"""Folder, inside the folder of a run, of the model of the best evaluation."""
 
 LOWER_IS_BETTER = frozenset({"loss", "rmse"})
-"""Metrics that are errors; of all others, more is better."""
+"""Metrics that are better when they are lower; all others are better when they are higher."""
 
 
 def sign_of(metric: str) -> int:
-    """What a metric is multiplied by so that more is better."""
+    """The factor, 1 or -1, that makes higher values of a metric better."""
     return -1 if metric in LOWER_IS_BETTER else 1
 
 
 def claim(out: Path, device: str, *, resume: bool) -> None:
-    """Join the processes of the run, and see that its folder is free, or holds the run that is resumed.
+    """Join the processes of the run, and check that its folder is free, or holds the run to resume.
 
-    Call it first: what follows asks how many processes there are. Raises UnmaskError for a folder in use.
+    Call it first, because later code needs the number of processes. Raises UnmaskError for a folder in use.
     """
     distributed.init(device)
     checkpoint.refuse_taken(out, resume=resume)
@@ -53,8 +53,8 @@ def claim(out: Path, device: str, *, resume: bool) -> None:
 class Best:
     """The best evaluation so far, by one metric.
 
-    metric    name of the number that decides
-    patience  evaluations without a gain after which a run ends; None: it never ends early
+    metric    name of the metric that decides
+    patience  evaluations without improvement after which the run ends; None: it never ends early
     later     whether the later of two equal evaluations is the best
     history   (step, numbers) of every evaluation
     """
@@ -66,9 +66,9 @@ class Best:
         self.history: list[tuple[int, dict[str, float]]] = []
 
     def note(self, step: int, found: Mapping[str, float]) -> bool:
-        """Note an evaluation; True where it is the best so far. What an untrained model scores does not count.
+        """Add an evaluation; True if it is the best so far. The evaluation of step 0 is never the best.
 
-        Every process must call it. Raises UnmaskError where the metric is not among the numbers.
+        Every process must call it. Raises UnmaskError if the metric is not among the numbers.
         """
         self.history.append((step, dict(found)))
         if step == 0:
@@ -84,34 +84,34 @@ class Best:
 
     @property
     def is_spent(self) -> bool:
-        """Whether there was no gain for so long that the run ends."""
+        """Whether the run ends because the metric has not improved for `patience` evaluations."""
         return self.patience is not None and self.waited >= self.patience
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Note the evaluations of an earlier part of the run, as metrics.jsonl has them."""
+        """Add the evaluations of an earlier part of the run, from metrics.jsonl."""
         for row in rows:
             self.note(row["step"], row)
 
 
 class Run:
-    """One training run: `plan` says what it would take; `run` trains, and writes the finished folder.
+    """One training run: `plan` estimates its time and memory; `run` trains, and writes the finished folder.
 
-    model, objective, data  what is trained, what is minimised, and the batches
-    training   how it is trained
+    model, objective, data  the model, the objective to minimise, and the batches
+    training   how the model is trained
     out        folder of the run: checkpoints, metrics.jsonl, samples.jsonl, run.json and, at the end, the model
-    processor  what turns items into batches; the folder keeps it beside the model
-    best       decides which evaluation is the best one: its model is kept, and the finished folder has it. None: the
-               finished folder has the last weights
+    processor  turns items into examples; it is saved beside the model
+    best       decides which evaluation is the best; the finished folder gets its model. None: the finished folder gets
+               the last weights
     tuning     which parameters are trained, and how fast; None: all of them
     resume     continue from the last sound checkpoint in `out`
 
-    Raises UnmaskError at construction for what can be known to be wrong before the first step.
+    Raises UnmaskError at construction for every error that can be found before the first step.
     """
 
-    kind: ClassVar[str] = "run"  # in run.json: which report it has
-    recipe: str = ""  # name of the config, where it has one
+    kind: ClassVar[str] = "run"  # the kind of report, in run.json
+    recipe: str = ""  # name of the recipe, if the config has one
     heldout: Sequence[Batch] = ()  # rows of evaluations; without any, the run is not evaluated
-    notes: Sequence[str] = ()  # sentences about the data and the model, for a person
+    notes: Sequence[str] = ()  # sentences about the data and the model, for the display
 
     def __init__(
         self,
@@ -148,11 +148,11 @@ class Run:
             self.display.note(note)
 
     def plan(self) -> dict[str, Any]:
-        """What the run would take, measured on a few steps that leave no trace (`Trainer.plan`)."""
+        """The size, memory and time of the run, measured on a few steps that change nothing (`Trainer.plan`)."""
         return self.trainer.plan()
 
     def run(self, *listeners: Listener) -> Result:
-        """Train, and let `listeners` hear what happens; then write the finished folder.
+        """Train, pass all events to `listeners`, and write the finished folder.
 
         The run can be resumed until then, and its folder is sound at any time.
         """
@@ -161,7 +161,7 @@ class Run:
         return result
 
     def hear(self, event: Event) -> None:
-        """The first listener: it writes the settings of a run that begins, and keeps the best model."""
+        """The first listener: it writes the settings when a run begins, and keeps the best model."""
         match event:
             case Began() if distributed.is_main():
                 self.write_settings(self.out)
@@ -172,15 +172,15 @@ class Run:
                     self.keep()
                 self._stop_if_spent()
 
-    # What kinds of runs override
+    # Methods that kinds of runs override
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether there is something to evaluate on."""
+        """Whether there is data to evaluate on."""
         return len(self.heldout) > 0
 
     def planned(self, total: int) -> None:
-        """The number of steps is known, and the first of them follows."""
+        """Called with the number of steps, before the first step."""
 
     def evaluate(self, model: nn.Module, step: int) -> Evaluation:
         """The mean losses and metrics of the held-out rows, under the names that training uses."""
@@ -188,11 +188,11 @@ class Run:
             return Evaluation(mean_losses(self.objective, cast(Model, model), self.heldout))
 
     def write_model(self, folder: Path) -> None:
-        """Write the model and its processor into a folder that `transformers` reads where it knows the system."""
+        """Write the model and its processor into a folder; `transformers` reads it if it has the system."""
         huggingface.save(folder, self.model, self.processor)
 
     def facts(self) -> dict[str, Any]:
-        """What run.json says: what `--resume` continues with, and what the report shows."""
+        """The content of run.json: the settings for `--resume`, and the facts for the report."""
         return {"training": self.trainer.config.to_dict()}
 
     def keep(self) -> None:
@@ -200,7 +200,7 @@ class Run:
         self.trainer.engine.on_main(lambda: self.save(self.out / BEST))
 
     def restore_best(self, best: Best) -> None:
-        """Let `best` know the evaluations before the checkpoint it continues from; later ones are repeated."""
+        """Give `best` the evaluations up to the checkpoint that the run continues from; later ones are repeated."""
         last = max(checkpoint.steps(self.out / "checkpoints"), default=0)
         best.replay(row for row in self.evaluations() if row["step"] <= last and best.metric in row)
 
@@ -209,13 +209,13 @@ class Run:
         self.save(self.out)
 
     def sentences(self, result: Result) -> list[str]:
-        """How the run ended, besides its length and its folder."""
+        """Sentences for the summary, besides the length and the folder of the run."""
         return []
 
-    # What they share
+    # Methods that they share
 
     def summary(self, result: Result) -> str:
-        """How the run ended, in a few lines."""
+        """How the run ended, in a few lines of text."""
         done = f"{result.step:,} of {plural(result.total, 'step')} in {result.seconds / 60:.1f} minutes"
         first = f"{done}; stopped by {result.stopped}." if result.stopped else f"{done}. The model is in {self.out}."
         return "\n".join([first, *self.sentences(result)])

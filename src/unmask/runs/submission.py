@@ -1,7 +1,7 @@
-"""GLUE submissions: the file of answers to each test set, all of them in a zip, and the average that ranks them.
+"""GLUE submissions: a file of predictions for each test set, a zip of all files, and the average of the leaderboard.
 
-Wang et al., "GLUE", ICLR 2019. The files are those that gluebenchmark.com takes: a header `index`, `prediction`, and
-an answer a row.
+Wang et al., "GLUE", ICLR 2019. The files have the format of gluebenchmark.com: a header `index`, `prediction`, and one
+prediction a row.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "MNLI": ("MNLI-m", "MNLI-mm"),
     **{name: (name,) for name in ("QNLI", "RTE", "WNLI")},
 }
-"""What the leaderboard counts as one task -> its test sets. AX, the diagnostic rows, is shown there but not counted."""
+"""Task of the leaderboard -> its test sets. AX, the diagnostic rows, is shown there but not counted."""
 
-_PAPER_METRICS = {"MRPC": "f1", "QQP": "f1", "STS-B": "spearman"}  # where the paper gives one of two
+_PAPER_METRICS = {"MRPC": "f1", "QQP": "f1", "STS-B": "spearman"}  # the one of two metrics that the paper gives
 
 
 def write(
     folder: Path | str, name: str, answers: Sequence[str | float], ids: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Write the answers to the test rows of a GLUE task in the file that is handed in: `folder`/CoLA.tsv and so on.
+    """Write the predictions for the test rows of a GLUE task to the file for its submission: `folder`/CoLA.tsv etc.
 
-    answers  a label for each row, as the task spells it (`glue.find(name).labels`; 0 and 1 may be numbers), or for
-             STS-B a score; scores beyond 0 to 5 are set to these
-    ids      what the test file calls each row (`Row.id`); None, or all empty: numbers from 0
+    answers  a label for each row, in the spelling of the task (`glue.find(name).labels`; 0 and 1 may be numbers), or a
+             score for STS-B; scores outside 0 to 5 are clipped
+    ids      id of each row in the test file (`Row.id`); None, or all empty: numbers from 0
 
-    Returns sentences on what may be wrong: another number of rows than the official test set has, and scores that
-    were beyond the scale. Raises UnmaskError for a task that GLUE does not have, an answer that is no label of it or
-    no number, and ids that are not one for each answer, each once. A file appears whole or not at all.
+    Returns warnings: if the number of rows is not that of the official test set, and if scores were clipped. Raises
+    UnmaskError for a task that GLUE does not have, for an answer that is no label of the task or no number, and for ids
+    that are not unique or not as many as the answers. The file is written whole or not at all.
     """
     benchmark = _task(name)
     names = _ids(benchmark, len(answers), ids)
@@ -56,11 +56,11 @@ def write(
         values = [repr(min(max(score, LOWEST), HIGHEST)) for score in scores]
         beyond = sum(not LOWEST <= score <= HIGHEST for score in scores)
         if beyond:
-            notes.append(f"Scores beyond {LOWEST:g} to {HIGHEST:g} that were set to these: {beyond:,}.")
+            notes.append(f"Scores outside {LOWEST:g} to {HIGHEST:g} that were clipped: {beyond:,}.")
     if len(answers) != benchmark.test_rows:
         notes.append(
-            f"{benchmark.submission} has {plural(len(answers), 'answer')}, but the official test set of "
-            f"{benchmark.name} has {benchmark.test_rows:,} rows, and each needs an answer."
+            f"{benchmark.submission} has {plural(len(answers), 'prediction')}, but the official test set of "
+            f"{benchmark.name} has {benchmark.test_rows:,} rows, and each needs a prediction."
         )
     lines = [HEADER, *(f"{id}\t{value}" for id, value in zip(names, values, strict=True))]
     files.write_text(Path(folder) / benchmark.submission, "\n".join(lines) + "\n")
@@ -68,22 +68,22 @@ def write(
 
 
 def pack(folder: Path | str) -> tuple[str, ...]:
-    """Put the files of answers in `folder` into its submission.zip, and return the names of those that are missing.
+    """Put the files of predictions in `folder` into its submission.zip, and return the names of the missing files.
 
-    GLUE asks for all of them. The same files give the same bytes. Raises UnmaskError where there is
-    no file of answers, or one that is damaged.
+    GLUE requires all of them. The same files give the same bytes. Raises UnmaskError if there is no file of
+    predictions, or one is damaged.
     """
     folder = Path(folder)
     names = [glue.find(task).submission for task in glue.GLUE]
-    there = [name for name in names if (folder / name).is_file()]
-    if not there:
-        raise UnmaskError(f"{folder} has no file of answers, such as {names[0]}.")
+    present = [name for name in names if (folder / name).is_file()]
+    if not present:
+        raise UnmaskError(f"{folder} has no file of predictions, such as {names[0]}.")
     with files.atomic(folder / ZIP) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for name in there:
-            member = zipfile.ZipInfo(name)  # dated 1980-01-01, whenever the file was written
+        for name in present:
+            member = zipfile.ZipInfo(name)  # dated 1980-01-01, so that the bytes do not depend on the time
             member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
             archive.writestr(member, _sound(folder / name))
-    return tuple(name for name in names if name not in there)
+    return tuple(name for name in names if name not in present)
 
 
 def _task(name: str) -> Benchmark:
@@ -94,15 +94,15 @@ def _task(name: str) -> Benchmark:
 
 
 def _ids(benchmark: Benchmark, count: int, ids: Sequence[str] | None) -> list[str]:
-    """What each row is called, or its number."""
+    """The id of each row, or its number."""
     if ids is not None and len(ids) != count:
-        raise UnmaskError(f"{benchmark.name} has {plural(count, 'answer')} but {plural(len(ids), 'id')} of rows.")
+        raise UnmaskError(f"{benchmark.name} has {plural(count, 'prediction')} but {plural(len(ids), 'id')} of rows.")
     if ids is None or not any(ids):
         return [str(i) for i in range(count)]
     wrong = next((i for i, id in enumerate(ids) if not id or id.split() != [id]), None)
     if wrong is not None:
         raise UnmaskError(
-            f"Row {wrong + 1:,} of {benchmark.name} has the id '{ids[wrong]}'; give one for each or none."
+            f"Row {wrong + 1:,} of {benchmark.name} has the id '{ids[wrong]}'; give every row a valid id, or none."
         )
     if len(set(ids)) != count:
         twice = next(id for id, times in Counter(ids).items() if times > 1)
@@ -115,7 +115,7 @@ def _labels(benchmark: Benchmark, answers: Sequence[str | float], ids: Sequence[
     for value, id in zip(values, ids, strict=True):
         if value not in benchmark.labels:
             known = ", ".join(benchmark.labels)
-            raise UnmaskError(f"The answer to row {id} of {benchmark.name} is '{value}'; it must be one of {known}.")
+            raise UnmaskError(f"The label for row {id} of {benchmark.name} is '{value}'; it must be one of {known}.")
     return values
 
 
@@ -127,12 +127,12 @@ def _scores(benchmark: Benchmark, answers: Sequence[str | float], ids: Sequence[
         except ValueError:
             values.append(math.nan)
         if not math.isfinite(values[-1]):
-            raise UnmaskError(f"The answer to row {id} of {benchmark.name} is '{answer}'; it must be a number.")
+            raise UnmaskError(f"The prediction for row {id} of {benchmark.name} is '{answer}'; it must be a number.")
     return values
 
 
 def _sound(path: Path) -> bytes:
-    """The bytes of a file of answers. Raises UnmaskError where it does not begin as one does."""
+    """The bytes of a file of predictions. Raises UnmaskError if it cannot be read or does not begin with the header."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -151,10 +151,10 @@ class Average:
 
     scores   test set -> its official metrics, from 0 to 1; correlations from -1
     tasks    task that counts -> the mean of its metrics, times 100; for MNLI, the mean of its test sets
-    value    the mean of `tasks`, each counted alike
-    missing  test sets that should count but have no scores; where there are any, the average is partial
-    paper    the average of Table 1 in the BERT paper (Devlin et al. 2018), times 100: MNLI-m, MNLI-mm, QQP (F1), QNLI,
-             SST-2, CoLA, STS-B (Spearman), MRPC (F1) and RTE, each counted alike; None where one of them is missing
+    value    the unweighted mean of `tasks`
+    missing  test sets that count but have no scores; if there are any, the average is partial
+    paper    the average of Table 1 in the BERT paper (Devlin et al. 2018), times 100: the unweighted mean of MNLI-m,
+             MNLI-mm, QQP (F1), QNLI, SST-2, CoLA, STS-B (Spearman), MRPC (F1) and RTE; None if one is missing
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -165,7 +165,7 @@ class Average:
 
     @property
     def table(self) -> str:
-        """A line for each task, and the average, with sentences on what it counts."""
+        """A line for each task, the average, and sentences on the tasks that it counts."""
         lines = [f"{'task':<8}{'score':>8}  metrics", *(self._line(task) for task in (*TASKS, "AX"))]
         partial = ", partial" if self.missing else ""
         return "\n".join(
@@ -186,26 +186,27 @@ class Average:
         )
 
     def _notes(self) -> Iterator[str]:
-        yield "A task's score is the mean of its metrics; MNLI is one task; AX, the diagnostic rows, does not count."
+        yield "The score of a task is the mean of its metrics; MNLI is one task; AX (diagnostic rows) does not count."
         if "WNLI" in self.tasks or "WNLI" in self.missing:
-            yield "WNLI counts, as on the GLUE leaderboard; published averages of BERT and its kin leave it out."
+            yield "WNLI counts, as on the GLUE leaderboard; the published averages of BERT-like models leave it out."
         else:
-            yield "WNLI is left out, as in the published averages of BERT and its kin; the GLUE leaderboard counts it."
+            yield "WNLI is left out, as in published averages of BERT-like models; the GLUE leaderboard counts it."
         if self.missing:
             yield f"The average is partial: there are no scores of {', '.join(self.missing)}."
         if self.paper is not None:
-            yield f"As Table 1 of the BERT paper averages (MNLI-m and -mm apart, one metric each): {self.paper:.1f}."
+            yield f"Average as in Table 1 of the BERT paper (MNLI-m and -mm apart, one metric each): {self.paper:.1f}."
 
 
 def average(scores: Mapping[str, Mapping[str, float]], *, wnli: bool = False) -> Average:
-    """The GLUE score, from the metrics of each test set by name, as `Task.metrics` gives them: fractions, from 0 to 1.
+    """The GLUE score.
 
-    wnli  count WNLI, as the leaderboard does. Published averages leave it out, for its dev rows share their sentences
-          with training rows of the other label, and no model of the time did better than the majority (Devlin et al.
-          2018, section 4.1).
+    scores  test set -> its metrics, from `Task.metrics`: fractions from 0 to 1, correlations from -1
+    wnli    count WNLI, as the leaderboard does. Published averages leave it out, because its dev rows share their
+            sentences with training rows of the other label, and no model of the time was better than the majority class
+            (Devlin et al. 2018, section 4.1).
 
-    Metrics that are not official ones are passed over. Raises UnmaskError for a name that GLUE does not have, a test
-    set without one of its official metrics, a value that is no fraction, and where nothing is left to count.
+    Metrics that are not official are ignored. Raises UnmaskError for a name that GLUE does not have, a test set without
+    one of its official metrics, a value outside -1 to 1, and scores of which none counts.
     """
     found: dict[str, dict[str, float]] = {}
     for name, metrics in scores.items():
@@ -218,7 +219,7 @@ def average(scores: Mapping[str, Mapping[str, float]], *, wnli: bool = False) ->
     tasks = {task: [means[name] for name in sets if name in means] for task, sets in counted.items()}
     values = {task: fmean(some) for task, some in tasks.items() if some}
     if not values:
-        raise UnmaskError(f"There are no scores that count in the average, of {', '.join(counted)}.")
+        raise UnmaskError(f"There are no scores for the average; it counts {', '.join(counted)}.")
     missing = tuple(name for sets in counted.values() for name in sets if name not in found)
     return Average(found, values, fmean(values.values()), missing, _paper(found))
 

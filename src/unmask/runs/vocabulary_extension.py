@@ -1,4 +1,4 @@
-"""Extend the vocabulary of a model folder with pieces of a domain, and measure how many pieces its words cost."""
+"""Extend the vocabulary of a model folder with pieces of a domain, and measure the number of pieces a word."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from unmask.nn import VocabularyHead
 class Extended:
     """A folder with a larger vocabulary.
 
-    tokenizer      with the new entries
+    tokenizer      the tokenizer with the new entries
     pieces         the new entries, in the order of their ids
-    before, after  fertility on the text that they were learned from
-    limit          why there are not as many as were asked for; empty where there are
+    before, after  fertility on the text that the entries were learned from
+    limit          why there are fewer entries than requested; empty if there are not
     """
 
     tokenizer: Tokenizer
@@ -37,7 +37,7 @@ class Extended:
     limit: str = ""
 
     def summary(self) -> str:
-        """What it brought, in a few lines."""
+        """The new pieces, and the fertility before and after, in a few lines."""
         shown = ", ".join(self.pieces[:20]) + (", …" if len(self.pieces) > 20 else "")
         number = f"{len(self.pieces):,} new pieces" + (f" ({self.limit})" if self.limit else "")
         return f"{number}: {shown}\n\n" + render({"after": self.after, "before": self.before})
@@ -48,17 +48,16 @@ def extend(
 ) -> Extended:
     """Add at most `pieces` WordPiece entries, learned from texts, to a model folder and write it to `out`.
 
-    Each new entry begins as the mean of the vectors, and in the output layer of the mean of the biases, of the
-    pieces that it was torn into before (Gee et al. 2022, "Fast vocabulary transfer"; exBERT, Tai et al.
-    2020, adds entries too, but beside a frozen model). All other numbers stay: a text without new entries gives the
-    same logits as before. The new entries want continued pre-training before they are worth more than what they
-    replace. `extension.json` in `out` lists them and what each was made of. The generator beside an ELECTRA gets the
-    same entries.
+    The vector of a new entry is the mean of the vectors of the pieces that it was split into before, and its bias in
+    the output layer is the mean of their biases (Gee et al. 2022, "Fast vocabulary transfer"; exBERT, Tai et al. 2020,
+    also adds entries, but to a frozen model). All other weights stay: a text without new entries gives the same logits
+    as before. The new entries need continued pre-training before they are better than the pieces that they replace.
+    `extension.json` in `out` lists the entries and their pieces. The generator beside an ELECTRA gets the same entries.
 
-    least  times that an entry must be used in the texts
+    least  least number of uses of an entry in the texts
 
-    Raises UnmaskError for a folder whose tokenizer is not WordPiece, an ELMo, which reads characters, texts that give
-    no new entry, and an `out` that holds something; nothing is written then.
+    Raises UnmaskError, before anything is written, for a folder whose tokenizer is not WordPiece, for an ELMo, which
+    reads characters, for texts that give no new entry, and for an `out` that is not empty.
     """
     folder, out = Path(folder), Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -74,7 +73,7 @@ def extend(
     words = count_words(tokenizer, texts)
     new = extension.learn_from_words(tokenizer, words, pieces, least=least)
     if not new:
-        raise UnmaskError(f"No new piece would be used {least} times in this text; give more of it, or leave it as is.")
+        raise UnmaskError(f"No new piece would be used {least} times in this text: give more text, or lower --least.")
     made_of = extension.torn_before(tokenizer, new)
     larger = extension.extended(tokenizer, new)
     for part in parts.values():
@@ -95,10 +94,10 @@ def extend(
 
 @torch.no_grad()
 def grow(model: Model, begin: int, made_of: Sequence[Sequence[int]]) -> None:
-    """Give a model rows for new tokens, in place.
+    """Add rows for new tokens to the token table and the output layers of a model, in place.
 
-    begin    id of the first new token; rows from there on that the model has already, unused, are written over
-    made_of  for each new token, ids of the old ones whose mean it begins as
+    begin    id of the first new token; unused rows that the model already has from there on are overwritten
+    made_of  for each new token, ids of the old tokens whose mean initialises it
     """
     token = model.token_table
     assert token is not None
@@ -122,9 +121,9 @@ def check(
     *,
     pieces: Sequence[int] = (100, 1_000),
 ) -> dict[str, Fertility]:
-    """Fertility on a text, on a reference, and on the text with so many new pieces as `pieces` says: by heading.
+    """Heading -> fertility: on a text, on a reference, and on the text with each number of new pieces in `pieces`.
 
-    Where the text does not give as many, as many as it gives; none for a tokenizer that cannot be extended.
+    If the text gives fewer new pieces, the number is lower. A tokenizer that is not WordPiece gets no new pieces.
     """
     words = count_words(tokenizer, texts)
     found = {"this text": of_words(tokenizer, words)}

@@ -1,4 +1,4 @@
-"""Runs that have a name, of models that write: GPT, Transformer-XL, T5; `recipes.py` knows them."""
+"""Recipes of models that generate text: GPT, Transformer-XL, T5; `recipes.py` lists them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def gpt_mini() -> Pretraining:
 def gpt() -> Pretraining:
     """12 layers of 768 (117 M parameters), batch 64, rows of 512 tokens, learning rate 2.5e-4: as published.
 
-    Radford et al. 2018, section 4.1, count 100 epochs: of the 800 million words that Devlin et al. 2018 count in the
-    same books, about three million steps.
+    Radford et al. 2018, section 4.1, train for 100 epochs: about three million steps on the 800 million words that
+    Devlin et al. 2018 count in the same books.
     """
     return _published(Gpt(), batch=64, steps=3_000_000)
 
 
 def gpt2_tiny() -> Pretraining:
-    """GPT-2 (Radford et al. 2019), with its norms before the sub-layers: 2 layers of 128, minutes on a laptop."""
+    """GPT-2 (Radford et al. 2019), with norms before the sub-layers: 2 layers of 128, minutes on a laptop."""
     return _causal(Gpt2().replace(**GPT_SIZES["tiny"]), lr=3e-3)
 
 
@@ -54,13 +54,13 @@ def gpt2() -> Pretraining:
 
 
 def transformer_xl_tiny() -> Pretraining:
-    """Transformer-XL, which remembers the segments before: 2 layers of 128, minutes on a laptop."""
-    return _remembering("tiny", lr=3e-3)
+    """Transformer-XL, with a memory of earlier segments: 2 layers of 128, minutes on a laptop."""
+    return _with_memory("tiny", lr=3e-3)
 
 
 def transformer_xl_small() -> Pretraining:
     """Transformer-XL of 4 layers of 512: hours on a CPU, minutes on a GPU."""
-    return _remembering("small", lr=7e-4)
+    return _with_memory("small", lr=7e-4)
 
 
 def transformer_xl_base() -> Pretraining:
@@ -81,7 +81,7 @@ def transformer_xl_base() -> Pretraining:
 
 
 def t5_tiny() -> Pretraining:
-    """T5 (Raffel et al. 2020): 2 + 2 layers of 128, spans cut out of a text and written: minutes on a laptop."""
+    """T5 (Raffel et al. 2020): 2 + 2 layers of 128, which predict spans cut out of a text: minutes on a laptop."""
     return _spans("tiny", lr=5e-2)
 
 
@@ -99,20 +99,20 @@ def t5_small() -> Pretraining:
 
 
 def t5_v11_tiny() -> Pretraining:
-    """T5 1.1, with gated feed-forwards and an output of its own: 2 + 2 layers of 128, minutes on a laptop."""
+    """T5 1.1, with gated feed-forwards and an untied output: 2 + 2 layers of 128, minutes on a laptop."""
     return _spans("tiny", lr=5e-2, sizes=t5.SIZES_V11)
 
 
 def t5_v11_small() -> Pretraining:
     """T5 1.1 of 8 + 8 layers of 512 (77 M parameters), without dropout: the published size, trained as t5-small.
 
-    What was released of it (released_checkpoints.md of google-research's T5) comes without steps and a rate.
+    The release (released_checkpoints.md of google-research's T5) gives neither steps nor a learning rate.
     """
     return _long(_spans("small", lr=1e-2, sizes=t5.SIZES_V11))
 
 
 def _causal(model: Gpt, lr: float) -> Pretraining:
-    """Short runs on little text, from the same scale of activations as the small BERTs, and without dropout."""
+    """Short runs on little text, with the same initial scale of activations as the small BERTs, without dropout."""
     std = round(0.02 * (768 / model.dim) ** 0.5, 3)
     rates = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
     return Pretraining(
@@ -139,7 +139,7 @@ def _published(model: Gpt, batch: int, steps: int) -> Pretraining:
     )
 
 
-def _remembering(size: str, lr: float) -> Pretraining:
+def _with_memory(size: str, lr: float) -> Pretraining:
     """Short runs on little text; a segment is as long as the memory."""
     model = TransformerXl().replace(**transformer_xl.SIZES[size])
     return Pretraining(
@@ -155,8 +155,8 @@ def _spans(
     lr: float,
     sizes: Mapping[str, Mapping[str, object]] = t5.SIZES,
 ) -> Pretraining:
-    """Short runs on little text, without dropout. The published initialisation fits any width, and is of weights so
-    different in size that they want Adafactor: with AdamW ten times as many steps do not reach as far."""
+    """Short runs on little text, without dropout. The published initialisation suits any width. Its weights differ so
+    much in scale that they need Adafactor: AdamW does not reach the same loss in ten times as many steps."""
     return Pretraining(
         model=T5(dropout=0.0).replace(**sizes[size]),
         objective=SpanCorruptionConfig(short=0.0),
@@ -172,7 +172,7 @@ def _long(config: Pretraining) -> Pretraining:
         training={
             "minutes": None,
             "steps": 524_288,
-            "schedule": {"warmup": 0, "shape": "constant"},  # what falls is within Adafactor
+            "schedule": {"warmup": 0, "shape": "constant"},  # Adafactor itself lowers the learning rate
             "log_every": 100,
             "evaluate_every": 10_000,
             "save_every": 10_000,
