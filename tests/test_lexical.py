@@ -318,7 +318,7 @@ def test_the_table_and_its_json(tmp_path, capsys):
         ([("!", "yes"), ("...", "no")], [], "No training text has a word"),
         ([("good", "1"), ("bad", "1")], ["--task", "regression"], "a single score"),
         ([("good", "yes"), ("bad", "no")], ["--task", "regression"], "is not a number"),
-        ([("good", "yes"), ("bad", "no")], ["--length", "64"], "--length cuts what a model reads"),
+        ([("good", "yes"), ("bad", "no")], ["--length", "64"], "--length cuts the input of a model"),
         ([("good", "yes"), ("bad", "no")], ["--characters"], "--characters is for --task question-answering"),
         ([("good", "yes"), ("bad", "no")], ["--balance", "weights"], "There is no field 'balance'"),
         ([("good", "yes"), ("bad", "no")], ["--text", "review"], "review"),

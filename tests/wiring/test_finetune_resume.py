@@ -204,7 +204,7 @@ def test_what_cannot_go_on_is_one_sentence(place, whole, tmp_path, capsys):
     with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*; leave out --resume"):
         begun(tmp_path)
     (tmp_path / "run.json").write_text('{"recipe": "bert-mini", "config": {}}')
-    with pytest.raises(UnmaskError, match="no fine-tuning; continue it with the verb"):
+    with pytest.raises(UnmaskError, match="not fine-tuning; continue it with the verb"):
         begun(tmp_path)
     out = tmp_path / "cut"
     with pytest.raises(Stopped):

@@ -195,7 +195,7 @@ def test_a_model_that_sees_all_words_has_no_next_one(rows, tmp_path):
     trunk = write_trunk(tmp_path / "bert")
     with pytest.raises(UnmaskError, match="next"):
         fine_tuned(trunk, rows, tmp_path / "out", language_model=0.5)
-    with pytest.raises(UnmaskError, match="cannot both"):
+    with pytest.raises(UnmaskError, match="cannot be combined"):
         fine_tuned(trunk, rows, tmp_path / "out", language_model=0.5, teacher=str(trunk))
 
 

@@ -117,7 +117,7 @@ def test_a_curve_of_other_rows_does_not_go_on(place, tmp_path):
     settings = config(place, train=train, seeds=1, epochs=1)
     curve(settings, tmp_path / "run", [4])
     train.write_text("".join(rows[:51]))
-    with pytest.raises(UnmaskError, match="a curve of 40 training rows, and now there are 50"):
+    with pytest.raises(UnmaskError, match="a curve of 40 training rows, but there are now 50"):
         curve(settings, tmp_path / "run", [4])
 
 
@@ -175,7 +175,7 @@ def test_a_curve_that_is_stopped_keeps_what_it_has_and_goes_on(place, tmp_path, 
         curve(asked, out, [8, 16], display=display)
     assert [(row["rows"], row["seed"]) for row in json.loads((out / "curve.json").read_text())["runs"]] == [(8, 0)]
     assert begun(out) == (asked, [8, 16])
-    assert "Stopped by SIGTERM in seed 1: the curve is of the 1 run so far." in display.notes
+    assert "Stopped by SIGTERM in seed 1: the curve shows the 1 run so far." in display.notes
     assert "Stopped by SIGTERM" in (out / "report.html").read_text()
     assert not (out / "run").exists()
     with pytest.raises(SystemExit):
@@ -218,5 +218,5 @@ def test_the_command(place, tmp_path, capsys):
     main(["finetune", *arguments(*place, seeds=1), "--curve", "8,all", "--out", str(out)])
     printed = capsys.readouterr().out
     assert "accuracy on the dev rows" in printed
-    assert "the best evaluation, and optimistic" in printed
+    assert "the best evaluation, and is optimistic" in printed
     assert {row["rows"] for row in json.loads((out / "curve.json").read_text())["runs"]} == {8, 64}

@@ -92,11 +92,11 @@ def test_points_do_not_see_the_test_rows(run):
 
 def test_what_is_said_of_a_search(run):
     out, result, display = run
-    assert any("takes the place of --lr and --epochs" in note for note in result.notes)
+    assert any("replaces --lr and --epochs" in note for note in result.notes)
     assert not any("collapsed" in note for note in result.notes)  # those of points that were not taken are no news
     for said in ("\n".join(result.notes), "\n".join(display.notes)):
         assert "best of 4 points" in said
-        assert "the dev score is optimistic; the test rows give the honest one" in said
+        assert "the dev score is optimistic; the test rows give an unbiased score" in said
     assert "Point 4 of 4" in "\n".join(display.notes)
     page = write_report(out).read_text()
     assert "The search for settings" in page
@@ -110,7 +110,7 @@ def test_the_test_rows_of_a_benchmark_give_the_honest_score(place, tmp_path):
     one = Grid(batch_size=(16,), lr=(1e-2,), epochs=(1.0,))
     result = search(settings, tmp_path / "run", grid=one)
     assert "test" in result.summary
-    assert any("the test rows give the honest one" in note for note in result.notes)
+    assert any("the test rows give an unbiased score" in note for note in result.notes)
 
 
 def test_a_finished_folder_is_not_searched_again(run, place):
@@ -251,7 +251,7 @@ def test_the_command(place, tmp_path, capsys):
     out = tmp_path / "run"
     main(["finetune", *arguments(*place, seeds=1), "--search", "1", *grid, "--out", str(out)])
     assert len(json.loads((out / "search.json").read_text())["points"]) == 1
-    assert "rows of a --test file would give the honest one" in " ".join(capsys.readouterr().out.split())
+    assert "a --test file would give an unbiased score" in " ".join(capsys.readouterr().out.split())
     main(["finetune", "--search", "--fields", "--strategy", "lora"])
     assert "--grid.lr" in capsys.readouterr().out
 
@@ -280,7 +280,7 @@ def test_a_setting_that_is_asked_for_is_an_axis_of_one_value(more, tried, place,
     with pytest.raises(Killed):
         main(["finetune", *given, "--search", "1", "--out", str(tmp_path / "run")])
     assert found == tried
-    assert ("takes the place of --epochs;" in " ".join(capsys.readouterr().out.split())) is ("--grid.epochs" in more)
+    assert ("replaces --epochs;" in " ".join(capsys.readouterr().out.split())) is ("--grid.epochs" in more)
 
 
 @pytest.mark.parametrize(

@@ -937,11 +937,11 @@ def test_what_a_t5_does_not_answer_is_refused(tuned: Path, tmp_path: Path) -> No
     base, train = tuned / "base", tuned / "train.tsv"
     with pytest.raises(UnmaskError, match="embedding is for encoders"):
         finetune(FineTuning(model=base, task="embedding", rows=Rows(train=train)), tmp_path)
-    with pytest.raises(UnmaskError, match="no use for other values of transfer"):
+    with pytest.raises(UnmaskError, match=r"transfer\.strategy has no effect on a T5"):
         finetune(FineTuning(model=base, rows=Rows(train=train)).override({"strategy": "lora"}), tmp_path)
-    with pytest.raises(UnmaskError, match=r"no use for other values of fit\.patience"):
+    with pytest.raises(UnmaskError, match=r"fit\.patience has no effect on a T5"):
         finetune(quick(tuned, patience=1), tmp_path)
-    with pytest.raises(UnmaskError, match="metric by which a T5 is judged"):
+    with pytest.raises(UnmaskError, match="metric for a T5"):
         finetune(quick(tuned, metric="pearson"), tmp_path)
     with pytest.raises(UnmaskError, match="seeds must be 1 or more"):
         finetune(quick(tuned, seeds=0), tmp_path)

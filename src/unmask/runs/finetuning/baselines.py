@@ -1,4 +1,4 @@
-"""Baselines of a task: what words alone are worth on the rows of a fine-tuning run, scored as the run is."""
+"""Baselines of a task: plain methods on word counts, scored on the rows of a fine-tuning run with its metrics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from unmask.tasks.task import Say, Score
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines(TaskConfig):
-    """What is read and scored; as the fields of the same names of a fine-tuning run (`finetune.FineTuning`).
+    """The rows and the scores of baselines; the fields are those of a fine-tuning run (`FineTuning`).
 
-    seed  of the rows that are held out where there are no dev rows: the same as in a run with this seed
+    seed  chooses the held-out rows if there are no dev rows, as in a run with this seed
     """
 
     options: TaskOptions = field(default_factory=TaskOptions)
@@ -32,26 +32,26 @@ class Baselines(TaskConfig):
 
 
 def baselines(config: Baselines, say: Say) -> dict[str, Any]:
-    """Score every baseline on the dev rows, and on the test rows where there are any.
+    """Score every baseline on the dev rows, and on the test rows if there are any.
 
-    Returns `task`, `reference` (what the task's own baseline is), `method` (what the others are) and `scores`:
-    baseline -> split -> metrics, those that the task's own baseline has, and seconds. Raises UnmaskError
-    where `finetune` would, and for texts without words.
+    Returns `task`, `reference` (describes the task's baseline), `method` (describes the others) and `scores`: baseline
+    -> split -> the metrics that the task's baseline has, and seconds. Raises UnmaskError as `finetune` does, and for
+    texts without words.
     """
     if config.rows.train is None:
-        raise UnmaskError("Say which rows: --train FILE.")
+        raise UnmaskError("Give training rows: --train FILE.")
     if config.rows.length is not None:
-        raise UnmaskError("--length cuts what a model reads; baselines count the words of whole texts: leave it out.")
+        raise UnmaskError("--length cuts the input of a model, but baselines count words of whole texts: leave it out.")
     kind = task_named(config.task)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = kind.for_references(sets, kind.options_class(**vars(config.options)), say, held_out=held_out)
     train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
     scores: dict[str, dict[str, Any]] = {}
-    task.baseline(train.rows[:1], train.rows)  # so that libraries are loaded before the clock runs
-    ways: dict[str, Callable[[], Score]] = {"baseline": lambda: partial(task.baseline, train=train.rows)}
-    ways |= task.references(train)
-    for name, learn in ways.items():
+    task.baseline(train.rows[:1], train.rows)  # loads libraries before the time is measured
+    methods: dict[str, Callable[[], Score]] = {"baseline": lambda: partial(task.baseline, train=train.rows)}
+    methods |= task.references(train)
+    for name, learn in methods.items():
         begin = time.perf_counter()
         score = learn()
         found = {split: dict(score(rows)) for split, rows in others.items()}
@@ -63,7 +63,7 @@ def baselines(config: Baselines, say: Say) -> dict[str, Any]:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """What `baselines` found, as a table of text for each split."""
+    """The result of `baselines` as a table of text for each split."""
     lines, others = [f"baseline: {found['reference']}."], list(found["scores"])[1:]
     lines += [f"{', '.join(others)}: {found['method']}."] if others else []
     for split in (split for split in ("dev", "test") if split in found["scores"]["baseline"]):

@@ -1,4 +1,4 @@
-"""What makes a fine-tuning run, as a config: the model, the rows, and how the one is trained on the others."""
+"""The config of a fine-tuning run: the model, the rows, and how the model is trained on them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from unmask.tasks.rows import TaskOptions
 from unmask.train.optim import Optimizer, Schedule
 
 EPOCHS, LEAST_STEPS = 3.0, 200  # by default
-SMALL = 10_000  # training rows below which seeds differ so much that one alone says little (Devlin et al. 2018, 4.1)
-SEEDS = 3  # on such sets
+SMALL = 10_000  # with fewer training rows, seeds differ too much for one alone (Devlin et al. 2018, section 4.1)
+SEEDS = 3  # for fewer than SMALL training rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(Config):
-    """How a model is fitted to labelled rows. The defaults suit a BERT-base that was pre-trained at length (Devlin et
-    al. 2018, appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); one of a few million parameters wants 3e-4 to 1e-3.
+    """How a model is trained on labelled rows. The defaults suit a fully pre-trained BERT-base (Devlin et al. 2018,
+    appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); a model of a few million parameters needs 3e-4 to 1e-3.
 
-    epochs       passes over the training rows; None: 3, and at least 200 steps
-    least_steps  steps to take at least, in as many more passes; None: 200 where `epochs` is None, for small sets need
-                 them (Mosbach et al. 2021; Zhang et al. 2021, section 6), else 1: epochs that are asked for are obeyed
+    epochs       passes over the training rows; None: 3, but at least 200 steps
+    least_steps  least number of steps, with more passes if needed; None: 200 if `epochs` is None, because small sets
+                 need them (Mosbach et al. 2021; Zhang et al. 2021, section 6), else 1
     batch_size   rows of one step, over all micro-batches and processes
-    sampling     "balanced" draws every class alike in each epoch, with repetition; "plain" takes every row once
-    evaluations  of the dev rows, per epoch; below 1, one in several epochs
-    patience     evaluations without a gain after which to stop; None: never early
-    metric       that decides which weights are kept; None: the task's first
+    sampling     "balanced" draws every class equally often in each epoch, with repetition; "plain" takes every row once
+    evaluations  evaluations on the dev rows per epoch; below 1, one in several epochs
+    patience     evaluations without improvement after which the run stops; None: it never stops early
+    metric       metric that decides which weights are kept; None: the first metric of the task
     """
 
     epochs: float | None = None
@@ -51,17 +51,17 @@ class Fit(Config):
 
     @property
     def passes(self) -> float:
-        """Over the training rows, unless that is fewer than the `least` steps."""
+        """Passes over the training rows, before `least` is applied."""
         return EPOCHS if self.epochs is None else self.epochs
 
     @property
     def least(self) -> int:
-        """Steps to take at least."""
+        """Least number of steps."""
         usual = LEAST_STEPS if self.epochs is None else 1
         return usual if self.least_steps is None else self.least_steps
 
     def check(self) -> None:
-        """Raises UnmaskError for settings that make no run."""
+        """Raises UnmaskError for invalid settings."""
         if self.passes <= 0 or self.batch_size < 1 or self.evaluations <= 0:
             raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
 
@@ -71,11 +71,11 @@ class FineTuning(TaskConfig):
     """A fine-tuning run.
 
     model         folder of the pre-trained model
-    seed, seeds   the first, and how many are run: they decide the new head, the order of the rows and dropout. None:
-                  3 where there are fewer than 10,000 training rows, else 1
+    seed, seeds   the first seed, and the number of seeds. A seed determines the new head, the order of the rows and
+                  dropout. None: 3 seeds for fewer than 10,000 training rows, else 1
     from_scratch  keep the processor and the sizes of `model` but none of its weights, for comparison
-    language_model  weight of the loss of the next token beside that of the task, for models that read from left to
-                  right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
+    language_model  weight of the next-token loss that is added to the loss of the task, for models that read from left
+                  to right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
     """
 
     model: Path | None = None
@@ -96,7 +96,7 @@ class FineTuning(TaskConfig):
         return task_named(self.task)
 
     def number_of_seeds(self, rows: int) -> int:
-        """How many are run on so many training rows. Raises UnmaskError for none."""
+        """The number of seeds for a number of training rows. Raises UnmaskError if it is below 1."""
         seeds = self.seeds if self.seeds is not None else SEEDS if rows < SMALL else 1
         if seeds < 1:
             raise UnmaskError("The number of seeds must be 1 or more.")

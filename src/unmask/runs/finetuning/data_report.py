@@ -1,4 +1,4 @@
-"""A data report: what labelled rows are like, and which strategy fits them. Nothing is trained."""
+"""A data report: statistics of labelled rows, and advice on a strategy. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from unmask.runs.finetuning.prepared import Notes
 from unmask.runs.transfer import advise, measure
 from unmask.tasks import Encoded
 
-SHOWN, BAR = 30, 30  # classes that are listed; characters of the longest bar
+SHOWN, BAR = 30, 30  # most classes in the list; characters of the longest bar
 
 
 def data_report(config: FineTuning) -> str:
-    """What there is to know before a run: files, classes, lengths, baseline, similarity, and the advice they lead to.
+    """The facts to know before a run: files, classes, lengths, baseline, similarity; and advice that follows from them.
 
-    Reads the rows and the model as `finetune` does, and raises UnmaskError where it would.
+    Reads the rows and the model as `finetune` does, and raises UnmaskError as it does.
     """
     if config.model is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     say = Notes(None)
     prepared = prepare(config, say)
     rows = prepared.encoded["train"].rows
@@ -44,12 +44,12 @@ def data_report(config: FineTuning) -> str:
 
 
 def texts_of(rows: Sequence[Row]) -> list[str]:
-    """All texts of some rows, a context that several share once."""
+    """All texts of some rows; a text that several rows share, such as a context, comes once."""
     return list(dict.fromkeys(text for row in rows for text in row.texts if text.strip()))
 
 
 def _classes(prepared: PreparedEncoder) -> list[str]:
-    """A line for each label or tag of the training rows; nothing for scores and free answers."""
+    """A line for each label or tag of the training rows; empty for scores and free answers."""
     if not prepared.task.labels:
         return []
     counts = Counter(value for row in prepared.encoded["train"].rows for value in values_of(row))

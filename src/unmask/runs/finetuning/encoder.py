@@ -30,18 +30,18 @@ from unmask.tasks.reading import read_sets
 from unmask.train import distributed
 from unmask.train.display import Display
 
-UNBOUNDED = 1_000_000  # tokens that a model without positions may be asked to read
-ANEW = 1_000_003  # added to the seed of a run that is started again
-INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # Fitted.stopped after a wish to end
-BOLD = 1e-3  # learning rate where little is trained: a frozen trunk, low-rank additions
+UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in tokens
+ANEW = 1_000_003  # added to the seed when a run is started again
+INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # values of Fitted.stopped after a signal
+BOLD = 1e-3  # default learning rate when few weights are trained: a frozen trunk, LoRA
 
 
 @dataclass(frozen=True)
 class PreparedEncoder(Prepared):
-    """Rows as tokens, task and processor.
+    """A prepared run with encoded rows, a task and a processor.
 
-    encoded  split -> its rows as examples; the training rows whole or in part
-    aim      what is minimised with a teacher, or with the next token as auxiliary objective; None: the task alone
+    encoded  split -> its rows as examples; the training rows may be a part of all
+    aim      the objective with a teacher, or with the next token as auxiliary objective; None: the task alone
     """
 
     config: FineTuning
@@ -66,7 +66,7 @@ class PreparedEncoder(Prepared):
         model, row, answers = run_seed(self, seed, folder, display, say, resume=resume)
         if "test" in self.encoded:
             row["test"] = self.task.evaluate(model, self.encoded["test"], self.processor.pad)
-        settings = settings_of(self.task)  # with what this seed has chosen, such as a threshold
+        settings = settings_of(self.task)  # with values that this seed has set, such as a threshold
 
         def write(out: Path) -> None:
             plain = merged(model).cpu()
@@ -77,31 +77,31 @@ class PreparedEncoder(Prepared):
 
 
 def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
-    """Read and encode the rows, and find them and the model good. Raises UnmaskError where they are not."""
+    """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit."""
     begun = config
     if config.model is None or config.rows.train is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
-    if huggingface.holds_encoder_decoder(config.model):  # `finetune` prepares one otherwise
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
+    if huggingface.holds_encoder_decoder(config.model):  # `finetune` prepares these by `text_to_text`
         raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
-    sizes = huggingface.config_of(config.model)  # first: reading the rows may take long
+    sizes = huggingface.config_of(config.model)  # before the rows, whose reading may take long
     config.kind.check_model(sizes, config.model)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
-    aim: Distilled | WithLanguageModel | None = _beside(config, task)
+    aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
     loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
-    strategy.prepare(loaded.model, config.transfer)  # does it fit? each seed reads a model of its own
+    strategy.prepare(loaded.model, config.transfer)  # only a check: each seed loads its own model
     processor = task.processor_of(loaded, config.model)
     say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for name, rows in encoded.items():
-        say((said := rows.said(processor)) and f"{name}: {said}")
+        say((note := rows.said(processor)) and f"{name}: {note}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
-    aim = aim or _taught(config.distillation, task, processor)
+    aim = aim or _distilled(config.distillation, task, processor)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])
     if config.distillation.teacher is not None:
@@ -111,16 +111,16 @@ def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
     return PreparedEncoder(config, begun, task, processor, encoded, baseline, aim)
 
 
-def _beside(config: FineTuning, task: Task) -> WithLanguageModel | None:
-    """The task with the next token beside it, where that is asked for."""
+def _with_language_model(config: FineTuning, task: Task) -> WithLanguageModel | None:
+    """The task with the next token as auxiliary objective, or None if its weight is 0."""
     if not config.language_model:
         return None
     if config.distillation.teacher is not None:
-        raise UnmaskError("A teacher and a language model cannot both stand beside the task: leave one of them out.")
+        raise UnmaskError("--teacher and --language-model cannot be combined: leave one of them out.")
     return WithLanguageModel(task, config.language_model)
 
 
-def _taught(config: Distillation, task: Task, processor: Processor[Any]) -> Distilled | None:
+def _distilled(config: Distillation, task: Task, processor: Processor[Any]) -> Distilled | None:
     if config.teacher is None:
         return None
     teacher = load_teacher(config.teacher, task, processor)
@@ -136,11 +136,12 @@ def run_seed(
     *,
     resume: bool | None = None,
 ) -> tuple[Model, dict[str, Any], list[Any]]:
-    """The model of a seed, its row of results, and its answers to the dev rows; for `resume` see `fit`.
+    """Train one seed; returns its model, its row of results, and its predictions of the dev rows. For `resume` see
+    `fit`.
 
-    Raises Stopped after a signal. It is started again, once, where it gives every row the same answer: it never left
-    its start, which a seed can do to a small set (Devlin et al. 2018, section 4.1; Mosbach et al. 2021), and another
-    order of rows often helps.
+    If the model gives every dev row the same answer, it is trained once more with another order of rows, which often
+    helps: some seeds fail on small sets (Devlin et al. 2018, section 4.1; Mosbach et al. 2021). Raises Stopped after a
+    signal.
     """
     config, task, encoded, pad = prepared.config, prepared.task, prepared.encoded, prepared.processor.pad
     collapsed = f"Seed {seed} collapsed: it gives every dev row the same answer. It is started again, once."
@@ -149,7 +150,7 @@ def run_seed(
         if resume and not restarted and begun_with(folder) == seed + ANEW:
             say(collapsed)
             continue
-        gc.collect()  # the moments of an earlier run: within PyTorch, its first optimizer leaves a circle around itself
+        gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
         model = _load(config, prepared.aim or task, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
@@ -179,7 +180,7 @@ def run_seed(
     else:
         say(f"Seed {seed} collapsed again; try a lower --lr, more --epochs, or --reinitialise 1.")
     task.fitted(answers, encoded["dev"].rows)
-    # Not `fitted.best`, which may be of bfloat16 and of another threshold than the folder answers with.
+    # Not `fitted.best`, which may come from bfloat16 and from another threshold than that of the folder.
     found = task.judge(model, answers, encoded["dev"].rows)
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
     row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
@@ -188,22 +189,22 @@ def run_seed(
 
 
 def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
-    """The config with what depends on the rows and the strategy filled in."""
+    """The config, with the fields filled in that depend on the rows and the strategy."""
     config = config.replace(seeds=config.number_of_seeds(rows))
     config.fit.check()
     if config.fit.sampling == "balanced" and not config.kind.one_label:
         known = " or ".join(name for name, kind in TASKS.items() if kind.one_label)
-        raise UnmaskError(f"--sampling balanced is for --task {known}; rows of {config.task} have no one class.")
+        raise UnmaskError(f"--sampling balanced is for --task {known}; a row of {config.task} has no single class.")
     if config.rows.benchmark is not None and config.fit.metric is None:
         config = config.replace(fit={"metric": config.kind.metric_of(glue.find(config.rows.benchmark))})
     if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
-        say(f"With the strategy {config.transfer.strategy}, the learning rate is {BOLD:g} where none is given.")
+        say(f"With the strategy {config.transfer.strategy}, the default learning rate is {BOLD:g}.")
         config = config.replace(fit={"optimizer": {"lr": BOLD}})
     return config
 
 
 def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
-    """The model with the heads that `aim` needs. Raises UnmaskError where it has none for the next token."""
+    """The model with the heads that `aim` needs. Raises UnmaskError if it lacks a head for the next token."""
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
     config.kind.processor_of(loaded, config.model)

@@ -25,51 +25,51 @@ from unmask.train import checkpoint, distributed, report
 from unmask.train.display import Display
 
 NAME = "curve.json"
-RUN = "run"  # folder of the run that is under way
+RUN = "run"  # folder of the current run
 REPORT = "report.html"
 
 Size = int | Literal["all"]
 Found = dict[str, Any]
-"""rows, seed, step, total, restarted, dev and (where there is one) test metrics of one run."""
+"""rows, seed, step, total, restarted, dev metrics and, if there are test rows, test metrics of one run."""
 
 
 def sizes_in(text: str) -> list[Size]:
-    """Numbers of rows as the command line gives them: "100,300,all"."""
+    """Numbers of rows in an option of the command line: "100,300,all"."""
     sizes: list[Size] = []
     for part in text.split(","):
         part = part.strip()
         if part != "all" and not (part.isascii() and part.isdigit()):
             raise UnmaskError(
-                f"A curve has numbers of rows, and maybe 'all', between commas (100,300,all), not '{text}'."
+                f"--curve takes numbers of rows, or 'all', separated by commas (100,300,all), not '{text}'."
             )
         sizes.append("all" if part == "all" else int(part))
     return sizes
 
 
 def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display: Display | None = None) -> list[Found]:
-    """Fine-tune on some training rows, for each number and seed, and score on the dev rows and the test rows.
+    """Fine-tune on a part of the training rows, for each size and seed, and score on the dev rows and the test rows.
 
-    sizes  numbers of training rows; "all" is all there are
+    sizes  numbers of training rows; "all" means all rows
 
-    A seed draws an order of the training rows, and each of its sets is the beginning of that order: a smaller set is
-    part of a larger one. The labels of the task, and the baseline, are those of all training rows. `out` gets
-    curve.json, which is written anew after each run, and report.html; models are not kept. The dev rows choose the
-    best weights of each run, so that their scores are a little optimistic; the test rows choose nothing.
+    A seed draws an order of the training rows, and each set is the beginning of that order: a smaller set is part of a
+    larger one. The labels of the task, and the baseline, are those of all training rows. `out` gets curve.json, which
+    is rewritten after each run, and report.html; models are not kept. The dev rows choose the best weights of each run,
+    so their scores are slightly optimistic; nothing is chosen by the test rows.
 
-    A curve that was cut short, `begun(out)`, or that gets more sizes or seeds, continues from the runs that are in
-    curve.json. Returns the runs that were asked for; curve.json and the report have all that there are.
+    An interrupted curve (`begun(out)`), or one that gets more sizes or seeds, continues from the runs in curve.json.
+    Returns the runs of the given sizes and seeds; curve.json and the report have all runs.
 
-    Raises UnmaskError for a folder that is in use otherwise, by another process, or has a curve of other settings or
-    rows, for sizes that the rows cannot give, and what `finetune` does, and Stopped where a signal ends it.
+    Raises UnmaskError for a folder that holds something else, is in use by another process, or has a curve of other
+    settings or rows, for sizes that are not possible, and as `finetune` does; Stopped if a signal ends it.
     """
     out = Path(out)
     distributed.init(config.fit.device)
     given, asked = _fixed(config), {"config": config.to_dict(), "sizes": list(sizes)}
     _begun(out, given, config)  # before anything takes long
-    distributed.barrier()  # every process has looked before the first one writes
+    distributed.barrier()  # all processes check the folder before the first one writes
     say = Notes(display)
     if config.seeds is None:
-        config = config.replace(seeds=SEEDS)  # for the small sets, however many rows there are in all
+        config = config.replace(seeds=SEEDS)  # as for small sets, whatever the number of all rows
     prepared = prepare(config, say)
     numbers = _numbers(sizes, len(prepared.encoded["train"].rows))
     wanted = [(rows, seed) for rows in numbers for seed in _seeds(prepared.config)]
@@ -78,11 +78,11 @@ def curve(config: FineTuning, out: Path | str, sizes: Sequence[Size], *, display
 
 
 def begun(out: Path) -> tuple[FineTuning, list[Size]]:
-    """The settings and the sizes of the curve in a folder, as it was asked for. Raises UnmaskError where it does not
-    know them."""
+    """The settings and the sizes that the curve in a folder was started with. Raises UnmaskError if curve.json does not
+    have them."""
     asked = read_json(out / NAME).get("asked")
     if not isinstance(asked, dict) or asked.keys() != {"config", "sizes"}:
-        raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
+        raise UnmaskError(f"{out / NAME} does not have the settings of the run; continue with the original command.")
     return FineTuning.of_run(asked["config"]), asked["sizes"]
 
 
@@ -95,23 +95,23 @@ def _curve(
     display: Display | None,
     say: Notes,
 ) -> list[Found]:
-    """The runs that are wanted, each (rows, seed), by the process that alone is at them.
+    """Carry out the wanted runs, each (rows, seed), while this process has the lock of the folder.
 
-    asked  what `begun` gives again
+    asked  the settings that `begun` reads
     """
-    facts = _begun(out, given, prepared.config)  # again: another one may have gone on with it meanwhile
+    facts = _begun(out, given, prepared.config)  # read again: another process may have continued the curve meanwhile
     distributed.barrier()
     whole = len(prepared.encoded["train"].rows)
     known: dict[tuple[int, int], Found] = {(run["rows"], run["seed"]): run for run in facts.get("runs", ())}
     if known and facts.get("all") != whole:
         raise UnmaskError(
-            f"{out} holds a curve of {facts.get('all')} training rows, and now there are {whole:,}; choose another "
+            f"{out} holds a curve of {facts.get('all')} training rows, but there are now {whole:,}; choose another "
             "folder, or delete it."
         )
     if known.keys() & set(wanted):
         say("The curve continues from the runs that were finished before.")
     if distributed.is_main():
-        _write(out, given, asked, prepared, known, say)  # whoever is killed from here on can go on
+        _write(out, given, asked, prepared, known, say)  # from here on, a killed run can be resumed
     for rows, seed in wanted:
         if (rows, seed) in known:
             continue
@@ -121,16 +121,16 @@ def _curve(
         except Stopped as stopped:
             clear(out / RUN)
             if known and distributed.is_main():
-                say(f"{stopped}: the curve is of the {plural(len(known), 'run')} so far.")
+                say(f"{stopped}: the curve shows the {plural(len(known), 'run')} so far.")
                 _write(out, given, asked, prepared, known, say)
                 write_report(out)
             raise
         known[rows, seed] = {"rows": rows, **row}
         if distributed.is_main():
             _write(out, given, asked, prepared, known, say)
-    again = [f"{rows:,} rows, seed {seed}" for (rows, seed), row in sorted(known.items()) if row["restarted"]]
-    if again:
-        say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(again)}.")
+    restarted = [f"{rows:,} rows, seed {seed}" for (rows, seed), row in sorted(known.items()) if row["restarted"]]
+    if restarted:
+        say(f"Started again, as the first try gave every dev row the same answer: {'; '.join(restarted)}.")
     if distributed.is_main():
         _write(out, given, asked, prepared, known, say)
         write_report(out)
@@ -139,10 +139,10 @@ def _curve(
 
 
 def _numbers(sizes: Sequence[Size], rows: int) -> list[int]:
-    """The sizes as numbers, ascending, each once."""
+    """The different sizes as numbers, in ascending order."""
     numbers = sorted({rows if size == "all" else size for size in sizes})
     if not numbers:
-        raise UnmaskError("Say how many training rows the points of the curve have: --curve 100,300,all.")
+        raise UnmaskError("Give the numbers of training rows of the curve: --curve 100,300,all.")
     if numbers[0] < 1 or numbers[-1] > rows:
         wrong = numbers[0] if numbers[0] < 1 else numbers[-1]
         raise UnmaskError(f"A point of the curve cannot have {wrong:,} training rows: there are {rows:,} ('all').")
@@ -155,13 +155,13 @@ def _seeds(config: FineTuning) -> range:
 
 
 def _drawn(rows: int, wanted: int, seed: int) -> list[int]:
-    """The first places of the seed's order, ascending."""
+    """The first rows in the order of the seed, as ascending indices."""
     order = np.random.default_rng([seed, rows]).permutation(rows)
     return sorted(order[:wanted].tolist())
 
 
 def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
-    """Some rows of what was encoded."""
+    """The encoded rows at some indices."""
     examples = [whole.examples[whole.of_rows[place]] for place in places]
     return Encoded(
         [example for of_row in examples for example in of_row],
@@ -173,10 +173,10 @@ def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
 
 
 def _run(prepared: PreparedEncoder, places: Sequence[int], seed: int, out: Path, display: Display | None) -> Found:
-    """The row of results of one run; nothing else of it is kept."""
+    """The results of one run; its model is not kept."""
     part = _part(prepared.encoded["train"], places)
     prepared = replace(prepared, encoded={**prepared.encoded, "train": part})
-    clear(out / RUN)  # of a process that was killed
+    clear(out / RUN)  # left by a process that was killed
     model, row, _ = run_seed(prepared, seed, out / RUN, display, Notes(display))
     if "test" in prepared.encoded:
         row["test"] = prepared.task.evaluate(model, prepared.encoded["test"], prepared.processor.pad)
@@ -210,7 +210,7 @@ _PARTS = {"rows", "seed", "metric", "dev", "step", "total", "restarted"}
 
 
 def _fixed(config: FineTuning) -> dict[str, Any]:
-    """What must be the same for two runs to be points of one curve: all but how many seeds there are."""
+    """The settings that all runs of one curve share: all but the number of seeds."""
     places = json.loads(json.dumps(config.places(), default=str))
     return {name: value for name, value in places.items() if name != "seeds"}
 
@@ -242,14 +242,14 @@ def _write(
 
 
 def table(facts: Mapping[str, Any], split: str) -> dict[int, dict[str, dict[str, float]]]:
-    """Number of training rows -> metric -> mean, std (of the sample) and worst over the seeds."""
+    """Number of training rows -> metric -> mean, standard deviation (of the sample) and worst over the seeds."""
     runs = facts["runs"]
     numbers = dict.fromkeys(run["rows"] for run in runs)
     return {number: summary([run[split] for run in runs if run["rows"] == number]) for number in numbers}
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """The deciding metric by number of training rows, and the baseline, as a table of text for each split."""
+    """The metric by number of training rows, and the baseline, as a table of text for each split."""
     metric, lines = facts["metric"], []
     for split, baseline in facts["baseline"].items():
         lines.append(f"{metric} on the {split} rows:")
@@ -263,11 +263,9 @@ def render(facts: Mapping[str, Any]) -> str:
 
 
 def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
-    """What the page of a curve shows. Raises UnmaskError for a curve without a run."""
+    """The report of a curve. Raises UnmaskError for a curve without a finished run."""
     if not facts["runs"]:
-        raise UnmaskError(
-            f"{folder} holds a curve whose first run has not ended; continue with it by the same command."
-        )
+        raise UnmaskError(f"{folder} holds a curve whose first run has not ended; continue it with the same command.")
     config, splits = facts["config"], list(facts["baseline"])
     sections: list[report.Section] = [_chart(facts, split) for split in reversed(splits)]
     sections += [_table(facts, split) for split in reversed(splits)]
@@ -294,7 +292,7 @@ def _chart(facts: Mapping[str, Any], split: str) -> report.Chart:
     )
 
 
-_OPTIMISTIC = " The dev rows choose the weights that are kept: a score is that of the best evaluation, and optimistic."
+_OPTIMISTIC = " The dev rows choose the weights, so each score is that of the best evaluation, and is optimistic."
 
 
 def _table(facts: Mapping[str, Any], split: str) -> report.Table:

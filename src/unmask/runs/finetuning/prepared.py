@@ -1,4 +1,4 @@
-"""Prepared: a fine-tuning run whose rows, model and settings were found good; one seed of it is a run of its own."""
+"""Prepared: a fine-tuning run whose rows, model and settings have been checked; each seed is one training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Notes:
         self.notes: list[str] = []
 
     def __call__(self, text: str, note: bool = True) -> None:
-        """Show a sentence; with `note`, keep it too. An empty one is left out."""
+        """Show a sentence, and keep it if `note` is true. An empty sentence is ignored."""
         if text:
             self.display.note(text)
             if note:
@@ -32,11 +32,11 @@ class Notes:
 
 @dataclass(frozen=True)
 class Seed:
-    """What a seed reached.
+    """The result of one seed.
 
-    row      of results.json: seed, metric, step, total, evaluations, last, stopped; the metrics of each split
-    classes  label -> precision, recall, f1 and support on the dev rows; empty where there are no classes
-    write    writes the folder of its model
+    row      its row in results.json: seed, metric, step, total, evaluations, last, stopped; the metrics of each split
+    classes  label -> precision, recall, f1 and support on the dev rows; empty if the task has no classes
+    write    function that writes the model into a folder
     """
 
     row: dict[str, Any]
@@ -45,7 +45,7 @@ class Seed:
 
     @property
     def value(self) -> float:
-        """The metric that decides between seeds, on the dev rows; more is better."""
+        """The metric on the dev rows that decides between seeds, with the sign that makes higher values better."""
         metric = self.row["metric"]
         return sign_of(metric) * self.row["dev"][metric]
 
@@ -53,8 +53,8 @@ class Seed:
 class Prepared(ABC):
     """A fine-tuning run that has not begun.
 
-    config    with what depends on the rows and the model filled in
-    begun     what run.json says until the run has ended: what `--resume` prepares again
+    config    the config, with the fields filled in that depend on the rows and the model
+    begun     the config for `--resume`, in run.json until the run has ended
     baseline  split -> metrics of the task's plain reference
     """
 
@@ -65,7 +65,7 @@ class Prepared(ABC):
     @property
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
-        """Class names, where there are classes."""
+        """Class names; empty if the task has no classes."""
 
     @property
     @abstractmethod
@@ -78,15 +78,15 @@ class Prepared(ABC):
     ) -> Seed:
         """Train once, and score every split.
 
-        folder  of this seed: checkpoints and metrics.jsonl
-        resume  None keeps no checkpoints; True continues from the last one, where there is one
+        folder  folder of this seed, for checkpoints and metrics.jsonl
+        resume  None keeps no checkpoints; True continues from the last one, if there is one
 
         Raises Stopped after a signal.
         """
 
 
 def clear(folder: Path) -> None:
-    """Remove the folder of a run, while no other process reads or writes it. Every process must call it."""
+    """Remove the folder of a run while no other process uses it. Every process must call it."""
     distributed.barrier()
     if distributed.is_main():
         shutil.rmtree(folder, ignore_errors=True)

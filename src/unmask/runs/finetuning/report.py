@@ -1,4 +1,4 @@
-"""The results of a fine-tuning run for a reader: the table of seeds on the terminal, and the report."""
+"""The results of a fine-tuning run: the table of seeds on the terminal, and the report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from unmask.train import report
 from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
 
-RESULTS = "results.json"  # of a folder of fine-tuning: the scores of each seed
+RESULTS = "results.json"  # the scores of each seed, in the folder of a fine-tuning run
 
 
 def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Metric -> mean, std and worst over the seeds."""
+    """Metric -> mean, standard deviation (of the sample) and worst over the seeds."""
     table = {}
     for name in found[0]:
         values = np.array([row[name] for row in found])
@@ -31,11 +31,11 @@ def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
 
 
 def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
-    """What the page of a run shows. Raises UnmaskError for a run that has not ended."""
+    """The report of a run. Raises UnmaskError for a run that has not ended, or is damaged."""
     if not (folder / RESULTS).exists():
-        raise UnmaskError(f"{folder} holds a fine-tuning run that has not ended, which has no scores to show yet.")
+        raise UnmaskError(f"{folder} holds a fine-tuning run that has not ended, and has no scores yet.")
     if "config" not in facts:
-        raise UnmaskError(f"{folder} holds a damaged run: no {RUN} says how it was fine-tuned.")
+        raise UnmaskError(f"{folder} holds a damaged run: its {RUN} has no config.")
     results, config = read_json(folder / RESULTS), facts["config"]
     sections: list[report.Section] = [report.Text(results["notes"])]
     sections += [_table(results, split) for split in results["baseline"]]
@@ -64,22 +64,22 @@ def render_result(results: Mapping[str, Any]) -> str:
 
 
 def _chosen(results: Mapping[str, Any]) -> list[str]:
-    """Of how many evaluations the dev score of each seed is the best, which makes it optimistic; nothing for results
-    that do not know."""
+    """For each seed, a sentence that its dev score is the best of so many evaluations, which makes it optimistic; empty
+    for older results, which do not have the number of evaluations."""
     found = [(run, f"{results['metric']} {run['last']:.4f}") for run in results["seeds"] if "evaluations" in run]
     of = ((run["seed"], chosen(run["evaluations"], run["step"], last)) for run, last in found)
     return [f"The dev scores of seed {seed} are of {choice}." for seed, choice in of]
 
 
 def shown(values: Mapping[str, float]) -> str:
-    """Metrics in a sentence."""
+    """Metrics as a part of a sentence."""
     return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
 
 
 def _rows(results: Mapping[str, Any], split: str) -> tuple[list[str], list[list[Any]]]:
-    """Names of the metrics, and the rows of the table: a head and a value for each, None where there is none.
+    """Names of the metrics, and the rows of the table: a name and a value for each metric, None if there is none.
 
-    Metrics that the baseline has, so not the loss, and the one that decides.
+    The metrics are those that the baseline has (not the loss), and the one that decides.
     """
     baseline, summary, seeds = results["baseline"][split], results["summary"][split], results["seeds"]
     names = [name for name in seeds[0][split] if name in baseline or name == results["metric"]]
@@ -91,10 +91,10 @@ def _rows(results: Mapping[str, Any], split: str) -> tuple[list[str], list[list[
 
 def _table(results: Mapping[str, Any], split: str) -> report.Table:
     names, rows = _rows(results, split)
-    note = f"The model of seed {results['kept']} is in the folder: its {results['metric']} on the dev rows is best."
-    again = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
-    if again:
-        note += f" Started again, as the first try collapsed: seed {', '.join(again)}."
+    note = f"The folder has the model of seed {results['kept']}, whose {results['metric']} on the dev rows is best."
+    restarted = [str(run["seed"]) for run in results["seeds"] if run.get("restarted")]
+    if restarted:
+        note += f" Started again, as the first try collapsed: seed {', '.join(restarted)}."
     if split == "dev":
         note = " ".join([note, *_chosen(results)])
     heads = [name.replace("_", " ") for name in names]  # so that long ones take two lines
@@ -102,7 +102,7 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
 
 
 def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
-    """How the metric and the losses of each seed went."""
+    """Charts of the metric and of the losses, with a line for each seed."""
     metric, scored, losses = results["metric"], {}, []
     for run in results["seeds"]:
         name = f"seed {run['seed']}"

@@ -1,4 +1,4 @@
-"""Fine-tuning: a model folder and labelled rows in; the best model of several seeds, its scores and a report out."""
+"""Fine-tuning: trains a model folder on labelled rows with several seeds; writes the best model and its scores."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from unmask.train.display import Display
 
 @dataclass(frozen=True)
 class Result:
-    """A run of all seeds, as it stands in results.json.
+    """The results of all seeds, as in results.json.
 
-    seeds     for each: seed, step, total, stopped, dev and (where there is one) test metrics; of how many evaluations
-              that of `step` was best, and what the last one gave for the metric
+    seeds     for each seed: seed, step, total, stopped, dev metrics and, if there are test rows, test metrics; the
+              number of evaluations, of which that at `step` was best; and the metric at the last one
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
-    summary   split -> metric -> mean, std (of the sample) and worst over the seeds
-    kept      the seed whose model is in the folder: the one that is best on the dev rows
+    summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
+    kept      the seed whose model is in the folder, the best on the dev rows
     pairs     whether training rows are pairs of texts
     """
 
@@ -53,20 +53,20 @@ class Result:
 def finetune(config: FineTuning, out: Path | str, *, display: Display | None = None, resume: bool = False) -> Result:
     """Fine-tune a model folder on labelled rows, once for each seed, and keep the model that is best on the dev rows.
 
-    An encoder or a language model gets a head for the task; a T5 learns to write the labels. `out` becomes a folder
+    An encoder or a language model gets a head for the task; a T5 learns to generate the labels. `out` becomes a folder
     that `transformers` opens, with run.json (the resolved config), results.json, metrics.jsonl and report.html beside
-    the model. Nothing is written before the rows and the model are found good.
+    the model. Nothing is written before the rows and the model have been checked.
 
-    resume  continue with the run in `out` that was cut short, `begun(out)`, from its last evaluation, bit for bit
+    resume  continue the interrupted run in `out`, `begun(out)`, from its last evaluation, bit for bit
 
-    Raises UnmaskError for a folder that is in use already, and for whatever is wrong with model, rows or settings, and
-    Stopped where a signal ends the run: it has saved what it needs to go on, and evaluates nothing more.
+    Raises UnmaskError for a folder that is in use, and for errors in the model, the rows or the settings; Stopped if a
+    signal ends the run, which is then saved, so that it can be resumed, without a further evaluation.
     """
     out = Path(out)
     distributed.init(config.fit.device)
     if not resume:
         refuse_taken(out)
-    distributed.barrier()  # every process has looked before the first one writes
+    distributed.barrier()  # all processes check the folder before the first one writes
     say = Notes(display)
     prepared = prepare(config, say, resume=resume)
     with checkpoint.going_on("finetune", out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
@@ -75,16 +75,16 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
             write_config(out, prepared.begun)
         result = train_seeds(prepared, out, display, say, resume=resume)
         if distributed.is_main():
-            (out / LOCK).unlink(missing_ok=True)  # first: what follows may be cut short, and the run has ended
+            (out / LOCK).unlink(missing_ok=True)  # first: the run has ended, even if the clean-up is interrupted
             for row in result.seeds:
                 _clear(_folder(out, row["seed"]))
     return result
 
 
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
-    """Read the rows, and find them, the model and the settings good. Raises UnmaskError where they are not."""
+    """Read the rows, and check them, the model and the settings. Raises UnmaskError for what is wrong with them."""
     if config.model is None or config.rows.train is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if huggingface.holds_encoder_decoder(config.model):
         return text_to_text.prepare(config, say, resume=resume)
     return encoder.prepare(config, say)
@@ -93,7 +93,7 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
 def train_seeds(
     prepared: Prepared, out: Path, display: Display | None, say: Notes, *, resume: bool | None = None
 ) -> Result:
-    """Fine-tune once for each seed, and write the folder of the best; for `resume` see `Prepared.train_seed`."""
+    """Fine-tune once for each seed, and write the folder of the best one; for `resume` see `Prepared.train_seed`."""
     config, rows = prepared.config, list[dict[str, Any]]()
     assert config.seeds is not None
     best: Seed | None = None
@@ -132,36 +132,34 @@ def train_seeds(
 
 
 def begun(out: Path | str) -> FineTuning:
-    """The settings of the run in a folder that was cut short. Raises UnmaskError where there is none, or it ended."""
+    """The settings of the interrupted run in a folder. Raises UnmaskError if there is none, or it has ended."""
     return FineTuning.of_run(run_settings(Path(out)))
 
 
 def run_settings(out: Path) -> dict[str, Any]:
-    """The config of the fine-tuning run in a folder that was cut short. Raises UnmaskError where there is none, or it
-    ended."""
+    """The config in run.json of the interrupted fine-tuning run in a folder. Raises UnmaskError if there is none, or it
+    has ended."""
     checkpoint.require_begun(out)
     values = read_json(out / RUN) if (out / RUN).exists() else {}
     if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
-        raise UnmaskError(f"{out} holds a run that is no fine-tuning; continue it with the verb that began it.")
+        raise UnmaskError(f"{out} holds a run that is not fine-tuning; continue it with the verb that began it.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
     return values["config"]
 
 
 def refuse_taken(out: Path) -> None:
-    """Raises UnmaskError where a folder holds more than what a run that was killed before it began leaves there."""
+    """Raises UnmaskError if a folder holds more than the lock of a run that was killed before it began."""
     if out.is_dir():
         sweep(out)
         if (out / LOCK).exists() and (out / RUN).exists() and read_json(out / RUN).get("recipe") == "finetune":
-            raise UnmaskError(
-                f"{out} holds a run that was cut short; continue with --resume, or choose another folder."
-            )
+            raise UnmaskError(f"{out} holds an interrupted run; continue it with --resume, or choose another folder.")
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
 
 def write_config(out: Path, config: FineTuning) -> None:
-    """What `begun` reads."""
+    """Write run.json, which `begun` reads."""
     facts = {"kind": "finetuning", "recipe": "finetune", "config": config.to_dict()}
     write_text(out / RUN, json.dumps(facts, indent=2) + "\n")
 
@@ -171,7 +169,7 @@ def _folder(out: Path, seed: int) -> Path:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a seed continues from, and its model; what it measured stays."""
+    """Remove the checkpoints and the model of a seed; its metrics stay."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Search: a grid of settings tried with the first seed; the best on the dev rows is then run with all seeds."""
+"""Search: tries a grid of settings with the first seed; the best on the dev rows is then run with all seeds."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from unmask.train import checkpoint, distributed, report
 from unmask.train.display import Display
 
 NAME = "search.json"
-TRIAL = "search"  # folder of the point that is being tried
-BOLDER = 10  # times the published rates, where the trunk stays as it is
+TRIAL = "search"  # folder of the current point
+BOLDER = 10  # factor on the published learning rates if the trunk is frozen
 
 Point = dict[str, Any]
-"""batch_size, lr and epochs; once tried, with metric, value, dev (metrics), step and total."""
+"""batch_size, lr and epochs; after its trial also metric, value, dev (metrics), step and total."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Config):
-    """The settings to be tried: every combination. The defaults are the 18 of Devlin et al. 2018, appendix A.3."""
+    """The settings to try, in every combination. The defaults are the 18 of Devlin et al. 2018, appendix A.3."""
 
     batch_size: tuple[int, ...] = (16, 32)
     lr: tuple[float, ...] = (5e-5, 3e-5, 2e-5)
@@ -44,14 +44,15 @@ class Grid(Config):
 
     @classmethod
     def of(cls, transfer: Transfer) -> Grid:
-        """The published grid, with ten times its rates where a strategy trains little ("frozen", "lora")."""
+        """The published grid, with ten times its learning rates for strategies that train few weights ("frozen",
+        "lora")."""
         if transfer.strategy in ("frozen", "lora"):
             return cls(lr=(5e-4, 3e-4, 2e-4))
         return cls()
 
     @property
     def points(self) -> list[Point]:
-        """All combinations, in order. Raises UnmaskError for a grid without any, or with values that cannot be."""
+        """All combinations, in order. Raises UnmaskError for an empty grid, and for values that are not above 0."""
         for name, values in vars(self).items():
             if not values or min(values) <= 0:
                 raise UnmaskError(f"The grid needs at least one {name}, and each must be above 0.")
@@ -60,7 +61,7 @@ class Grid(Config):
         return [dict(zip(names, values, strict=True)) for values in rows]
 
     def drawn(self, limit: int | None, seed: int) -> list[Point]:
-        """`limit` points, drawn by the seed; a larger limit only adds to them. None: all."""
+        """`limit` points, drawn by the seed; a larger limit only adds points. None: all."""
         points = self.points
         if limit is None:
             return points
@@ -78,30 +79,30 @@ def search(
     limit: int | None = None,
     display: Display | None = None,
 ) -> Result:
-    """Fine-tune once for each point of a grid, with the first seed, and for all seeds with the best of them.
+    """Fine-tune once for each point of a grid, with the first seed, then with all seeds at the best point.
 
     grid   None: `Grid.of` the strategy
-    limit  points to try, drawn by the seed; None: all
+    limit  number of points to try, drawn by the seed; None: all
 
-    The points are compared by the dev rows alone, which makes the dev score of the best optimistic: only test rows,
-    which nothing was chosen by, give an honest one. `out` becomes what `finetune` makes of it, with search.json
-    beside. A search that was cut short, `begun(out)`, continues from the points in search.json; one that was cut
-    short in the seeds of the best of them runs those anew.
+    The points are compared on the dev rows, which makes the dev score of the best one optimistic; only test rows, by
+    which nothing is chosen, give an unbiased score. `out` becomes the folder that `finetune` writes, with search.json.
+    An interrupted search (`begun(out)`) continues from the points in search.json; if it was interrupted in the runs of
+    the best point, these start again.
 
-    Raises UnmaskError for what `finetune` does and a folder with another search or one that another process is at, and
-    Stopped where a signal ends it.
+    Raises UnmaskError as `finetune` does, for a folder with another search, and for one that another process uses;
+    Stopped if a signal ends it.
     """
     out = Path(out)
     distributed.init(config.fit.device)
     grid = grid or Grid.of(config.transfer)
     asked = {"config": config.to_dict(), "grid": grid.to_dict(), "limit": limit}
-    if config.fit.least_steps is None:  # the epochs that are published were not asked for
+    if config.fit.least_steps is None:  # the published epochs are a default, which small sets may exceed
         config = config.replace(fit={"least_steps": LEAST_STEPS if grid.epochs == Grid().epochs else 1})
     _begun(out, config)  # before anything takes long
     points = grid.drawn(limit, config.seed)
-    distributed.barrier()  # every process has looked before the first one writes
+    distributed.barrier()  # all processes check the folder before the first one writes
     if config.model is None or config.rows.train is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     say = Notes(display)
     say(_replaced(config, grid))
     prepared = prepare(_at(config, points[0]), say)
@@ -110,14 +111,14 @@ def search(
 
 
 def begun(out: Path) -> tuple[FineTuning, Grid, int | None]:
-    """The settings, the grid and the limit of the search in a folder, as it was asked for. Raises UnmaskError where it
-    has ended, or does not know them."""
+    """The settings, the grid and the limit that the search in a folder was started with. Raises UnmaskError if it has
+    ended, or search.json does not have them."""
     facts = read_json(out / NAME)
     if (out / RESULTS).exists() and not _is_cut_short(out):
         raise UnmaskError(f"The search in {out} has ended; its scores are in {out / RESULTS}.")
     asked = facts.get("asked")
     if not isinstance(asked, dict) or asked.keys() != {"config", "grid", "limit"}:
-        raise UnmaskError(f"{out / NAME} does not say what was asked for; go on by the command that began it.")
+        raise UnmaskError(f"{out / NAME} does not have the settings of the run; continue with the original command.")
     return FineTuning.of_run(asked["config"]), Grid.from_dict(asked["grid"]), asked["limit"]
 
 
@@ -130,17 +131,17 @@ def _searched(
     display: Display | None,
     say: Notes,
 ) -> Result:
-    """The search, by the process that alone is at it.
+    """Carry out the search while this process has the lock of the folder.
 
-    asked  what `begun` gives again
+    asked  the settings that `begun` reads
     """
-    tried = _begun(out, config)  # again: another one may have gone on with it meanwhile
-    clear(out / "seeds")  # of a run with the best point that was cut short
+    tried = _begun(out, config)  # read again: another process may have continued the search meanwhile
+    clear(out / "seeds")  # left by an interrupted run of the best point
     known = {_key(point): point for point in tried}
     if known.keys() & {_key(point) for point in points}:
         say("The search continues from the points that were tried before.")
     if distributed.is_main():
-        _write(out, asked, config, list(known.values()))  # whoever is killed from here on can go on
+        _write(out, asked, config, list(known.values()))  # from here on, a killed search can be resumed
     for number, point in enumerate(points, 1):
         if _key(point) not in known:
             say(f"Point {number} of {len(points)}: {shown(point)}.", note=False)
@@ -155,7 +156,7 @@ def _searched(
 
 
 def _replaced(config: FineTuning, grid: Grid) -> str:
-    """A sentence on settings that were given but that the grid decides; empty where there are none."""
+    """A sentence on given settings that the grid replaces; empty if there are none."""
     usual, given = FineTuning().places(), config.places()
     names = {"batch_size": "fit.batch_size", "lr": "fit.optimizer.lr", "epochs": "fit.epochs"}
     differ = [name for name, place in names.items() if given[place] != usual[place]]
@@ -163,34 +164,34 @@ def _replaced(config: FineTuning, grid: Grid) -> str:
     if not replaced:
         return ""
     options = " and ".join(f"--{name.replace('_', '-')}" for name in replaced)
-    return f"The grid of the search takes the place of {options}; --grid.lr and the like set other points."
+    return f"The grid of the search replaces {options}; --grid.lr and the like set other points."
 
 
 def best_of(points: Sequence[Point]) -> Point:
-    """The point that is best on the dev rows, the first of those that are."""
+    """The point that is best on the dev rows, the first one of equals."""
     return max(points, key=lambda point: sign_of(point["metric"]) * point["value"])
 
 
 def verdict(points: Sequence[Point], best: Point, *, tested: bool) -> list[str]:
-    """Sentences on what was found, and on what the dev score of a searched model is worth."""
+    """Sentences on the result of the search, and on the bias of its dev score."""
     values = [point["value"] for point in points]
-    honest = "the test rows give the honest one" if tested else "rows of a --test file would give the honest one"
+    unbiased = "the test rows give an unbiased score" if tested else "a --test file would give an unbiased score"
     sentences = [
         f"Search: {shown(best)} was best of {plural(len(points), 'point')} on the dev rows ({best['metric']} "
         f"{best['value']:.4f}; all lie between {min(values):.4f} and {max(values):.4f}).",
-        f"The settings were chosen by the dev rows, so the dev score is optimistic; {honest}.",
+        f"The settings were chosen by the dev rows, so the dev score is optimistic; {unbiased}.",
     ]
-    again = [point for point in points if point["total"] == point["least_steps"]]
-    if len({point["epochs"] for point in again}) > 1:
+    shortest = [point for point in points if point["total"] == point["least_steps"]]
+    if len({point["epochs"] for point in shortest}) > 1:
         sentences.append(
-            f"{len(again)} points took the least number of steps, {best['least_steps']}, whatever their epochs; "
+            f"{len(shortest)} points took the least number of steps, {best['least_steps']}, whatever their epochs; "
             "--least-steps 1 lets the epochs decide."
         )
     return sentences
 
 
 def shown(point: Mapping[str, Any]) -> str:
-    """The settings of a point in words."""
+    """The settings of a point as part of a sentence."""
     return f"batch size {point['batch_size']}, learning rate {point['lr']:g}, {plural(point['epochs'], 'epoch')}"
 
 
@@ -213,7 +214,7 @@ def _at(config: FineTuning, point: Mapping[str, Any]) -> FineTuning:
 
 
 def _try(prepared: PreparedEncoder, point: Point, out: Path, display: Display | None) -> Point:
-    """The point with its scores; nothing else of it is kept."""
+    """Try a point; returns it with its scores. Its model is not kept."""
     config = _at(prepared.config, point)
     clear(out / TRIAL)
     try:
@@ -234,7 +235,8 @@ def _key(point: Mapping[str, Any]) -> tuple[float, ...]:
 
 
 def _begun(out: Path, config: FineTuning) -> list[Point]:
-    """The points that an earlier search of the same settings tried. Raises UnmaskError for a folder with more."""
+    """The points that an earlier search with the same settings tried; empty for a new folder. Raises UnmaskError for a
+    folder that holds anything else."""
     sweep(out)
     there = {path.name for path in out.iterdir()} if out.is_dir() else {out.name} if out.exists() else set()
     there -= {checkpoint.LOCK}
@@ -253,7 +255,7 @@ def _begun(out: Path, config: FineTuning) -> list[Point]:
 
 
 def _is_cut_short(out: Path) -> bool:
-    """Whether a signal ended the run with the best point, so that not all of its seeds are in its results."""
+    """Whether a signal ended the runs of the best point, so that results.json does not have all seeds."""
     seeds = read_json(out / RESULTS).get("seeds")
     last = seeds[-1] if isinstance(seeds, list) and seeds else None
     return isinstance(last, dict) and last.get("stopped") in INTERRUPTIONS
@@ -263,14 +265,14 @@ _PARTS = {"batch_size", "lr", "epochs", "metric", "value", "dev", "step", "total
 
 
 def _fixed(config: FineTuning) -> dict[str, Any]:
-    """What must be the same for two points to be compared: all but the grid's settings, test rows and seeds."""
+    """The settings that all points share: all but the settings of the grid, the test rows and the seeds."""
     places = config.places()
     free = {"fit.batch_size", "fit.epochs", "fit.optimizer.lr", "rows.test", "seeds"}
     return {name: value for name, value in json.loads(json.dumps(places, default=str)).items() if name not in free}
 
 
 def differing(found: Any, wanted: Mapping[str, Any], config: FineTuning) -> str:
-    """The first field that differs; empty where none does."""
+    """The name of a field that differs; empty if none does."""
     if not isinstance(found, dict):
         return "config"
     found = without_usual(found, config)

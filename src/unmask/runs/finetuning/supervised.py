@@ -1,4 +1,4 @@
-"""A supervised run: a model is trained on labelled rows, scored on dev rows, and keeps the weights that were best."""
+"""A supervised run: trains a model on labelled rows, scores it on dev rows, and keeps the best weights."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from unmask.train.trainer import Training
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` reached. The model holds the weights of the best evaluation, or its last ones where there was none.
+    """The result of `fit`. The model has the weights of the best evaluation, or the last ones if there was none.
 
-    metric, best  what decided, and the metrics of the dev rows where it was best; empty where a signal ended the run
-                  before its first evaluation
-    step, total   of that evaluation, and of the whole run as planned
+    metric, best  the metric that decides, and all dev metrics of the best evaluation; empty if a signal ended the run
+                  before the first evaluation
+    step, total   the step of the best evaluation, and the planned number of steps
     history       (step, metrics) of every evaluation
     stopped       why the run ended before its last step, else None
     """
@@ -61,12 +61,12 @@ class Fitted:
 
     @property
     def evaluations(self) -> list[float]:
-        """The values of the metric that the best one was chosen from, in order."""
+        """The values of the metric at all evaluations but that of step 0, in order."""
         return [found[self.metric] for step, found in self.history if step]
 
 
 def class_shares(rows: Sequence[Row]) -> np.ndarray:
-    """[N]: how often each row is to be drawn, so that all labels are seen alike."""
+    """[N] weights of the rows for sampling that draws all labels equally often."""
     counts = Counter(row.label for row in rows)
     return np.array([1 / counts[row.label] for row in rows])
 
@@ -90,12 +90,12 @@ def fit(
 
     pad        id of the padding token
     out        folder for metrics.jsonl; None leaves nothing on disk
-    objective  what is minimised, where it is not the task alone: with a teacher, say
-    transfer   what of the model is trained, and how fast; None is all of it
-    resume     a checkpoint is written to `out` with every evaluation, and stays; True continues from the last one, bit
-               for bit ("frozen": but for the last bit, `transfer/remembered.py`). None keeps none
+    objective  the objective if it is not the task alone, such as the task with a teacher
+    transfer   which weights are trained, and how fast; None: all
+    resume     None keeps no checkpoints. Otherwise every evaluation writes a checkpoint to `out`; True continues from
+               the last one, bit for bit (with "frozen" up to rounding, see `transfer/remembered.py`)
 
-    Raises UnmaskError for settings that make no run, a metric that the task lacks, and losses that are not finite.
+    Raises UnmaskError for invalid settings, a metric that the task lacks, and losses that are not finite.
     """
     config.check()
     balanced = config.sampling == "balanced"
@@ -110,7 +110,7 @@ def fit(
     )
     planned = max(1, round(config.passes * data.steps()))
     total = max(planned, config.least)
-    evaluate_every = data.steps() / config.evaluations * total / planned  # no more of them in a longer run
+    evaluate_every = data.steps() / config.evaluations * total / planned  # `least` does not add evaluations
     evaluate_steps = max(1, round(evaluate_every))
     training = Training(
         steps=total,
@@ -126,7 +126,7 @@ def fit(
     )
     tuning = prepare(model, transfer or Transfer(), seed)
     with ExitStack() as stack:
-        if objective is None:  # a teacher may look into the trunk while it reads
+        if objective is None:  # distillation may need the trunk's inner states
             stack.enter_context(remembering(model, transfer or Transfer()))
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
         found = checkpoint.latest(folder / "checkpoints") if resume else None
@@ -148,12 +148,12 @@ def fit(
         if resume is None:
             forget(folder)
     best = run.restored()
-    del run.trainer  # the two hold each other: the moments would outlive the run, beside those of the next one
+    del run.trainer  # breaks a reference cycle, which would keep the optimizer state during the next run
     return Fitted(best.metric, best.found, best.step, result.total, best.history, result.stopped)
 
 
 class Supervised(Run):
-    """A run on labelled rows. It keeps the best weights in memory and in its checkpoints; it writes no folder.
+    """A run on labelled rows. It keeps the best weights in memory and in its checkpoints; it writes no model folder.
 
     scores  model -> metrics of the dev rows
     """
@@ -201,7 +201,7 @@ class Supervised(Run):
         save_file({name: x.contiguous() for name, x in self.weights.items()}, folder / self.WEIGHTS)
 
     def restore_best(self, best: Best) -> None:
-        """Continue from what `save` wrote into the last sound checkpoint."""
+        """Read the best evaluation and its weights from the last sound checkpoint."""
         found = checkpoint.latest(self.out / "checkpoints")
         assert found is not None
         facts = read_json(found.folder / self.FACTS)
@@ -211,14 +211,14 @@ class Supervised(Run):
         self.weights = load_file(found.folder / self.WEIGHTS)
 
     def write_settings(self, folder: Path) -> None:
-        """Nothing: the folder of the whole fine-tuning has them."""
+        """Does nothing: the folder of the whole fine-tuning run has the settings."""
 
     def finish(self, result: Result) -> None:
-        """Nothing: the weights are handed over in memory, by `restored`."""
+        """Does nothing: `restored` passes the weights on in memory."""
 
     def restored(self) -> Best:
-        """Give the model its best weights, in evaluation mode. Where a signal came before the first evaluation, it
-        keeps those that it has."""
+        """Give the model its best weights, and set it to evaluation mode. After a signal before the first evaluation,
+        the model keeps its current weights."""
         with torch.no_grad():
             for name, p in self.model.named_parameters():
                 if name in self.weights:
@@ -228,20 +228,20 @@ class Supervised(Run):
 
 
 def check_metric(metric: str | None, baseline: Mapping[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
-    """Raises UnmaskError for a metric that the task lacks. The baseline has nearly all of them; where it has not this
-    one, such as the loss, `evaluate` asks a model."""
+    """Raises UnmaskError for a metric that the task lacks. If the baseline lacks the metric too, as it does the loss,
+    `evaluate` runs a model to find all metrics."""
     if metric is not None and metric not in baseline and metric not in (found := evaluate()):
         raise unknown("metric", metric, found)
 
 
 def begun_with(folder: Path) -> int | None:
-    """The seed of the run of `fit` in a folder, which its last sound checkpoint knows; None where there is none."""
+    """The seed of the run of `fit` in a folder, from its last sound checkpoint; None if there is none."""
     found = checkpoint.latest(folder / "checkpoints")
     return None if found is None else found.state["config"]["seed"]
 
 
 def forget(folder: Path) -> None:
-    """Remove what a run of `fit` continues from; what it measured stays."""
+    """Remove the checkpoints of a run of `fit`; its metrics stay."""
     if distributed.is_main():
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         (folder / LOCK).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Fine-tuning of a T5, which writes the labels of rows: a translation run from rows to their labels."""
+"""Fine-tuning of a T5, which generates the labels of rows: a translation run from rows to their labels."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Training
 
 OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
-"""Settings of fine-tuning that mean nothing to a T5."""
+"""Settings of fine-tuning that have no effect on a T5."""
 
 
 class Learned(NamedTuple):
-    """What is learned.
+    """The training pairs.
 
-    pairs    of texts, for every part of every training row that fits or may be cut
-    read     ids of what is read of each, cut where it was too long
-    longest  tokens of a side, with its end
+    pairs    pairs of texts, for every part of every training row that fits or may be cut
+    read     ids of the source of each pair, cut if it is too long
+    longest  most tokens of a source or a target, end token included
     """
 
     pairs: Bitext
@@ -55,11 +55,11 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedText(Prepared):
-    """Rows as pairs of texts, and the task that they were written by.
+    """A prepared run with rows as pairs of texts, and the task that turns rows into texts.
 
     sets    split -> its rows
-    train   what of the training rows is learned
-    metric  what decides which weights are kept
+    train   the training pairs
+    metric  metric that decides which weights are kept
     """
 
     config: FineTuning
@@ -94,17 +94,15 @@ class PreparedText(Prepared):
             scores=Scores(self.metric, lambda outputs: self.task.scores(outputs, list(dev))),
         )
         ended = run.run()
-        del (
-            run.trainer
-        )  # the two hold each other: model and moments would outlive the run, beside those of the next seed
+        del run.trainer  # breaks a reference cycle, which would keep model and optimizer state during the next seed
         if ended.stopped is not None:
             raise Stopped(f"Stopped by {ended.stopped} in seed {seed}")
-        distributed.barrier()  # the folder is there
+        distributed.barrier()  # wait until the main process has written the folder
         return self._scored(run, seed, ended.total)
 
     def _scored(self, run: TrainTranslation, seed: int, total: int) -> Seed:
-        """What the folder of a seed writes for the dev and test rows, judged."""
-        # The final scores are of full precision, as those of other runs, so that every machine computes the same.
+        """The scores of a seed on the dev and test rows, from the outputs of its finished folder."""
+        # The final scores use full precision, as those of other runs, so that every machine computes the same.
         translator = Translator(run.out, device=run.model.device, precision="fp32")
         rows = {part: list(self.sets[part]) for part in self.baseline}
         answers = {part: translator(self.task.pairs(self.sets[part]).sources) for part in rows}
@@ -125,11 +123,11 @@ class PreparedText(Prepared):
 
 
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> PreparedText:
-    """Read the rows, and find them and the settings good. Raises UnmaskError where they are not."""
+    """Read the rows, and check them and the settings. Raises UnmaskError for what is wrong with them."""
     given, usual = config.places(), FineTuning(task=config.task).places()
     for name in given:
         if name.startswith(OF_ENCODERS) and given[name] != usual[name]:
-            raise UnmaskError(f"A T5 has no use for other values of {name}: leave them out, or take an encoder.")
+            raise UnmaskError(f"{name} has no effect on a T5: leave it out, or fine-tune an encoder.")
     assert config.model is not None
     written = writing(config.task)
     config.fit.check()
@@ -150,17 +148,17 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
     metric = config.fit.metric or benchmark or task.metric
     known = baseline["dev"].keys() - LOWER_IS_BETTER
     if metric not in known:
-        raise unknown("metric by which a T5 is judged", metric, sorted(known))
+        raise unknown("metric for a T5", metric, sorted(known))
     config = config.replace(seeds=config.number_of_seeds(len(sets["train"])))
     config = config.replace(fit={"optimizer": _optimizer(config.fit.optimizer, resume)})
     if config.fit.optimizer.algorithm == "adafactor":
         rate = f"{config.fit.optimizer.lr:g}"
-        say(f"A T5 is fine-tuned by Adafactor, whose learning rate is a share of the weights: {rate}.", note=False)
+        say(f"A T5 is fine-tuned by Adafactor, with a learning rate relative to the weights: {rate}.", note=False)
     return PreparedText(config, config, task, sets, train, baseline, metric)
 
 
 def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Tokenizer, say: Notes) -> Learned:
-    """What is learned of the training rows. Raises UnmaskError where they are all too long."""
+    """The training pairs of the training rows. Raises UnmaskError if all are too long."""
     assert config.model is not None
     pairs = task.pairs(rows)
     read, written = tokenizer.ids(pairs.sources), tokenizer.target.ids(pairs.targets)
@@ -182,7 +180,7 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Tokeni
         else:
             kept[i] = ids
     if not kept:
-        raise UnmaskError(f"No row of {rows.path} fits in {longest} tokens with its question: raise --length.")
+        raise UnmaskError(f"No row of {rows.path} fits into {longest} tokens with its question: raise --length.")
     for numbers, done in ((cut - lost, "cut"), (lost, "left out, as a cut would remove the question")):
         if numbers:
             share = f"{len(numbers):,} of {len(rows):,} rows ({len(numbers) / len(rows):.1%})"
@@ -192,17 +190,17 @@ def _learned(config: FineTuning, task: Written, rows: Dataset, tokenizer: Tokeni
 
 
 def _optimizer(asked: Optimizer, resume: bool) -> Optimizer:
-    """Adafactor, unless another is named, with the published value of everything that was not asked for otherwise."""
+    """Adafactor, unless another optimizer is given, with the published value of every setting that is not given."""
     if asked.algorithm in ("adamw", "muon"):
         return asked
     if resume and asked.algorithm == "auto":
-        return asked.replace(algorithm="adamw")  # a run from when there was nothing else
+        return asked.replace(algorithm="adamw")  # a run of an older version, which had only AdamW
     usual = Fit().optimizer.places() | {"algorithm": asked.algorithm}
     return ADAFACTOR.replace(**{name: value for name, value in asked.places().items() if value != usual[name]})
 
 
 def _translation(prepared: PreparedText, seed: int) -> Translation:
-    """The run that takes as many rows a step, and as many steps, as the config of the fine-tuning says."""
+    """The translation run with the rows a step, and the steps, of the fine-tuning config."""
     config, pairs = prepared.config, prepared.train.pairs
     assert config.model is not None
     fit, tokenizer = config.fit, origin.vocabulary(str(config.model))
