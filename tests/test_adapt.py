@@ -219,7 +219,7 @@ def test_another_tokenizer_is_refused_with_the_way_out(folders, tmp_path):
 
 @pytest.mark.parametrize(("field", "value"), [("layers", 3), ("dim", 32), ("activation", "relu"), ("length", 64)])
 def test_sizes_belong_to_the_weights(folders, field, value, tmp_path):
-    with pytest.raises(UnmaskError, match=f"keeps its sizes: {field} is"):
+    with pytest.raises(UnmaskError, match=f"keeps the sizes of the model: {field} is"):
         Pretrain(config(folders["mlm"], **{f"model.{field}": value}), [folders["corpus"]], tmp_path / "run")
 
 
@@ -536,7 +536,10 @@ def test_a_file_of_another_encoding_is_named(folders, domain, tmp_path, capsys):
         (["pretrain"], "or --from FOLDER"),
         (["pretrain", "--from", "missing", "--corpus", "{corpus}", "--out", "out"], "There is no model folder missing"),
         (["pretrain", "--from", "{mlm}", "--corpus", "{merged}", "--out", "out"], "unmask corpus build --tokenizer"),
-        (["pretrain", "--from", "{mlm}", "--corpus", "{corpus}", "--out", "out", "--layers", "3"], "keeps its sizes"),
+        (
+            ["pretrain", "--from", "{mlm}", "--corpus", "{corpus}", "--out", "out", "--layers", "3"],
+            "keeps the sizes of the model",
+        ),
         (["pretrain", "--from", "{mlm}", "--out", "out"], "--corpus FOLDER"),
         (["pretrain", "--from", "{mlm}", "--corpus", "{corpus}"], "--out FOLDER"),
         (["vocabulary"], "required: verb"),

@@ -238,16 +238,16 @@ def test_damage_is_found(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"peft_type": "IA3"}, "of the kind 'IA3'; only LORA"),
-        ({"use_dora": True}, "use_dora = True asks for more than plain LoRA"),
+        ({"peft_type": "IA3"}, "has the type 'IA3'; only LORA"),
+        ({"use_dora": True}, "use_dora = True is not part of plain LoRA"),
         ({"use_rslora": True}, "use_rslora = True"),
         ({"rank_pattern": {"query": 4}}, "rank_pattern = "),
         ({"init_lora_weights": "pissa"}, "init_lora_weights = 'pissa'"),
-        ({"bias": "all"}, "brings biases"),
+        ({"bias": "all"}, "has biases"),
         ({"r": 0}, "r must be a whole number above 0"),
         ({"lora_alpha": None}, "lora_alpha a number above 0"),
         ({"r": 5}, r"do not fit its weights \[16, 16\] and the rank 5"),
-        ({"something_new": 1}, "something_new = 1 asks for more"),
+        ({"something_new": 1}, "something_new = 1 is not part"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -266,8 +266,8 @@ FIRST = "base_model.model.bert.encoder.layer.0.attention.self.query."
     ("changes", "message"),
     [
         ({FIRST + "lora_A.weight": None}, "only one of lora_A and lora_B"),
-        ({FIRST + "lora_A.weight": torch.zeros(2, 9)}, "is this the adapter's base model"),
-        ({FIRST + "lora_B.weight": torch.zeros(16, 3)}, "is this the adapter's base model"),
+        ({FIRST + "lora_A.weight": torch.zeros(2, 9)}, "is this the base model of the adapter"),
+        ({FIRST + "lora_B.weight": torch.zeros(16, 3)}, "is this the base model of the adapter"),
         ({"base_model.model.score.weight": torch.zeros(1)}, r"'base_model\.model\.score\.weight' has no place"),
         ({FIRST.replace("layer.0", "layer.7") + "lora_A.weight": torch.zeros(2, 16)}, "has no place in this model"),
         ({"base_model.model.classifier.weight": torch.zeros(5, 16)}, r"\[5, 16\], not \[3, 16\] as in this model"),

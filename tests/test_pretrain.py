@@ -208,10 +208,10 @@ def test_token_vectors_may_start_from_what_stands_beside_the_tokens(folder, tmp_
     # Words that stand in the same places, beside those that do not. Which verb is nearest is chance.
     assert alike("sees", ["likes", "hears", "finds", "wants"]) > alike("sees", ["cat", "dog", "house", "road"]) + 0.3
     warm.run()
-    with pytest.raises(UnmaskError, match="leave out --warm-start"):
+    with pytest.raises(UnmaskError, match="leave --warm-start out"):
         Pretrain(config(start=str(tmp_path / "ppmi"), warm_start="ppmi"), [folder], tmp_path / "more")
     assert config(warm_start="ppmi").starting_from(tmp_path / "ppmi").warm_start == "none"
-    with pytest.raises(UnmaskError, match="has no one table of token vectors: leave out --warm-start"):
+    with pytest.raises(UnmaskError, match="has no single token table: leave --warm-start out"):
         warm_start(T5(vocabulary=20, dim=8, hidden=8, encoder_layers=1, decoder_layers=1).build(), [])
 
 
@@ -236,7 +236,13 @@ def test_a_run_can_start_from_a_model(folder, tmp_path):
 def test_the_report_holds_curves_guesses_and_configuration(folder, tmp_path):
     Pretrain(config(), [folder], tmp_path / "run", recipe="bert-tiny").run()
     page = report.write_report(tmp_path / "run").read_text()
-    for part in ("Masked words: loss", "word frequencies alone", "Next sentence", "What it guesses", "optimizer.lr"):
+    for part in (
+        "Masked words: loss",
+        "word frequencies alone",
+        "Next sentence",
+        "Predictions during training",
+        "optimizer.lr",
+    ):
         assert part in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 
@@ -273,8 +279,8 @@ def recipes_model(folder):
         ({"rows.tokens": 64}, "32 positions"),
         ({"rows.tokens": 4, "first": "none"}, "too short"),
         ({"first": 20}, "divide 32 evenly"),
-        ({"batch": 0}, "batch of 0"),
-        ({"heldout": 0}, "Evaluations read 0 rows of held-out text, and can score nothing: --heldout"),
+        ({"batch": 0}, "batch-size must be at least 1, not 0"),
+        ({"heldout": 0}, "Evaluations need rows of held-out text: --heldout"),
         ({"rate": 15}, "share of 15.0 of the tokens"),
         ({"lr": 0}, "learning rate"),
         ({"steps": 0}, "steps"),
@@ -321,7 +327,7 @@ def test_a_run_asks_how_many_processes_there_are_when_they_have_met(folder, tmp_
         return torch.device("cpu")
 
     monkeypatch.setattr("unmask.train.distributed.init", meet)
-    with pytest.raises(UnmaskError, match="A batch of 3 rows cannot be shared by 2 processes"):
+    with pytest.raises(UnmaskError, match="2 processes cannot share a batch of 3 rows"):
         Pretrain(config(**{"rows.batch": 3}), [folder], tmp_path / "run")
 
 
@@ -351,7 +357,7 @@ def test_a_run_with_nothing_held_out_says_so_once(tmp_path, capsys):
 def test_a_run_whose_minutes_are_too_short_says_so(folder, tmp_path):
     run = Pretrain(config(minutes=0.001).override({"steps": None}), [folder], tmp_path / "run")
     said = run.summary(run.run())
-    assert "fitted into 0.001 minutes, too few for a model to learn much: give it more --minutes" in said
+    assert "fitted into 0.001 minutes, too few for a model to learn much: raise --minutes" in said
     assert too_few(99, None) is None
     assert too_few(100, 1.0) is None
 

@@ -24,7 +24,7 @@ def test_rows_are_described_and_advised(place, tmp_path, capsys, monkeypatch):
     assert any(line.startswith("no 5 25.0%") for line in lines)
     assert any(line.startswith("train: 3 of 20 rows (15.0%) are longer than 32 tokens and are cut") for line in lines)
     assert any(line.startswith("dev: 0 of 2 rows (0.0%)") for line in lines)
-    for part in ("Baseline", "Similarity", "hidden words", "20 rows are little data", "--strategy"):
+    for part in ("Baseline", "Similarity", "masked-language loss", "20 rows are little data", "--strategy"):
         assert part in out
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -480,7 +480,7 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     assert "BLEU" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "y"), "--dim", "32"])
-    assert "keeps its sizes" in capsys.readouterr().err
+    assert "keeps the sizes of the model" in capsys.readouterr().err
     for option in (
         ["--vocabulary.size", "50"],
         ["--size=8000"],

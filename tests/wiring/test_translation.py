@@ -266,7 +266,7 @@ def test_a_run_whose_minutes_are_too_short_says_so(tmp_path: Path) -> None:
     run = TrainTranslation(short, tmp_path / "run")
     few, learned = run.summary(run.run()).splitlines()[-2:]
     assert few.startswith("Only ")
-    assert "fitted into 0.002 minutes, too few for a model to learn much: give it more --minutes" in few
+    assert "fitted into 0.002 minutes, too few for a model to learn much: raise --minutes" in few
     assert learned.endswith("Train longer: give it more --minutes.")
 
 

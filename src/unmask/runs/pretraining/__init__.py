@@ -1,4 +1,4 @@
-"""Pre-training on corpora: its config, its run, its rows and its evaluation; continued pre-training; a teacher."""
+"""Pre-training on corpora: config, run, rows and evaluation; continued pre-training; distillation."""
 
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.pretraining.run import Pretrain

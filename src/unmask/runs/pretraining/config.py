@@ -1,4 +1,4 @@
-"""What makes a pre-training run, as a config: what is learned, from which rows, by which model."""
+"""The config of a pre-training run: the objective, the rows and the model."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ OLD_NAMES = {"teaching": "distillation"}
 """Part of the config in version 0.1 -> its name."""
 
 PREFIXES = ("objectives.", "objective.")
-"""What the name of a field of the objective may begin with: the first is that of version 0.1."""
+"""Possible prefixes of the fields of the objective; the first is that of version 0.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Config):
     """How text becomes batches.
 
-    tokens       of a row; None is as many as the model has positions
-    first        tokens of a row at the start of a run, with as many more rows; None begins with `tokens`. Short rows
-                 teach sooner which words go together (Devlin et al. 2018, A.2: 128 for 90 % of the steps, then 512)
-    first_share  share of the steps that have the rows of `first`
+    tokens       tokens of a row; None: as many as the model has positions
+    first        tokens of a row at the start of a run, with accordingly more rows; None: `tokens` throughout. With
+                 short rows the model learns sooner which words occur together (Devlin et al. 2018, A.2: 128 for 90 %
+                 of the steps, then 512)
+    first_share  share of the steps with rows of `first` tokens
     batch        rows of one optimiser step, over all processes
-    micro_batch  rows of one forward pass of a process; None is all of them. Smaller needs less memory, same result.
-    alpha        several corpora are mixed with weights n^alpha of their sizes (0.5 as in XLS-R; 1 as they are)
-    heldout      rows of held-out text that evaluations use
-    workers      processes that prepare data beside the training; 0 prepares it in a thread
+    micro_batch  rows of one forward pass of a process; None: all of them. Fewer rows need less memory for the same
+                 result
+    alpha        several corpora of n tokens are mixed with weights n^alpha (0.5 as in XLS-R; 1 keeps their proportions)
+    heldout      rows of held-out text for evaluations
+    workers      processes that prepare data during the training; 0: a thread prepares it
     """
 
     tokens: int | None = None
@@ -53,14 +55,14 @@ class Rows(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining(Config):
-    """Everything that makes a pre-training run; `recipes.py` holds the ones with a name.
+    """All settings of a pre-training run; `recipes.py` has named ones.
 
-    objective     what is learned: the config of one objective, and of those that it goes with
-    distillation  a larger model that helps to learn it
-    start         a model folder whose weights to continue from, which has the sizes of `model` (`starting_from` sees to
-                  that); None for fresh weights
-    warm_start    what the token vectors of a fresh model start from: "ppmi", which tokens stand beside which in the
-                  corpus (`data/text/cooccurrence.py`), or "none", random vectors
+    objective     the config of the objective, and of the objectives that are parts of it
+    distillation  a larger model as teacher
+    start         folder of a model to continue from, with the sizes of `model` (`starting_from` sets them); None: new
+                  weights
+    warm_start    initial token vectors of a new model: "ppmi", from the co-occurrence of tokens in the corpus
+                  (`data/text/cooccurrence.py`), or "none", random vectors
     """
 
     model: ModelConfig = field(default_factory=Bert)
@@ -72,7 +74,7 @@ class Pretraining(Config):
     warm_start: Literal["none", "ppmi"] = "none"
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
-        """As `Config.override`; options that choose an objective (`--written`, `--sentences`, ...) are taken, too."""
+        """As `Config.override`, also for options that choose an objective (`--written`, `--sentences`, ...)."""
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for name, value in changes.items():
@@ -82,8 +84,8 @@ class Pretraining(Config):
             key = part + dot + last
             prefixed = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
             key = key.removeprefix(prefixed).rpartition(".")[2] if prefixed else key
-            mine = prefixed or key in self.objective.leaves() or registry.takes(key)
-            (given if mine else rest)[key if mine else name] = value
+            is_objective = prefixed or key in self.objective.leaves() or registry.takes(key)
+            (given if is_objective else rest)[key if is_objective else name] = value
         config = with_values(self, objective=registry.chosen(self.objective, given))
         return super(Pretraining, config).override(rest, **others)
 
@@ -91,7 +93,7 @@ class Pretraining(Config):
         return registry.options()
 
     def starting_from(self, folder: Path | str) -> Self:
-        """The same run from the weights, and with the sizes and the dropout, of a model folder."""
+        """The same run, starting from the weights of a model folder, with its sizes and its dropout."""
         model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder), warm_start="none")
         objective = registry.for_folder(config.objective, model.config, set(model.heads))
@@ -101,12 +103,12 @@ class Pretraining(Config):
         return config
 
     def resumed(self, run: Mapping[str, Any]) -> Self:
-        """The config in the run.json of a run, whose model may be of another class than the recipe's where it went on
-        from a folder: `run` names it."""
+        """The config in run.json of a run. Its model may have another class than that of the recipe if the run started
+        from a folder; `run` names the class."""
         classes = {page.config.__name__: page.config for page in huggingface.TABLES.values()}
         wanted = classes.get(str(run.get("model")), type(self.model))
         config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
-        config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # of runs that do not say which
+        config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # for older runs, which do not name it
         values = {OLD_NAMES.get(name, name): value for name, value in run["config"].items()}
         if "objectives" in values:
             config = with_values(config, objective=registry.of_version_0_1(values.pop("objectives")))
@@ -116,7 +118,8 @@ class Pretraining(Config):
 
 
 def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None) -> Pretraining:
-    """The config with everything that the corpora and the start decide. Raises UnmaskError where they do not fit."""
+    """The config, with the fields filled in that depend on the corpora and the start. Raises UnmaskError if they do not
+    fit."""
     model = config.model if origin is None else origin.model
     registry.check_supported(config.objective, model, folder=config.start is not None)
     if origin is not None:
@@ -124,8 +127,8 @@ def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None)
         config = with_values(config, model=origin.settle(config.model))
     if config.warm_start != "none" and (config.start is not None or config.distillation.inherit):
         raise UnmaskError(
-            "A model that starts from a folder, or inherits from a teacher, has its token vectors already: leave out "
-            "--warm-start."
+            "A model that starts from a folder, or inherits from a teacher, already has token vectors: leave "
+            "--warm-start out."
         )
     heads = () if origin is None else tuple(origin.stored.model.heads)
     config = with_values(config, objective=config.objective.settled(heads))
@@ -136,20 +139,20 @@ def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None)
     tokens = tokens_of(config)
     if config.model.length is not None and tokens > config.model.length:
         raise UnmaskError(
-            f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions; "
+            f"Rows of {tokens} tokens do not fit a model with {config.model.length} positions: "
             f"set --rows.tokens {config.model.length} or less, or --length {tokens}."
         )
     first = config.rows.first
     if first is not None and (first > tokens or first < 8 or tokens % first):
         raise UnmaskError(f"Rows begin with {first} tokens, which must be at least 8 and divide {tokens} evenly.")
     if tokens < 8:
-        raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from; use at least 8.")
+        raise UnmaskError(f"Rows of {tokens} tokens are too short to learn from: use at least 8.")
     return config
 
 
 def tokens_of(config: Pretraining) -> int:
-    """Tokens of a row. Raises UnmaskError where nothing says how many."""
+    """Tokens of a row. Raises UnmaskError if neither the rows nor the model determine them."""
     tokens = config.rows.tokens or config.model.length
     if tokens is None:
-        raise UnmaskError("This model has no longest sequence; say how long the rows are: --rows.tokens 128.")
+        raise UnmaskError("This model has no maximum length: set the length of rows, such as --rows.tokens 128.")
     return tokens

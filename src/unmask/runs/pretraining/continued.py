@@ -1,4 +1,4 @@
-"""Continued pre-training: the folder whose weights a run starts from, and what a resumed run must find unchanged."""
+"""Continued pre-training: the folder that a run starts from, and the checks of a resumed run."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from unmask.train import checkpoint
 from unmask.types import Head
 
 TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
-"""Fields of a model that are a matter of training; all others belong to its weights."""
+"""Fields of a model that are training settings; all others belong to its weights."""
 
 STARTED = ("std", "positions", "vocabulary", "padding", "start", "end")
-"""Fields of a model that only fresh weights ask for, or that the tokenizer decides."""
+"""Fields of a model that only new weights need, or that the tokenizer determines."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """The folder whose weights a pre-training run continues from (Gururangan et al. 2020, "Don't stop pretraining").
 
-    folder  as it was named
-    place   where the weights are read: that folder or, for a run that is resumed, its own newest checkpoint, so that
-            it goes on though the folder is gone
-    stored  the folder in memory, with the heads that it has
-    facts   what run.json keeps of it: the folder and the SHA-256 of its files of weights
+    folder  name of the folder
+    place   where the weights are read: the folder or, for a resumed run, the newest checkpoint of the run, so that it
+            continues even if the folder no longer exists
+    stored  the loaded folder, with its heads
+    facts   its facts for run.json: the folder and the SHA-256 of its weight files
     """
 
     folder: str
@@ -49,11 +49,11 @@ class Origin:
 
     @classmethod
     def open(cls, folder: str, run: Path | None = None) -> Origin:
-        """Read a folder; `run` is that of a run that is resumed. Raises UnmaskError where it is no model."""
+        """Read a folder; `run` is the folder of a run that is resumed. Raises UnmaskError if there is no model."""
         for place in _checkpoints(run):
             try:
                 stored = opened(place)
-            except UnmaskError:  # damaged: the trainer says so, and continues from the one before it
+            except UnmaskError:  # damaged: the trainer reports it, and continues from the checkpoint before
                 continue
             return cls(folder, place, stored, read_json(place / "run.json").get("origin", {}))
         stored = opened(folder)
@@ -66,25 +66,25 @@ class Origin:
         return self.stored.model.config
 
     def check(self, corpora: Sequence[Data], objective: ObjectiveConfig) -> None:
-        """Raises UnmaskError where a corpus was built with another tokenizer than that of the folder."""
-        own = self.stored.require_processor(self.folder)
+        """Raises UnmaskError if a corpus was built with another tokenizer than that of the folder."""
+        processor = self.stored.require_processor(self.folder)
         for corpus in corpora:
-            if objective.processor(corpus.processor).fingerprint != own.fingerprint:
+            if objective.processor(corpus.processor).fingerprint != processor.fingerprint:
                 raise UnmaskError(
                     f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
                 )
 
     def settle(self, wanted: Config) -> ModelConfig:
-        """The folder's sizes with the dropout that is wanted. Raises UnmaskError where other sizes are wanted."""
-        own, asked = self.model.to_dict(), wanted.to_dict()
-        for name in own.keys() - {*TRAINED, *STARTED}:
-            if own[name] != asked.get(name):
+        """The sizes of the folder with the dropout of `wanted`. Raises UnmaskError if `wanted` has other sizes."""
+        stored, given = self.model.to_dict(), wanted.to_dict()
+        for name in stored.keys() - {*TRAINED, *STARTED}:
+            if stored[name] != given.get(name):
                 raise UnmaskError(
-                    f"A model that goes on keeps its sizes: {name} is {own[name]} in {self.folder}, not "
-                    f"{asked.get(name)}; leave it out, or take over the sizes with Pretraining.starting_from."
+                    f"Continued pre-training keeps the sizes of the model: {name} is {stored[name]} in {self.folder}, "
+                    f"not {given.get(name)}; leave it out, or use Pretraining.starting_from."
                 )
-        return self.model.replace(**{name: asked[name] for name in TRAINED if name in own})
+        return self.model.replace(**{name: given[name] for name in TRAINED if name in stored})
 
     def build(
         self,
@@ -93,26 +93,27 @@ class Origin:
         seed: int,
         frequencies: Callable[[], np.ndarray],
     ) -> tuple[Model, str]:
-        """The model with these heads, and a sentence on those that are new or left out.
+        """The model with these heads, and sentences on the heads that are new or left out.
 
-        frequencies  [V] log of the share of each token in the text, which the bias of a new masked-word head begins
-                     at: its first gradients then say more to the trunk than that "the" is frequent
+        frequencies  function that returns [V], the log of the share of each token in the text: the initial bias of a
+                     new masked-token head, so that its first gradients do not only teach the trunk that "the" is
+                     frequent
         """
         loaded = opened(self.place, heads, seed)
         model = config.build(heads, seed=None)
         model.load_state_dict(loaded.model.state_dict())
         for name in loaded.new:
-            if name in heads and not heads[name].outputs:  # as many as the vocabulary has entries
+            if name in heads and not heads[name].outputs:  # one output for each entry of the vocabulary
                 _fill(model.heads[name], frequencies())
-        parts = [f"{self.folder} has no {_said(part)}: it is new, and learned from nothing." for part in loaded.new]
+        parts = [f"{self.folder} has no {_label(part)}: it is new, and trained from scratch." for part in loaded.new]
         if loaded.dropped:
-            dropped = ", ".join(_said(part) for part in loaded.dropped)
+            dropped = ", ".join(_label(part) for part in loaded.dropped)
             parts.append(f"Not trained here, and so not part of the result: the {dropped}.")
         return model, " ".join(parts)
 
 
 def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: int = 0) -> huggingface.Loaded:
-    """A folder that pre-training can continue from, as `huggingface.load` gives it: also a T5, whose head is as it is.
+    """Load a folder that pre-training can continue from, by `huggingface.load`; a T5 keeps its head.
 
     Raises UnmaskError for other encoder–decoders, which learn from pairs of texts.
     """
@@ -125,47 +126,49 @@ def opened(folder: Path | str, heads: Mapping[str, Head] | None = None, seed: in
 
 
 def resumed_words(run: Path, corpora: Sequence[Data], processor: Processor[Any]) -> tuple[str, ...]:
-    """The words that a resumed run from fresh weights guesses, where its objective guesses words (`Loaded.words`).
+    """The words that a resumed run from new weights predicts, if its objective predicts words (`Loaded.words`).
 
-    processor  that of its corpora, as the objective has it. Raises UnmaskError where the run began with another one
+    processor  the processor of the objective on these corpora
+
+    Raises UnmaskError if the run began with another processor.
     """
     for place in _checkpoints(run):
         try:
-            own, words = type(processor).load(place), huggingface.words_of(place)
+            kept, words = type(processor).load(place), huggingface.words_of(place)
         except UnmaskError:  # damaged, as for `Origin.open`
             continue
-        if own.fingerprint != processor.fingerprint:
+        if kept.fingerprint != processor.fingerprint:
             raise UnmaskError(
-                f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}, which keeps the one "
-                "that it began with: name its corpus, or begin a run in another folder."
+                f"The corpus {corpora[0].folder} has another vocabulary than the run in {run}: give the corpus that "
+                "the run began with, or start a run in another folder."
             )
         return words
     return ()
 
 
 def check_corpora(run: Path, corpora: Sequence[Data]) -> None:
-    """Raises UnmaskError where a run that goes on would read other texts than those that it began with."""
+    """Raises UnmaskError if a resumed run would read other texts than those that it began with."""
     before = run_facts(run).get("checksums")
-    if before is None or [corpus.checksum for corpus in corpora] == before:  # older runs did not write them down
+    if before is None or [corpus.checksum for corpus in corpora] == before:  # runs of old versions have none
         return
     names = ", ".join(str(corpus.folder) for corpus in corpora)
     raise UnmaskError(
-        f"The run in {run} began with other texts than those in {names}: put them back, or begin a run that starts "
-        f"where it stands (--from {run})."
+        f"The run in {run} began with other texts than those in {names}: restore them, or start a new run from its "
+        f"model (--from {run})."
     )
 
 
 @torch.no_grad()
 def _fill(head: nn.Module, log_p: np.ndarray) -> None:
-    """Begin the bias of a masked-word head at log probabilities [V]; rows beyond, of no token, at the least of them."""
+    """Set the bias of a masked-token head to log probabilities [V]; further rows, of no token, get the smallest one."""
     bias = head.tied.bias if isinstance(head, ProjectedHead) else head.bias
     assert isinstance(bias, nn.Parameter)
     bias.fill_(float(log_p.min()))
     bias[: len(log_p)] = torch.from_numpy(log_p).to(bias)
 
 
-def _said(part: str) -> str:
-    """A part of a model, by the name that the field has for it."""
+def _label(part: str) -> str:
+    """The usual name of a part of a model."""
     return part if part in ("pooler", "generator") else f"{registry.head_label(part)} head"
 
 

@@ -1,4 +1,4 @@
-"""The evaluation of a pre-training run on held-out text, beside word frequencies alone, and its report.
+"""The evaluation of a pre-training run on held-out text, compared to word frequencies alone, and its report.
 
 Shapes: V vocabulary.
 """
@@ -25,17 +25,19 @@ CLEARLY = 0.97
 """Share of the loss of word frequencies below which a model clearly uses the context."""
 
 FEW = 100
-"""A run with a budget in minutes that takes fewer steps than this has hardly learned anything."""
+"""Steps below which a run with a budget in minutes has hardly learned anything."""
 
 
 def baseline(batches: Sequence[Batch], log_p: np.ndarray, terms: Iterable[Term]) -> dict[str, float]:
-    """What a guess without any context reaches on the targets of `batches`.
+    """The scores of predictions without context on the targets of `batches`.
 
-    log_p  [V] log probability of each answer
+    log_p  [V] log probability of each token
     terms  the loss terms of the run
 
-    loss/TERM     cross-entropy of each term that guesses text, in nats
-    TERM/correct  share that the most frequent answer gets right
+    Returns for each term that predicts text:
+
+    loss/TERM     cross-entropy in nats
+    TERM/correct  accuracy of predicting the most frequent token
     """
     found = {}
     for name in guessing(terms):
@@ -47,25 +49,25 @@ def baseline(batches: Sequence[Batch], log_p: np.ndarray, terms: Iterable[Term])
 
 
 def guessing(terms: Iterable[Term]) -> dict[str, Term]:
-    """The terms that guess text, which word frequencies alone can do as well, by name."""
+    """Name -> term, for the terms that predict text, as word frequencies alone can."""
     return {term.name: term for term in terms if term.guess}
 
 
 def characters(batches: Sequence[Batch], tokenizer: Tokenizer, terms: Iterable[Term]) -> float:
-    """Characters of text that a token to be guessed stands for, on average: those of the text that the tokenizer makes
-    of the tokens, spaces included; the token that ends a text counts, and stands for none."""
+    """Mean number of characters of a target token, in the text decoded from the targets, spaces included. The token at
+    the end of a text counts as a token without characters."""
     targets = next((found for found in (_targets(batches, name) for name in guessing(terms)) if len(found)), ())
     return len(tokenizer.decode(np.asarray(targets))) / len(targets) if len(targets) else 0.0
 
 
 def _targets(batches: Sequence[Batch], term: str) -> np.ndarray:
-    """All that a term is to guess; nothing where no batch has a target for it."""
+    """All targets of a term; empty if no batch has one."""
     values = [batch.targets[term].values.numpy() for batch in batches if term in batch.targets]
     return np.concatenate(values) if values else np.empty(0, np.int64)
 
 
 def plateau(result: Mapping[str, float], baseline: Mapping[str, float], terms: Iterable[Term]) -> str | None:
-    """A sentence for a run that learned no more than word frequencies, and what to try; None for one that did."""
+    """A sentence, with advice, for a run that learned no more than word frequencies; None for any other."""
     for name, term in guessing(terms).items():
         loss, floor = result.get(f"loss/{name}"), baseline.get(f"loss/{name}")
         if loss is not None and floor is not None and loss >= CLEARLY * floor:
@@ -78,12 +80,12 @@ def plateau(result: Mapping[str, float], baseline: Mapping[str, float], terms: I
 
 
 def too_few(steps: int, minutes: float | None) -> str | None:
-    """A sentence for a run by minutes in which hardly any step fitted, and what to do; None for any other."""
+    """A sentence, with advice, for a run by minutes that took hardly any steps; None for any other."""
     if minutes is None or steps >= FEW:
         return None
     return (
         f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
-        f"give it more --minutes, so that there are {FEW} steps at least."
+        f"raise --minutes, so that there are at least {FEW} steps."
     )
 
 
@@ -91,7 +93,7 @@ def too_few(steps: int, minutes: float | None) -> str | None:
 
 
 def report_of(folder: Path, run: dict[str, Any]) -> Report:
-    """What the page of a run shows. Raises UnmaskError where the folder has no metrics.jsonl."""
+    """The report of a run. Raises UnmaskError if the folder has no metrics.jsonl."""
     require_run(folder)
     train, heldout = history(folder)
     baseline = run.get("baseline", {})
@@ -114,7 +116,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     if probed := answers(folder, 6):
         samples = [report.Sample(probe["text"], given) for probe, given in probed]
         expected = {probe["text"]: probe["expected"] for probe, _ in probed}
-        sections.append(report.Samples("What it guesses, as it learns", samples, expected))
+        sections.append(report.Samples("Predictions during training", samples, expected))
     for corpus in run.get("corpora", []):
         manifest = Path(corpus) / "manifest.json"
         if manifest.exists():
@@ -123,7 +125,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
 
 
 def terms_of(run: dict[str, Any]) -> dict[str, Term]:
-    """Loss term -> how it is described: by the run, or, for one that does not, by the objectives of the house."""
+    """Name -> loss term, as described in run.json, or by the registry for older runs."""
     return registry.terms() | {term["name"]: Term(**term) for term in run.get("terms", [])}
 
 
@@ -131,7 +133,7 @@ def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, f
     found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
     name, rows = term.name, []
     for who, of in found.items():
-        loss = of[f"loss/{name}"]  # None where it was no number
+        loss = of[f"loss/{name}"]  # None if it was not finite
         rows.append([who, of[f"{name}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])
     note = f"Accuracy is the share of {term.accuracy}; loss is in nats."
     if last.get(f"{name}/bits_per_character") is not None:
@@ -140,7 +142,7 @@ def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, f
 
 
 def _growth(run: dict[str, Any]) -> str:
-    """A sentence on rows that grow longer, which the curves show as a step; empty where they do not."""
+    """A sentence on rows that grow longer, which the curves show as a step; empty for rows of one length."""
     config = run.get("config", {})
     rows = config.get("rows", {})
     tokens = rows.get("tokens") or config.get("model", {}).get("length")

@@ -1,4 +1,4 @@
-"""The rows of a pre-training run: training rows, which may grow longer, and held-out rows, drawn by the objective."""
+"""The rows of a pre-training run, drawn by the objective: training rows, which may grow longer, and held-out rows."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ Steps = Iterator[tuple[list[Batch], dict[str, Any]]]
 
 
 class PretrainingRows:
-    """What a pre-training run reads.
+    """The data of a pre-training run.
 
     objective  samples sequences, and chooses their targets
     rows       how sequences become batches
     tokens     tokens of a full row
-    seed       of the order of the rows, and of their targets
-    total      steps of the whole run, once they are known; rows that grow need it
+    seed       seed of the order of the rows, and of their targets
+    total      steps of the whole run, set when they are known; rows that grow longer need it
 
-    Raises UnmaskError for batches that the processes cannot share, and for evaluations of no rows.
+    Raises UnmaskError for batches that the processes cannot share, and for evaluations without rows.
     """
 
     def __init__(
         self, objective: Objective, train: Sequence[Any], heldout: Sequence[Any], rows: Rows, tokens: int, seed: int
     ) -> None:
-        """train, heldout: a split of each corpus."""
+        """train, heldout: the training split and the held-out split of each corpus."""
         self.objective, self.train, self.rows, self.tokens, self.seed = objective, train, rows, tokens, seed
         self.total = 0
         self.micro_batch = _micro_batch(rows)
         self.heldout = self._heldout(heldout)
 
     def batches(self, position: dict[str, Any] | None) -> Steps:
-        """The steps from any position on.
+        """The steps from a position on; None is the start.
 
-        A position is that of the loader, with the number of the step and the length of the rows. Where the rows grow
-        longer, the loader continues with the next block: its blocks hold other rows for each length.
+        A position is that of the loader, with the number of the step and the length of the rows. When the rows grow
+        longer, the loader continues with the next block, since a block has other rows for each length.
         """
         step, length = (0, 0) if position is None else (position["step"], position["length"])
         place = None if position is None else {key: position[key] for key in ("epoch", "block", "row")}
@@ -57,13 +57,13 @@ class PretrainingRows:
                     break
 
     def phases(self) -> list[tuple[float, Steps]]:
-        """The share of the steps that rows of each length have, and such steps."""
+        """For each length of rows, its share of the steps, and an iterator over such steps."""
         first = min(self.rows.first_share, 1.0) if self.rows.first else 0.0
         shares = ((first, self.rows.first or self.tokens), (1 - first, self.tokens))
         return [(share, self.loader(length).batches()) for share, length in shares if share > 0]
 
     def loader(self, length: int) -> Loader:
-        """The steps of this process, of rows of this length: as many tokens as those of the full length have."""
+        """The loader of this process for rows of this length; a step has as many tokens as with rows of full length."""
         times, ranks = self.tokens // length, distributed.ranks()
         options: StreamOptions = {
             "length": length,
@@ -80,12 +80,10 @@ class PretrainingRows:
         return first if first and step < self.rows.first_share * self.total else self.tokens
 
     def _heldout(self, splits: Sequence[Any]) -> list[Batch]:
-        """The same rows, with the same targets, for every evaluation; none where no row has a target."""
+        """The rows of every evaluation, with fixed targets; empty if no row has a target."""
         limit = self.rows.heldout
         if limit < 1:
-            raise UnmaskError(
-                f"Evaluations read {limit} rows of held-out text, and can score nothing: --heldout must be at least 1."
-            )
+            raise UnmaskError(f"Evaluations need rows of held-out text: --heldout must be at least 1, not {limit}.")
         sizes = {"length": self.tokens, "rows": self.micro_batch, "limit_rows": limit}
         found = self.objective.evaluation_rows(splits, **sizes)
         return found if any(any(batch.counts.values()) for batch in found) else []
@@ -95,10 +93,10 @@ def _micro_batch(rows: Rows) -> int:
     """Rows of a forward pass of this process."""
     ranks = distributed.ranks()
     if rows.batch < 1:
-        raise UnmaskError(f"A batch of {rows.batch} rows is none: --batch-size must be at least 1.")
+        raise UnmaskError(f"--batch-size must be at least 1, not {rows.batch}.")
     if rows.batch % ranks:
         raise UnmaskError(
-            f"A batch of {plural(rows.batch, 'row')} cannot be shared by {ranks} processes; use a multiple of {ranks}."
+            f"{ranks} processes cannot share a batch of {plural(rows.batch, 'row')}: use a multiple of {ranks}."
         )
     share = rows.batch // ranks
     if rows.micro_batch is not None and rows.micro_batch < 1:

@@ -1,4 +1,4 @@
-"""A pre-training run: corpora in; a portable folder with a model, its metrics and a report out."""
+"""A pre-training run: trains a model on corpora, and writes a portable folder with the model, metrics and a report."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from unmask.train.display import Display
 from unmask.train.events import Evaluation, Result
 
 NOTHING_HELD_OUT = (
-    "The corpus holds out no text, or too little to hide a word in, so that nothing says how the model does on text "
-    "that it has not seen: build the corpus with --heldout 0.1, or where all text is one document, with --per line."
+    "The corpus holds out no text, or too little to mask a token, so the model cannot be evaluated on new text: build "
+    "the corpus with --heldout 0.1, or with --per line if all text is one document."
 )
 
 
 class Pretrain(Run):
-    """A run that learns an objective from corpora.
+    """A run that trains a model by an objective on corpora.
 
-    corpora   as the objective opens them (`ObjectiveConfig.opens`)
-    learned   what the objective learns; `objective` is that, or it and a teacher
+    corpora   the corpora, opened by the objective (`ObjectiveConfig.opens`)
+    learned   the objective of the config; `objective` is `learned`, or `learned` with a teacher
     """
 
     kind = "pretraining"
@@ -58,12 +58,12 @@ class Pretrain(Run):
         display: Display | None = None,
         prompts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """prompts: texts with [MASK] -> answers that a reader would give, to be guessed at every evaluation; without
-        any, words of held-out sentences are hidden."""
+        """prompts: texts with [MASK] -> expected answers, to predict at every evaluation; None: words of held-out
+        sentences are masked."""
         out, self.recipe = Path(out), recipe
         claim(out, config.training.device, resume=resume)
         if not corpora:
-            raise UnmaskError("Say on which corpus to pre-train.")
+            raise UnmaskError("Give a corpus to pre-train on.")
         self.corpora = [config.objective.opens(folder) for folder in corpora]
         processor = config.objective.processor(self.corpora[0].processor)
         self.origin = None if config.start is None else Origin.open(config.start, out if resume else None)
@@ -95,7 +95,7 @@ class Pretrain(Run):
         config, seed = self.config, self.config.training.seed
         if self.origin is not None:
             model, notice = self.origin.build(config.model, objective.heads, seed, lambda: self.log_frequencies)
-            prepare(model, objective, config.distillation)  # inherits nothing, and so has nothing to say
+            prepare(model, objective, config.distillation)  # inherits nothing here, so its sentence is empty
             return model, notice
         model = config.model.build(objective.heads, seed=seed)
         if config.warm_start != "none":
@@ -111,7 +111,7 @@ class Pretrain(Run):
         self.data.total = total
 
     def evaluate(self, model: nn.Module, step: int) -> Evaluation:
-        """Mean loss and accuracy of each term over the held-out rows; answers to the probes."""
+        """Mean loss and accuracy of each term over the held-out rows, and the predictions for the probes."""
         model = cast(Model, model)
         found = super().evaluate(model, step).numbers
         samples = []
@@ -142,38 +142,38 @@ class Pretrain(Run):
         return [*lines, *(line for line in (stuck, few) if line)]
 
     def _at_start(self) -> dict[str, Any]:
-        """The evaluation of the folder that the run started from; nothing for fresh weights, or where it was not."""
+        """The evaluation at step 0 of the folder that the run started from; empty for new weights, or without one."""
         rows = [] if self.origin is None else self.evaluations()
         guesses = rows and any(f"loss/{term}" in rows[0] for term in evaluation.guessing(self.learned.terms))
         return rows[0] if guesses and rows[0]["step"] == 0 else {}
 
     @cached_property
     def _characters(self) -> float:
-        """Characters of a held-out token."""
+        """Mean characters of a held-out token."""
         return evaluation.characters(self.heldout, self.processor, self.learned.terms)
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """What word frequencies alone, add-one unigrams of the training text, reach on the same held-out targets;
-        empty where the objective guesses no text."""
+        """The scores of word frequencies alone (add-one unigrams of the training text) on the held-out targets; empty
+        if the objective predicts no text."""
         if not evaluation.guessing(self.learned.terms):
             return {}
         return evaluation.baseline(self.heldout, self.log_frequencies, self.learned.terms)
 
     @cached_property
     def log_frequencies(self) -> np.ndarray:
-        """The log of the share that each answer has in the training text, with one added to each count: see
-        `Objective.expected_counts`."""
+        """[V] log frequency of each target in the training text, with one added to each count
+        (`Objective.expected_counts`)."""
         counts = self.learned.expected_counts(self.train, self.processor.size, self.tokens)
         return np.log(counts / counts.sum())
 
 
 def warm_start(model: Model, splits: Sequence[Split]) -> None:
-    """Let the vectors of the tokens that occur in `splits` start from what stands beside them there, scaled to the
-    deviation of the table that they replace. Raises UnmaskError for a model that has no such table."""
+    """Initialise the vectors of the tokens that occur in `splits` by their co-occurrence there, scaled to the standard
+    deviation of the vectors that they replace. Raises UnmaskError for a model without a single token table."""
     token = None if model.reads_source else model.token_table
     if token is None:
-        raise UnmaskError(f"A {type(model.config).__name__} has no one table of token vectors: leave out --warm-start.")
+        raise UnmaskError(f"A {type(model.config).__name__} has no single token table: leave --warm-start out.")
     vectors, occurs = cooccurrence.token_vectors(splits, *token.weight.shape)
     deviation = vectors[occurs].std() if occurs.any() else 0.0
     if deviation > 0:

@@ -1,4 +1,4 @@
-"""Transfer: how much of a pre-trained model a task changes; adapters as files; which strategy fits which data."""
+"""Transfer: which weights of a pre-trained model a task trains; adapters as files; advice on a strategy."""
 
 from unmask.runs.transfer.adapter import load_adapter, save_adapter
 from unmask.runs.transfer.advice import Advice, Evidence, advise, measure

@@ -1,6 +1,6 @@
-"""Adapters as files: adapter_config.json and adapter_model.safetensors, as `peft` reads and writes them.
+"""Adapters as files: adapter_config.json and adapter_model.safetensors, in the format of `peft`.
 
-The file has what was trained: A and B of every adapted map, and the heads and the pooler as they are.
+The file has the trained weights: A and B of every adapted linear map, and the whole heads and pooler.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from unmask.tasks import task_found
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-LARGEST = sys.float_info.max  # number that a float can be; whole ones of JSON go on above it
+LARGEST = sys.float_info.max  # largest float; whole numbers in JSON may be larger
 PARTS = {"A": "lora_A.weight", "B": "lora_B.weight"}
-"""Our name of a parameter of an adapted map -> theirs."""
+"""Name of a parameter of an adapted map -> its name in `peft`."""
 
 PEFT_TASKS = {"sequence": "SEQ_CLS", "token": "TOKEN_CLS", "span": "QUESTION_ANS"}
-"""Kind of a task's head -> what `peft` calls the task; a model without heads extracts features, and for others
-it has no word."""
+"""Kind of a task's head -> the task type of `peft`. A model without heads extracts features; other kinds have no task
+type."""
 
-# Fields that do not change what a trained adapter computes, beside what is read and checked below.
+# Fields that do not change the output of a trained adapter, besides those that are read and checked below.
 IRRELEVANT = frozenset(
     """
     auto_mapping base_model_name_or_path bias exclude_modules inference_mode layers_pattern layers_to_transform
@@ -47,28 +47,28 @@ IRRELEVANT = frozenset(
     """.split()  # noqa: SIM905 (as in unmask.huggingface.config)
 )
 PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
-"""`init_lora_weights` of adapters that belong to the base model as it is; the other kinds change its weights too."""
+"""Values of `init_lora_weights` that leave the weights of the base model unchanged."""
 
 
 def save_adapter(folder: Path | str, model: Model, *, base: Path | str = "") -> None:
-    """Write the adapters, the heads and the pooler of a model that was tuned with "lora".
+    """Write the adapters, the heads and the pooler of a model that was trained with "lora".
 
-    base  folder of the model that the adapter belongs to, noted for those who open it
+    base  folder of the model that the adapter belongs to; its name is written into the config
 
     Raises UnmaskError, before anything is written, for a model without adapters or with a head that `peft` cannot
-    store, and where the folder holds a model or cannot be written.
+    store, and for a folder that holds a model or cannot be written.
     """
     folder = Path(folder)
     found = adapters(model)
     if not found:
-        raise UnmaskError("The model has no adapters: tune it with the strategy lora, or save it as a model folder.")
+        raise UnmaskError("The model has no adapters: train it with --strategy lora, or save it as a model folder.")
     if (folder / "config.json").exists():
-        raise UnmaskError(f"{folder} holds a model; save the adapter to a folder of its own.")
+        raise UnmaskError(f"{folder} holds a model: save the adapter to another folder.")
     if "mlm" in model.heads:
         raise UnmaskError("A masked-language head shares weights with the trunk; merge the adapter and save a folder.")
     if table_of(model.config).packed:
         raise UnmaskError(
-            "Folders of this model keep query, key and value as one map, on which peft would put one adapter: merge "
+            "Folders of this model store query, key and value as one map, which would get one adapter in peft: merge "
             "the adapter and save a folder."
         )
     names = huggingface.names(model)
@@ -86,7 +86,7 @@ def save_adapter(folder: Path | str, model: Model, *, base: Path | str = "") -> 
     with atomic(folder / WEIGHTS) as temporary:
         try:
             save_file(contents, temporary, metadata={"format": "pt"})
-        except SafetensorError as error:  # the library's name for a full disk
+        except SafetensorError as error:  # raised when the disk is full
             raise OSError(str(error)) from error
         (folder / MANIFEST).unlink(missing_ok=True)
     write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -94,18 +94,18 @@ def save_adapter(folder: Path | str, model: Model, *, base: Path | str = "") -> 
 
 
 def load_adapter(folder: Path | str, model: Model) -> Transfer:
-    """Put an adapter that `save_adapter`, or `peft`, wrote on the model that it was trained on, in place.
+    """Add an adapter that `save_adapter` or `peft` wrote to its base model, in place.
 
-    The heads and the pooler that it brings take the place of the model's own. The returned strategy says how it was
-    made; the rest is frozen, so that training can continue with `Tuning(model, strategy)`. Raises UnmaskError for a
-    missing or damaged folder, an adapter of another kind than plain LoRA, and one that does not fit the model; then the
-    model is as it was.
+    The heads and the pooler of the adapter replace those of the model. The returned strategy has the settings of the
+    adapter; all other weights are frozen, so that training can continue with `Tuning(model, strategy)`. Raises
+    UnmaskError for a missing or damaged folder, an adapter of another kind than plain LoRA, and one that does not fit
+    the model; the model is unchanged then.
     """
     folder = Path(folder)
     if not (folder / CONFIG).exists():
         raise UnmaskError(f"{folder} is not an adapter: it has no {CONFIG}.")
     if adapters(model):
-        raise UnmaskError("The model has adapters already; merge them before it gets new ones.")
+        raise UnmaskError("The model has adapters already: merge them before you load new ones.")
     verify_manifest(folder)
     values = _read_config(folder)
     tensors = _read_tensors(folder)
@@ -137,12 +137,12 @@ def load_adapter(folder: Path | str, model: Model) -> Transfer:
 
 
 def _is_whole(ours: str) -> bool:
-    """Whether a parameter is trained, and so stored, as it is: those of the heads and the pooler."""
+    """Whether a parameter is trained and stored whole: those of the heads and the pooler."""
     return ours.startswith(("heads.", "pooler."))
 
 
 def _module(model: Model, theirs: str) -> str:
-    """The outermost module of theirs, below the trunk's name, that has a parameter: `classifier`, `bert.pooler`."""
+    """The outermost module of a parameter below the trunk, in the names of the folder: `classifier`, `bert.pooler`."""
     prefix = table_of(model.config).prefix
     inside = theirs.removeprefix(prefix)
     return (prefix if inside != theirs else "") + inside.split(".")[0]
@@ -170,19 +170,19 @@ def _config(model: Model, example: LoRALinear, adapted: list[str], whole: list[s
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    """The settings of a plain LoRA. Raises UnmaskError for a field that asks for something else."""
+    """The settings of a plain LoRA. Raises UnmaskError for a field that plain LoRA does not have."""
     place = folder / CONFIG
     values = read_json(place)
     if values.get("peft_type") != "LORA":
-        raise UnmaskError(f"{place}: the adapter is of the kind {values.get('peft_type')!r}; only LORA can be read.")
+        raise UnmaskError(f"{place}: the adapter has the type {values.get('peft_type')!r}; only LORA can be read.")
     for name, value in values.items():
         if name in IRRELEVANT or name in ("peft_type", "r", "lora_alpha") or value in (None, False, [], {}, "", 0):
             continue
         if name == "init_lora_weights" and value in PLAIN_STARTS:
             continue
-        raise UnmaskError(f"{place}: the field {name} = {value!r} asks for more than plain LoRA and cannot be read.")
+        raise UnmaskError(f"{place}: the field {name} = {value!r} is not part of plain LoRA and cannot be read.")
     if values.get("bias", "none") != "none":
-        raise UnmaskError(f"{place}: the adapter brings biases of the base model, which plain LoRA leaves alone.")
+        raise UnmaskError(f"{place}: the adapter has biases of the base model, which plain LoRA does not change.")
     rank, alpha = values.get("r"), values.get("lora_alpha")
     if type(rank) is not int or rank < 1 or not isinstance(alpha, int | float) or not 0 < alpha <= LARGEST:
         raise UnmaskError(f"{place}: r must be a whole number above 0 and lora_alpha a number above 0.")
@@ -205,9 +205,9 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 def _placed(
     model: Model, tensors: Mapping[str, Tensor], rank: int, folder: Path
 ) -> tuple[dict[str, tuple[Tensor, Tensor]], dict[str, Tensor]]:
-    """Our name of each adapted map -> its A [R, I] and B [O, R], and of each whole parameter -> its values.
+    """Name of each adapted map -> its A [R, I] and B [O, R]; name of each whole parameter -> its values.
 
-    Raises UnmaskError where one has no place in the model, has another shape than it, or is missing.
+    Raises UnmaskError for a tensor that the model does not have or has in another shape, and if one is missing.
     """
     for key, tensor in tensors.items():
         check_finite(tensor.float(), f"{folder / WEIGHTS}: '{key}'")
@@ -222,7 +222,7 @@ def _placed(
         name = ours.get(stored)
         if name is None or not key.startswith(PREFIX):
             raise UnmaskError(
-                f"{folder / WEIGHTS}: '{key}' has no place in this model; is it the adapter's base model?"
+                f"{folder / WEIGHTS}: '{key}' has no place in this model; is it the base model of the adapter?"
             )
         if part is not None:
             halves.setdefault(name.removesuffix(".weight"), {})[part] = tensor
@@ -246,6 +246,6 @@ def _pair(model: Model, name: str, half: Mapping[str, Tensor], rank: int, folder
     if a.shape != (rank, base.in_features) or b.shape != (base.out_features, rank):
         raise UnmaskError(
             f"{folder / WEIGHTS}: A {list(a.shape)} and B {list(b.shape)} of '{name}' do not fit its weights "
-            f"{list(base.weight.shape)} and the rank {rank}; is this the adapter's base model?"
+            f"{list(base.weight.shape)} and the rank {rank}; is this the base model of the adapter?"
         )
     return a, b

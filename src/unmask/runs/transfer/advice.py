@@ -1,4 +1,4 @@
-"""Advice: which row of the table "amount of data x similarity of data" some rows fall in, and what to do there."""
+"""Advice on a strategy, by a table of the amount of labelled data and its similarity to the pre-training data."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from unmask.tasks import evaluating
 from unmask.types import Example
 
 LITTLE_ROWS = 1_000
-"""Fewer rows are little data: the size of the sets on which fine-tuning was found unstable, and on which training
-part of a model does no worse (Hu et al. 2021)."""
+"""Fewer rows are little data: on sets of this size fine-tuning is unstable, and training a part of the model is no
+worse (Hu et al. 2021)."""
 
 LITTLE_ROWS_OF_A_CLASS = 50
-"""And fewer rows for each class: a thousand rows of a hundred intents are ten examples of each."""
+"""Fewer rows for each class are also little data: a thousand rows with a hundred intents have ten examples of each."""
 
 UNSTABLE_ROWS = 10_000
-"""Below it seeds differ by several points (Devlin et al. 2018, section 4.1; Zhang et al. 2021)."""
+"""With fewer rows, seeds differ by several points (Devlin et al. 2018, section 4.1; Zhang et al. 2021)."""
 
 FITTING = 0.8
-"""Similarity from which the vocabulary was made for text of this kind. Measured with that of BERT-base, uncased: twelve
-sets of English prose 0.96 to 1, reference pages of signal processing 0.9, French 0.7, German 0.6, Korean 0.3; with a
-Korean one: Korean 0.9 to 1, English 0.5 to 0.7. It sees languages; a new subject in familiar words shows in the loss
-alone."""
+"""Least similarity at which a vocabulary fits a text. Measured with the vocabulary of BERT-base, uncased: twelve sets
+of English prose 0.96 to 1, reference pages of signal processing 0.9, French 0.7, German 0.6, Korean 0.3; with a Korean
+one: Korean 0.9 to 1, English 0.5 to 0.7. The similarity detects languages; only the loss detects a new subject in
+familiar words."""
 
 STRANGE_LOSS = 3.0
-"""Masked-language loss in nats from which text is strange to a model. RoBERTa's is between 1.1 and 2.1 on news, reviews
-and papers of biology and computer science before it has been adapted to them (Gururangan et al. 2020)."""
+"""Masked-language loss in nats above which a text is different from the pre-training data. RoBERTa's is between 1.1 and
+2.1 on news, reviews and papers of biology and computer science before continued pre-training (Gururangan et al. 2020).
+"""
 
 FEW_WORDS = 5_000
-"""With fewer words, half of them make too poor a vocabulary to compare with: similarity comes out too high."""
+"""With fewer words, the vocabulary learned from half of them is too poor for comparison: the similarity is too high."""
 
-BYTES = 1_000_000  # of text that is looked at; a vocabulary is learned from half of it in about two seconds
-MASKED_TEXTS, MASKED_LENGTH = 128, 128  # for the loss
+BYTES = 1_000_000  # most bytes of text to read; learning a vocabulary from half of them takes about two seconds
+MASKED_TEXTS, MASKED_LENGTH = 128, 128  # texts, and tokens of each, for the loss
 
 Amount = Literal["little", "much"]
 Domain = Literal["similar", "different"]
@@ -71,19 +72,20 @@ TABLE: dict[tuple[Amount, Domain], tuple[Transfer, str]] = {
         "on unlabelled text of this kind beforehand usually gains more than any setting.",
     ),
 }
-"""(amount, domain) -> what to start from, and why."""
+"""(amount, domain) -> the strategy to start with, and the reason."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured on some texts with a model's tokenizer.
+    """Measurements of texts with the tokenizer of a model.
 
-    texts, words, tokens  how many there are; words and tokens are estimated where only a part was read
-    per_word              pieces of the tokenizer for each word (its fertility)
-    own_per_word          the same of a vocabulary learned from every other text, both on the texts in between
-    unknown, own_unknown  share of these pieces that are the unknown token, likewise
-    loss                  masked-language loss in nats; None where the model has no such head
-    parameters            of the model; None where no model was given
+    texts, words, tokens  their numbers; words and tokens are estimates if only a part was read
+    per_word              pieces of a word with the tokenizer (its fertility)
+    own_per_word          pieces of a word with a vocabulary learned from every other text; the texts in between are
+                          used to measure this and `per_word`
+    unknown, own_unknown  share of unknown tokens among these pieces, for the two vocabularies
+    loss                  masked-language loss in nats; None if the model has no such head
+    parameters            parameters of the model; None without a model
     """
 
     texts: int
@@ -98,38 +100,39 @@ class Evidence:
 
     @property
     def similarity(self) -> float:
-        """Known pieces for each word with a vocabulary of the texts' own, over those with the model's; at most 1.
+        """How well the vocabulary of the model fits the texts, compared to one learned from them; at most 1.
 
-        1: no vocabulary learned from these texts would serve them better. The texts are the yardstick, not English,
-        since a word of Korean or German takes more pieces in the best of vocabularies.
+        The ratio of known pieces of the model's vocabulary to its pieces per word, divided by the same for the learned
+        vocabulary. At 1, a vocabulary learned from the texts is no better. The comparison is with the texts and not
+        with English, because words of Korean or German take more pieces in any vocabulary.
         """
         own = (1 - self.own_unknown) / self.own_per_word
         return min(1.0, (1 - self.unknown) / self.per_word / own)
 
     @property
     def sentences(self) -> list[str]:
-        """The measured quantities, for a person."""
+        """The measurements in sentences."""
         model = "" if self.parameters is None else f" for a model of {self.parameters:,} weights"
         found = [
             f"{plural(self.texts, 'text')} of {plural(self.words, 'word')}, {plural(self.tokens, 'token')}{model}.",
-            f"The tokenizer makes {self.per_word:.2f} pieces of a word, {self.unknown:.1%} of them unknown; one learned"
-            f" from half of these texts makes {self.own_per_word:.2f}, {self.own_unknown:.1%} unknown. "
+            f"The tokenizer splits a word into {self.per_word:.2f} pieces, {self.unknown:.1%} of them unknown; one "
+            f"learned from half of these texts into {self.own_per_word:.2f}, {self.own_unknown:.1%} unknown. "
             f"Similarity: {self.similarity:.2f} of 1.",
         ]
         if self.words < FEW_WORDS:
-            found.append(f"So few words (under {FEW_WORDS:,}) make text look more similar than it may be.")
+            found.append(f"With so few words (under {FEW_WORDS:,}), the similarity may be too high.")
         if self.loss is not None:
-            found.append(f"The model guesses hidden words of these texts with a loss of {self.loss:.2f} nats.")
+            found.append(f"The masked-language loss of the model on these texts is {self.loss:.2f} nats.")
         return found
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A row of the table.
+    """An entry of the table.
 
-    amount, domain  where the rows stand
-    transfer        the strategy to start from
-    sentences       why, and what to do
+    amount, domain  the place of the rows in the table
+    transfer        the strategy to start with
+    sentences       the reasons, and what to do
     """
 
     amount: Amount
@@ -142,13 +145,14 @@ class Advice:
 
 
 def advise(rows: int, similarity: float, *, classes: int | None = None, loss: float | None = None) -> Advice:
-    """The row of the table for so many labelled rows of text of this kind.
+    """The entry of the table for a number of labelled rows with such texts.
 
+    rows        number of labelled rows
     similarity  `Evidence.similarity`, between 0 and 1
-    classes     number of labels, where the task has some
+    classes     number of labels, if the task has labels
     loss        `Evidence.loss`
 
-    Raises UnmaskError for numbers that cannot be.
+    Raises UnmaskError for numbers out of range.
     """
     if rows < 1 or not 0 <= similarity <= 1 or (classes is not None and classes < 1):
         raise UnmaskError("Advice needs at least one row and class, and a similarity between 0 and 1.")
@@ -158,15 +162,15 @@ def advise(rows: int, similarity: float, *, classes: int | None = None, loss: fl
     sentences = [counted, compared, todo]
     if rows < UNSTABLE_ROWS:
         sentences.append(
-            f"Under {UNSTABLE_ROWS:,} rows a single run says little: compare means over three seeds or more."
+            f"With fewer than {UNSTABLE_ROWS:,} rows, a single run says little: compare means over three or more seeds."
         )
     return Advice(amount, domain, transfer, tuple(sentences))
 
 
 def measure(texts: Sequence[str], tokenizer: Tokenizer, model: Model | None = None, *, seed: int = 0) -> Evidence:
-    """Hold texts against a model's vocabulary and, where it can guess hidden words, against the model.
+    """Measure how texts fit the vocabulary of a model and, if it has a masked-language head, the model itself.
 
-    Of many texts about a megabyte is read, spread over all of them. Raises UnmaskError where they hold no words.
+    Of many texts, about a megabyte is read, spread over all of them. Raises UnmaskError if they have no words.
     """
     texts = [text for text in texts if text.strip()]
     read = sample(texts, BYTES)
@@ -202,23 +206,23 @@ def _amount(rows: int, classes: int | None) -> tuple[Amount, str]:
 def _domain(similarity: float, loss: float | None) -> tuple[Domain, str]:
     if similarity < FITTING:
         return "different", (
-            f"The text is different from what the model was made for: its vocabulary fits to {similarity:.2f}, "
-            f"below {FITTING}."
+            f"The text is different from the pre-training text of the model: the similarity of the vocabulary is "
+            f"{similarity:.2f}, below {FITTING}."
         )
     if loss is not None and loss > STRANGE_LOSS:
         return "different", (
-            f"The text is different from what the model was trained on: the vocabulary fits ({similarity:.2f}), but "
-            f"hidden words are guessed with a loss of {loss:.2f} nats, above {STRANGE_LOSS}."
+            f"The text is different from the pre-training text of the model: the vocabulary fits ({similarity:.2f}), "
+            f"but the masked-language loss is {loss:.2f} nats, above {STRANGE_LOSS}."
         )
-    unseen = " Words alone were compared; whether the subject is new was not seen." if loss is None else ""
+    unseen = " Only words were compared; the subject may still be new to the model." if loss is None else ""
     return "similar", (
-        f"The text is similar to what the model was made for: its vocabulary fits to {similarity:.2f}, "
-        f"{FITTING} or more.{unseen}"
+        f"The text is similar to the pre-training text of the model: the similarity of the vocabulary is "
+        f"{similarity:.2f}, {FITTING} or more.{unseen}"
     )
 
 
 def _loss(texts: Sequence[str], tokenizer: Tokenizer, model: Model, seed: int) -> float:
-    """Mean loss in nats of the words that the pre-training of the model would hide of some texts."""
+    """Mean masked-language loss in nats on some texts, masked as in the model's pre-training."""
     step = max(1, len(texts) // MASKED_TEXTS)
     length = min(MASKED_LENGTH, model.positions or MASKED_LENGTH)
     objective = registry.usual(model.config).build(tokenizer)

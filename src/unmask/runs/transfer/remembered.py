@@ -17,43 +17,44 @@ from unmask.models.model import Model
 from unmask.runs.transfer.strategy import Transfer
 from unmask.types import Batch
 
-MOST = 2**30  # bytes of hidden states that are kept; what comes after them is computed again each time
+MOST = 2**30  # most bytes of hidden states to keep; the states of further sequences are computed each time
 
 Key = tuple[bytes, bytes, bool]
-"""Tokens, segments, and whether they were read in bfloat16: all that the states of a sequence depend on."""
+"""Tokens, segments, and whether the precision was bfloat16: the states of a sequence depend on nothing else."""
 
 
 @contextmanager
 def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
-    """Inside, a trunk that "frozen" leaves as it is reads every sequence once, though each epoch asks for it again.
+    """A context in which a trunk under the strategy "frozen" computes the hidden states of a sequence only once, and
+    not once an epoch.
 
-    A sequence has the same hidden states whatever it is packed with, but for the last bit, so what is kept of one batch
-    serves another; and a run that is resumed, which remembers nothing, is the same but for the last bit. Other
-    strategies, and pages that compute more than the trunk in their forward, go on as they are.
+    Up to rounding, the states of a sequence do not depend on the sequences that it is packed with, so states of one
+    batch can be used in another; and a resumed run, which has no stored states, is the same up to rounding. Other
+    strategies, and models whose sequences are not independent (`sequences_apart`), are unchanged.
     """
     if transfer.strategy != "frozen" or not model.sequences_apart:
         yield
         return
-    model.forward = Remembered(model.forward)  # type: ignore[method-assign]  # of this one object
+    model.forward = Remembered(model.forward)  # type: ignore[method-assign]  # of this object only
     try:
         yield
     finally:
-        del model.forward  # that of the class comes back
+        del model.forward  # restores the method of the class
 
 
 class Remembered:
-    """A trunk's forward, from a batch to [B, T, D], that runs where a sequence of the batch is new.
+    """The forward pass of a trunk, from a batch to [B, T, D], which runs only if the batch has a new sequence.
 
-    most  bytes of hidden states to keep
+    most  most bytes of hidden states to keep
     """
 
     def __init__(self, forward: Callable[[Batch], Tensor], most: int = MOST) -> None:
         self.forward, self.most, self.bytes = forward, most, 0
         self.states: dict[Key, Tensor] = {}
-        self.lock = Lock()  # of the two above: batches that are only answered come several at once
+        self.lock = Lock()  # protects `bytes` and `states`: in evaluations, several threads run batches
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, D]; zero at padding where all are remembered."""
+        """Hidden states [B, T, D]; zero at padding if all sequences are stored."""
         if batch.starts is None:
             return self.forward(batch)
         places = spans(batch)
@@ -86,7 +87,7 @@ class Remembered:
 
 
 def spans(batch: Batch) -> list[slice]:
-    """Where each sequence stands in the flattened rows, in the order of the examples."""
+    """The slice of each sequence in the flattened rows, in the order of the examples."""
     assert batch.starts is not None
     width, total = batch.tokens.shape[1], batch.tokens.numel()
     starts = batch.starts.tolist()

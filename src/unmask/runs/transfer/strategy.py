@@ -1,4 +1,4 @@
-"""Strategies of transfer: what of a pre-trained model a task may change, how fast, and when."""
+"""Strategies of transfer: which weights of a pre-trained model a task trains, how fast, and when."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from unmask.models.model import Model
 from unmask.nn import lora
 
 STREAMS = {"reinitialise": 1, "lora": 2}
-"""What is drawn apart from the head, which takes the seed itself, so that no two parts start from the same numbers."""
+"""Random streams besides that of the head, which uses the seed itself: no two parts start from the same numbers."""
 
 OF_STRATEGY = {"layers": "top", **dict.fromkeys(("rank", "alpha", "lora_dropout", "target"), "lora")}
-"""Field of `Transfer` -> the strategy that it means something to; fields that several know are absent."""
+"""Field of `Transfer` -> the only strategy that uses it; fields of several strategies are absent."""
 
 CRF = 50.0
-"""Factor on the learning rate of a CRF's transitions. They start from 0 and Adam moves a weight by about the rate at
-each step: at a rate that suits pre-trained weights they would end where they started."""
+"""Factor on the learning rate of a CRF's transitions. They start from 0, and Adam moves a weight by about the learning
+rate at each step: at a rate that suits pre-trained weights, they would hardly move."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer(Config):
-    """How a pre-trained model is adapted to a task. Heads, and the pooler before them, are trained by every strategy.
+    """How a pre-trained model is adapted to a task. Every strategy trains the heads and the pooler.
 
     strategy      "full": all weights (Devlin et al. 2018, section 3.2)
-                  "frozen": none of the trunk, a probe of what it knows already
+                  "frozen": no weights of the trunk, as a probe of what it has learned
                   "top": the last `layers` blocks
-                  "gradual": from the top down, one block more in each equal share of the run, the embeddings last
+                  "gradual": from the top down, one more block in each equal share of the run, the embeddings last
                   (Howard & Ruder 2018, section 3.3)
                   "lora": a low-rank addition to some matrices of every block (Hu et al. 2021)
-    layers        of "top": how many blocks are trained
-    layer_decay   factor on the learning rate from each block to the one below it (Sun et al. 2019 had 0.95; 1 is
-                  none); the heads and the last block have the full rate, the embeddings the lowest
-    reinitialise  how many of the last blocks start from new weights, the pooler with them where it is above 0
-                  (Zhang et al. 2021, section 5: what they learned in pre-training can hinder small tasks)
+    layers        for "top": number of blocks to train
+    layer_decay   factor on the learning rate from each block to the one below it (Sun et al. 2019 use 0.95; 1: no
+                  decay); the heads and the last block have the full rate, the embeddings the lowest
+    reinitialise  number of last blocks that start from new weights; above 0, the pooler does too (Zhang et al. 2021,
+                  section 5: their pre-trained weights can hinder small tasks)
     rank, alpha, lora_dropout, target
-                  of "lora": `unmask.nn.LoRALinear`, and the names of the linear maps that get one: query, key, value,
-                  output, up, down. The defaults are those of Hu et al. 2021 for models of BERT's size
+                  for "lora": settings of `unmask.nn.LoRALinear`, and the names of the linear maps to adapt: query, key,
+                  value, output, up, down. The defaults are those of Hu et al. 2021 for models of BERT's size
 
-    Where less is trained the steps may be larger, and should be: a learning rate of about 1e-3 for "frozen", 4e-4 for
-    "lora" on a model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, and more epochs than for "full".
+    The fewer weights are trained, the larger the learning rate should be: about 1e-3 for "frozen", 4e-4 for "lora" on a
+    model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, with more epochs than for "full".
     """
 
     strategy: Literal["full", "frozen", "top", "gradual", "lora"] = "full"
@@ -60,7 +60,7 @@ class Transfer(Config):
     target: tuple[str, ...] = ("query", "value")
 
     def check(self) -> None:
-        """Raises UnmaskError for a field that is set but means nothing to the strategy, rather than ignore it."""
+        """Raises UnmaskError for a field that is set but that the strategy does not use."""
         for name, strategy in OF_STRATEGY.items():
             if getattr(self, name) != getattr(Transfer(), name) and self.strategy != strategy:
                 raise UnmaskError(
@@ -70,10 +70,10 @@ class Transfer(Config):
 
 
 class Tuning:
-    """A strategy applied to a model: what `unmask.train.trainer.Trainer` asks of it.
+    """A strategy applied to a model, for `unmask.train.trainer.Trainer`.
 
-    What is frozen runs in evaluation mode, so without dropout, and as nothing below the lowest trained block needs a
-    gradient, none of it is kept for a backward pass. Under "lora" the trunk takes part in learning: it keeps dropout.
+    Frozen parts run in evaluation mode, without dropout. Nothing below the lowest trained block needs a gradient, so no
+    activations are kept there for the backward pass. With "lora", the trunk takes part in training and keeps dropout.
     """
 
     def __init__(self, model: Model, transfer: Transfer) -> None:
@@ -82,14 +82,15 @@ class Tuning:
         self.layers = len(model.blocks)
 
     def scale(self, name: str) -> float:
-        """Factor on the learning rate of a parameter: 1 for heads and the last block, less for what is below, and `CRF`
-        for the transitions between tags."""
+        """Factor on the learning rate of a parameter: 1 for the heads and the last block, less for the blocks below,
+        and `CRF` for the transitions between tags."""
         if name.startswith("heads.crf."):
             return CRF
         return self.transfer.layer_decay ** max(0, self.depth[name] - 1)
 
     def on_step(self, step: int, total: int) -> None:
-        """Freeze and thaw what the update number `step` (from 0) of `total` is to train; it depends on them alone."""
+        """Freeze and unfreeze the weights for update number `step` (from 0) of `total`. The result depends on nothing
+        else."""
         if self.transfer.strategy in ("full", "lora"):
             return
         reach = self.reach(step, total)
@@ -98,11 +99,11 @@ class Tuning:
                 p.requires_grad_(self.depth[name] <= reach)
         for level, part in self._parts():
             trained = level <= reach and self.model.training
-            if part.training != trained:  # an evaluation in between sets the mode of all parts
+            if part.training != trained:  # an evaluation may have set the mode of all parts
                 part.train(trained)
 
     def reach(self, step: int = 0, total: int = 1) -> int:
-        """The deepest level that is trained at a step: 0 is the heads alone, `layers` + 1 the embeddings too."""
+        """The deepest level that is trained at a step: 0 is the heads only, `layers` + 1 includes the embeddings."""
         everything = self.layers + 1
         if self.transfer.strategy == "gradual":
             return min(everything, step * (everything + 1) // total)
@@ -116,12 +117,12 @@ class Tuning:
 
 
 def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
-    """Apply a strategy to a model in place: new weights, adapters, and what requires a gradient.
+    """Apply a strategy to a model in place: new weights, adapters, and which parameters require a gradient.
 
-    seed  of re-initialised blocks and of adapters
+    seed  seed of re-initialised blocks and of adapters
 
-    Hand the result to the trainer. Under "gradual" everything requires a gradient until the first step, for the
-    optimizer takes what does. Raises UnmaskError for numbers that do not fit the model.
+    Pass the result to the trainer. With "gradual", all parameters require a gradient until the first step, because the
+    optimizer takes only those that do. Raises UnmaskError for numbers that do not fit the model.
     """
     _check(model, transfer)
     if transfer.reinitialise:
@@ -139,7 +140,7 @@ def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
 
 
 def freeze(model: Model, transfer: Transfer) -> Tuning:
-    """Set what requires a gradient: all that the strategy trains at some time, and the adapters that are there."""
+    """Set which parameters require a gradient: those that the strategy trains at some step, and existing adapters."""
     tuning = Tuning(model, transfer)
     reach = tuning.layers + 1 if transfer.strategy == "gradual" else tuning.reach()
     added = {id(p) for part in lora.adapters(model).values() for p in (part.A, part.B)}
@@ -155,8 +156,8 @@ def scale(model: Model, transfer: Transfer) -> dict[str, float]:
 
 
 def depth(model: Model, name: str) -> int:
-    """Level of a parameter, counted from the top: 0 the heads and the pooler, 1 the last block, 2 the one below it …,
-    then the embeddings, with whatever all blocks share."""
+    """Level of a parameter, counted from the top: 0 for the heads and the pooler, 1 for the last block, 2 for the one
+    below it, …, then the embeddings and the weights that all blocks share."""
     first, *rest = name.split(".")
     blocks = len(model.blocks)
     if first == "stack" and rest[0] == "blocks":
@@ -167,8 +168,8 @@ def depth(model: Model, name: str) -> int:
 
 
 def merged(model: Model) -> Model:
-    """The model with its adapters folded into plain weights, as it is to be saved; a copy, in which everything
-    requires a gradient again. A model without adapters is given back as it is."""
+    """The model with its adapters merged into plain weights, for saving: a copy in which all parameters require a
+    gradient. A model without adapters is returned itself."""
     if not lora.adapters(model):
         return model
     plain = copy.deepcopy(model)
@@ -189,12 +190,12 @@ def _check(model: Model, transfer: Transfer) -> None:
     if not 0 < transfer.layer_decay <= 1:
         raise UnmaskError(f"The layer decay must be above 0 and at most 1, not {transfer.layer_decay}.")
     if not 0 <= transfer.reinitialise <= blocks:
-        raise UnmaskError(f"The model has {depth}: {transfer.reinitialise} of them cannot start anew.")
+        raise UnmaskError(f"The model has {depth}: {transfer.reinitialise} of them cannot be re-initialised.")
     trained = {"frozen": 0, "lora": 0, "top": transfer.layers}.get(transfer.strategy, blocks)
     if transfer.reinitialise > trained:
         raise UnmaskError(
-            f"{plural(transfer.reinitialise, 'layer')} would start from random weights and '{transfer.strategy}' would "
-            f"never train them; re-initialise at most {trained}, or choose another strategy."
+            f"{plural(transfer.reinitialise, 'layer')} would start from random weights, which '{transfer.strategy}' "
+            f"never trains: re-initialise at most {trained}, or choose another strategy."
         )
     if transfer.strategy == "lora" and not transfer.target:
         raise UnmaskError("LoRA needs the name of at least one linear layer to adapt, such as query.")
@@ -203,7 +204,7 @@ def _check(model: Model, transfer: Transfer) -> None:
 
 
 def _reinitialise(model: Model, layers: int, seed: int) -> None:
-    """New weights, from the model's own initialiser, for the last blocks and the pooler."""
+    """Give the last blocks and the pooler new weights, by the initialiser of the model."""
     parts = [*list(model.blocks)[-layers:], *([model.pooler] if model.pooler is not None else [])]
     model.config.initialise(nn.ModuleList(parts), _derived(seed, "reinitialise"))
 
