@@ -111,13 +111,13 @@ def nt_xent(projected_NP: Tensor, temperature: float) -> Loss:
 class ContrastiveConfig(PictureConfig):
     """Recognise the two augmented views of a picture among those of the micro-batch.
 
-    temperature  that cosine similarities are divided by
+    similarity_temperature  divides cosine similarities (tau)
     colour       strength of the colour jitter; published: 1.0, and 0.5 for pictures of 32 pixels
     crop         smallest share of a picture that a view covers
     projection   width of the vectors that are compared
     """
 
-    temperature: float = 0.1
+    similarity_temperature: float = 0.1
     colour: float = 0.5
     crop: float = 0.08
     projection: int = 128
@@ -133,7 +133,7 @@ class ContrastiveConfig(PictureConfig):
     def build(self, processor: ImageProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         return Contrastive(
             processor,
-            temperature=self.temperature,
+            temperature=self.similarity_temperature,
             colour=self.colour,
             crop=self.crop,
             projection=self.projection,
