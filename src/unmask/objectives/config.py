@@ -89,6 +89,11 @@ class ObjectiveConfig(Config):
         own = self.processor(processor)
         return {"vocabulary": own.size, "padding": own.pad}
 
+    def model_settings(self) -> dict[str, Any]:
+        """Fields of the model that record how it was trained by this objective. They follow the run, also where it
+        starts from a folder with others."""
+        return {}
+
     def check_data(self, splits: Sequence[Any]) -> None:
         """Raises UnmaskError where the training part of the corpora is too small for this objective."""
         for part in self._parts().values():

@@ -111,7 +111,10 @@ class MaskedAutoencoderConfig(PictureConfig):
     of_folder: ClassVar[tuple[str, ...]] = (*PictureConfig.of_folder, "rate", "normalised")
 
     def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
-        return {**super().model_fields(processor), "rate": self.rate, "normalised": self.normalised}
+        return {**super().model_fields(processor), **self.model_settings()}
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"rate": self.rate, "normalised": self.normalised}
 
     def build(self, processor: ImageProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         return MaskedAutoencoder(processor, rate=self.rate, normalised=self.normalised)
