@@ -130,6 +130,22 @@ def test_every_task_has_its_panel(open_tab, model):
     assert page.locator(".error").count() == 0
 
 
+def test_a_picture_is_chosen_and_answered(open_tab, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "noise.png")
+    (tmp_path / "text.png").write_bytes(b"no picture")
+    page = open_tab("pictures", "try")
+    chooser = page.get_by_label("Picture", exact=True)
+    chooser.set_input_files(tmp_path / "noise.png")
+    page.locator(".bars").get_by_text(EVIL).wait_for()
+    assert page.locator(".bars li").count() == 3
+    assert page.get_by_role("img", name="noise.png").evaluate("one => [one.width, one.height]") == [90, 60]
+    chooser.set_input_files(tmp_path / "text.png")
+    page.locator(".error").get_by_text("no picture in a known format").wait_for()
+    assert page.title() == "unmask"
+
+
 def test_every_tab_draws(open_tab):
     page = open_tab("bert", "words")
     page.locator("canvas.cloud").wait_for()
