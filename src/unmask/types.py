@@ -47,6 +47,8 @@ class Head:
                  choice: one score for a sequence, which is compared with those of others
                  span: how well a place begins, and ends, an answer
                  vectors: classes of two vectors u and v, from (u, v, |u - v|)
+                 pixels: all patches of a picture, from those that a model reads
+                 projection: a vector that is compared with others, from the state at a place
                  transitions: scores of neighbouring classes (CRF), on top of those of a `token` head
     outputs      numbers of an answer; 0 where the vocabulary decides
     pretraining  asked together with the trunk's pre-training: no dropout of a classifier stands before it

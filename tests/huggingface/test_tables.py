@@ -18,12 +18,15 @@ from unmask.models.bert import Roberta
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
+from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vector_decoder import VectorDecoder
+from unmask.models.vit import Deit, Vit
 from unmask.nn import lora
 from unmask.types import Batch, Head
 
@@ -73,6 +76,17 @@ CONFIGS: dict[str, Any] = {
     "ConvS2S, tied": CONVS2S.replace(tied="all", pointwise=1),
     **{f"vectors, {cell}": VECTORS.replace(cell=cell) for cell in ("rnn", "lstm", "gru")},
 }
+PICTURES: dict[str, Any] = {
+    "ViT": Vit(size=8, patch=4, dim=8, layers=2, heads=2, hidden=12),
+    "ViT, hidden patches": Vit(size=8, patch=4, dim=8, layers=1, heads=2, hidden=12, hides=True),
+    "DeiT": Deit(size=8, patch=4, dim=8, layers=2, heads=2, hidden=12),
+    "MAE": Mae(
+        size=8, patch=4, dim=8, layers=1, heads=2, hidden=12,
+        decoder_dim=8, decoder_layers=1, decoder_heads=2, decoder_hidden=12,
+    ),
+    "Swin": Swin(size=16, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=4),
+}  # fmt: skip
+"""Pages that read pictures; their answers through files are in `tests/parity`."""
 OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regression": 1, "span": 2, "words": V}
 """Head -> its outputs; of the others, 3."""
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
@@ -128,7 +142,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_table_has_a_case() -> None:
     own = [table for table in huggingface.TABLES.values() if table.config.__module__.startswith("unmask.")]
     tables = [one for table in own for one in (table, *table.variants)]
-    written = [table_of(config) for config in CONFIGS.values()]
+    written = [table_of(config) for config in (*CONFIGS.values(), *PICTURES.values())]
     assert not [table.model_type for table in tables if not any(table is one for one in written)]
 
 
@@ -155,6 +169,20 @@ def test_a_folder_brings_back_the_same_model(config: Any, heads: dict[str, int] 
     huggingface.save(tmp_path / "b", loaded.model, labels=loaded.labels, words=loaded.words)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("heads", [{}, {"image_classification": Head("sequence", 3)}], ids=["trunk", "classes"])
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_folder_of_a_picture_model_brings_back_the_same_model(name: str, heads: Any, tmp_path: Path) -> None:
+    model = PICTURES[name].build(heads, seed=3)
+    huggingface.save(tmp_path / "a", model)
+    loaded = huggingface.load(tmp_path / "a")
+    assert (loaded.model.config, type(loaded.model)) == (PICTURES[name], type(model))
+    a, b = model.state_dict(), loaded.model.state_dict()
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    huggingface.save(tmp_path / "b", loaded.model, labels=loaded.labels)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -14,6 +14,7 @@ from torch import Tensor
 from unmask import models
 from unmask.data import collate
 from unmask.data.bitext.batching import source_batch
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import (
@@ -32,9 +33,12 @@ from unmask.models import (
     Transformer,
     TransformerXl,
 )
+from unmask.models.mae import Mae
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
+from unmask.models.swin import Swin
 from unmask.models.vector_decoder import VectorDecoder
+from unmask.models.vit import Deit, Vit
 from unmask.types import Batch, Example, Head
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6
@@ -79,6 +83,15 @@ PAGES: dict[str, ModelConfig] = {
     "vector": VectorDecoder(vocabulary=V, dim=12, hidden=10, layers=2, features=F),
 }
 HEADS = as_heads({"tagging": 4, "classification": 3})
+PICTURES: dict[str, ModelConfig] = {
+    "vit": Vit(size=8, patch=4, dim=8, layers=2, heads=2, hidden=12),
+    "deit": Deit(size=8, patch=4, dim=8, layers=2, heads=2, hidden=12),
+    "mae": Mae(
+        size=8, patch=4, dim=8, layers=1, heads=2, hidden=12,
+        decoder_dim=8, decoder_layers=1, decoder_heads=2, decoder_hidden=12,
+    ),
+    "swin": Swin(size=8, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=2),
+}  # fmt: skip
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
@@ -145,7 +158,27 @@ def test_no_page_is_left_out() -> None:
         for kind in below(ModelConfig)
         if kind.__module__.startswith("unmask.models.") and is_dataclass(kind) and not kind.__abstractmethods__
     }
-    assert concrete == {type(page) for page in PAGES.values()}
+    assert concrete == {type(page) for page in (*PAGES.values(), *PICTURES.values())}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_answered_alike_alone_padded_and_packed(name: str) -> None:
+    page = PICTURES[name]
+    model = page.build({"image_classification": Head("sequence", 3)}, seed=0).eval()
+    processor = ImageProcessor(size=8, patch=page.patch).for_model(page)
+    rng = np.random.default_rng(0)
+    examples = [processor.example(rng.integers(0, 256, (9, 7, 3), dtype=np.uint8)) for _ in range(3)]
+    T = len(examples[0].tokens)
+
+    def answers(batch: Batch) -> Tensor:
+        assert batch.starts is not None
+        return model.answer("image_classification", model(batch), batch.starts, batch)
+
+    with torch.no_grad():
+        alone = torch.cat([answers(processor.collate([one])) for one in examples])
+        torch.testing.assert_close(answers(processor.collate(examples)), alone, atol=1e-5, rtol=1e-4)
+        packed = collate.pack(examples, 2 * T, processor.pad)
+        torch.testing.assert_close(answers(packed), alone, atol=1e-5, rtol=1e-4)
 
 
 @pages
@@ -323,7 +356,7 @@ def test_hidden_states_end_with_the_last_layer_or_are_refused(name: str) -> None
     if name not in READERS:
         batch = replace(batch, source=sources(name, 1)[0])
     if model.transformer is None and not name.startswith("elmo"):
-        with pytest.raises(UnmaskError, match="Hidden states of layers are those of"):
+        with pytest.raises(UnmaskError, match="Only a Transformer or an ELMo has hidden states"):
             model.hidden_states(batch)
         return
     states = model.hidden_states(batch)

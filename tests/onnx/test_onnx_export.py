@@ -266,7 +266,7 @@ def test_a_graph_that_answers_otherwise_is_not_kept(classifier, tmp_path, monkey
         path.write_bytes((found.folder / "model_quantized.onnx").read_bytes())
 
     monkeypatch.setattr("unmask.serve.onnx.folder.write", wrong)
-    with pytest.raises(UnmaskError, match="was not kept"):
+    with pytest.raises(UnmaskError, match="nothing was written"):
         export(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -303,7 +303,7 @@ def test_files_beside_that_no_export_left_are_left_alone(written, tmp_path):
 
 def test_the_folder_of_another_model_is_left_alone(classifier, tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
-    with pytest.raises(UnmaskError, match="holds another model, whose config would be lost"):
+    with pytest.raises(UnmaskError, match="holds another model, whose config would be overwritten"):
         export(classifier[0], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
@@ -317,7 +317,7 @@ def test_without_the_packages_it_says_what_to_install(classifier, tmp_path, monk
 def test_a_damaged_file_is_named(classifier, tmp_path):
     graph, _ = graph_of(huggingface.load(classifier[0]).model)
     (tmp_path / "model.onnx").write_bytes(b"nothing")
-    with pytest.raises(UnmaskError, match=r"model\.onnx is no file"):
+    with pytest.raises(UnmaskError, match=r"ONNX Runtime cannot open .*model\.onnx"):
         OnnxModel(graph, tmp_path / "model.onnx")
 
 
@@ -388,7 +388,7 @@ def test_a_graph_reads_no_packed_rows(classifier, tokenizer):
     examples = [collate.Example(tokenizer.join(ids)[0]) for ids in tokenizer.ids(["the film", "the plot"])]
     with pytest.raises(UnmaskError, match="one sequence a row"):
         model(collate.pack(examples, 16, tokenizer.pad))
-    with pytest.raises(UnmaskError, match="alone, not by 'mlm'"):
+    with pytest.raises(UnmaskError, match=r"has only the head .*, not 'mlm'"):
         model.answer("mlm", torch.zeros(1, 2, 2), torch.zeros(1, dtype=torch.int64))
 
 

@@ -97,7 +97,7 @@ def test_a_word_is_hidden_by_a_click(open_tab):
     page = open_tab("bert", "try")
     page.locator("textarea").fill("the street was just")
     page.get_by_role("button", name="Hide street").click()
-    page.get_by_text("Hidden word 1").wait_for()
+    page.get_by_text("Masked word 1").wait_for()
     assert page.locator("textarea").input_value() == "the [MASK] was just"
     assert page.locator(".bars li").count() == 5
 
@@ -108,7 +108,7 @@ TRIES = {
     "reader": ("Answer", "%"),
     "encoder": ("Compare", "arrow keys"),
     "writer": ("Translate", ""),
-    "lm": ("Go on", "What may come next"),
+    "lm": ("Continue", "Most probable next tokens"),
     "electra": ("Look", "%"),
     "elmo": ("Compare", "before the first"),
     "vectors": ("Find", "0."),
@@ -138,15 +138,15 @@ def test_every_tab_draws(open_tab):
     page.locator(".bars li").first.wait_for()
     page = open_tab("bert", "inside")
     for topic, text in (
-        ("Pieces of words", "vocabulary of"),
-        ("Masks", "Row sees column"),
+        ("Subword tokens", "vocabulary of"),
+        ("Masks", "attends to the token of the column"),
         ("Sinusoids", "Sinusoidal"),
     ):
         page.get_by_role("radio", name=topic).click()
         page.get_by_text(text).first.wait_for()
     page = open_tab("t5", "inside")
-    page.get_by_text("The decoder is to write").first.wait_for()
-    page.get_by_role("radio", name="Pieces of words").click()
+    page.get_by_text("The decoder learns to write").first.wait_for()
+    page.get_by_role("radio", name="Subword tokens").click()
     page.get_by_text("vocabulary of").first.wait_for()
     page = open_tab("t5", "words")
     page.locator("canvas.cloud").wait_for()
@@ -156,7 +156,7 @@ def test_every_tab_draws(open_tab):
     page.locator(".node.best").first.wait_for()
     page = open_tab("bert", "runs")
     page.get_by_label("first").check()
-    page.get_by_text("What differs").wait_for()
+    page.get_by_text("Differences of configuration").wait_for()
     assert page.locator("figure svg").count() >= 1
     assert page.get_by_role("row", name="rate").count() == 1
 
@@ -166,7 +166,7 @@ def test_a_word_is_replaced_by_what_the_generator_offers(open_tab):
     page.get_by_label("Text;").fill("the law was just")
     page.get_by_role("button", name="Look").click()
     page.get_by_role("button", name="law").click()
-    page.get_by_text("The generator in the place of “law”").wait_for()
+    page.get_by_text("The generator's predictions for “law”").wait_for()
     offer = page.locator(".bars button").nth(1)
     word = offer.inner_text()
     offer.click()
@@ -187,7 +187,7 @@ def test_a_key_is_asked_for_kept_and_forgotten(page, locked):
         key = page.get_by_label("Key", exact=True)
         key.fill("shut")
         page.keyboard.press("Enter")
-        page.get_by_text("does not know the key").wait_for()
+        page.get_by_text("did not accept this key").wait_for()
         assert page.locator("#tabs button").count() == 0
         page.get_by_label("Key", exact=True).fill("open")
         page.get_by_role("button", name="Use it").click()

@@ -170,7 +170,7 @@ BAD = [
     (["attention", TEXT, "--layer", "3"], "no layer 3: the model has 2, counted from 1"),
     (["attention", TEXT, "--heads", "0"], "no head 0"),
     (["attention", ""], "nothing to read: give a text"),
-    (["beam", TEXT], "for models that write"),
+    (["beam", TEXT], "needs a model that writes"),
     (["masking", TEXT, "--rate", "2"], "rate between 0 and 1"),
     (["embeddings", "zebra"], "no vector for 'zebra'"),
     (["embeddings", "a", "b", "--in", TEXT], "Say which word"),

@@ -79,7 +79,7 @@ def test_every_view_has_a_limit_of_characters(pool):
     http = client(pool, view=14)
     assert http.post("/wordpiece", json={"model": "bert", "text": "the film"}).status_code == 200
     for path in views.VIEWS:
-        assert "takes 14 characters, not 17" in said(
+        assert "accepts 14 characters, not 17" in said(
             http.post(path, json={"text": "the film was", "more": ["good"], "x": {"y": "a"}}), 413
         )
 
@@ -113,7 +113,7 @@ def test_characters_are_counted_before_any_is_cut_into_tokens(pool, monkeypatch)
         "/tokenize": "bert",
     }
     for path, model in asked.items():
-        assert "comes to 21 characters, and may have 20" in said(
+        assert "has 21 characters, and may have at most 20" in said(
             http.post(path, json={"texts": ["a" * 21], "model": model}), 413
         )
     choices = {"context": "a" * 6, "choices": ["b"] * 4}  # the context is read with each of them
@@ -128,7 +128,7 @@ def test_texts_are_counted_before_they_are_looked_at(pool):
         ("/v1/embeddings", "input"),
         ("/tokenize", "texts"),
     ):
-        assert "may have 3 texts, not 4" in said(http.post(path, json={field: [0, [], {}, None]}), 413)
+        assert "may have at most 3 texts, not 4" in said(http.post(path, json={field: [0, [], {}, None]}), 413)
 
 
 def test_values_are_counted_before_json_is_read(pool, monkeypatch):
@@ -136,7 +136,7 @@ def test_values_are_counted_before_json_is_read(pool, monkeypatch):
     monkeypatch.setattr(wire, "json", SimpleNamespace(loads=lambda *_, **__: pytest.fail("it was read")))
     for body in (b"[" * 11, b"[],[],[],[],[],[]", b'{"a":1,' * 6, b",,,,,,,,,,,"):
         answer = http.post("/predict", content=body, headers={"content-type": "application/json"})
-        assert "commas and brackets, and may have 10" in said(answer, 413)
+        assert "commas and brackets, at most 10" in said(answer, 413)
 
 
 def test_long_names_are_clipped_before_they_are_looked_up(pool, monkeypatch):
@@ -188,7 +188,7 @@ def test_an_answer_has_a_limit_and_is_given_up_on_the_way():
     with pytest.raises(Refusal) as caught:
         wire.encoded([[0.5] * 100] * 50, 1_000)
     assert (caught.value.status, caught.value.sentence) == (
-        413, "The answer would have more than 1,000 bytes; ask for less at a time.",
+        413, "The answer has more than 1,000 bytes; request less at a time.",
     )  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def test_where_all_are_busy_a_new_connection_is_refused_in_one_sentence(models, 
         assert b" 503 " in answer.split(b"\r\n")[0]
         assert b"Too many connections are open" in answer
         assert [record.message for record in caplog.records] == [
-            "All connections that there may be are busy; new ones are refused."
+            "All connections are busy; the service refuses new ones."
         ]
         served.free.set()
         assert all(b" 200 " in received(one) for one in busy)
@@ -312,7 +312,7 @@ def test_descriptors_that_ran_out_are_one_sentence(caplog):
     for _ in range(3):
         server._failed(None, context)
     assert [(record.message, record.exc_info) for record in caplog.records] == [
-        ("No more connections can be taken for now: Too many open files.", None)
+        ("The service cannot accept more connections at the moment: Too many open files.", None)
     ]
 
 
@@ -336,7 +336,7 @@ def test_connections_are_taken_a_few_at_a_time():
 
 def test_what_clients_send_wrongly_is_not_logged(models, caplog):
     with serving(models.classifier) as served, caplog.at_level(logging.WARNING):
-        assert b"This is no valid HTTP" in raw(served.place, b"\0\0\r\n\r\n")
+        assert b"The request is not valid HTTP" in raw(served.place, b"\0\0\r\n\r\n")
         assert b" 400 " in raw(served.place, b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n").split(b"\r\n")[0]
     assert caplog.records == []
 

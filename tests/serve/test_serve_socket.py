@@ -79,7 +79,7 @@ def test_too_many_are_told_when_to_ask_again(models):
         assert {answer.status_code for answer in answers} == {200, 429}
         for answer in refused:
             assert int(answer.headers["retry-after"]) >= 1
-            assert "Too much waits for classifier" in answer.json()["error"]
+            assert "The queue of classifier is full" in answer.json()["error"]
         assert ask(served, "good").status_code == 200  # and then it goes on
 
 
@@ -123,10 +123,10 @@ def test_addresses(models):
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert address(taken) == f"http://127.0.0.1:{port}"
-        with pytest.raises(UnmaskError, match=rf"127\.0\.0\.1, port {port}, cannot be served"):
+        with pytest.raises(UnmaskError, match=rf"The service cannot use 127\.0\.0\.1, port {port}:"):
             bind("127.0.0.1", port)
     for host, port in (("127.0.0.1", 99_999), ("no such host", 0), ("a" * 300, 0)):
-        with pytest.raises(UnmaskError, match="cannot be served"):
+        with pytest.raises(UnmaskError, match="The service cannot use"):
             bind(host, port)
 
 
@@ -194,7 +194,7 @@ def test_sigterm_finishes_what_is_open_refuses_what_is_new_and_ends(models):
         wait_for(lambda: http.get("/ready").status_code == 503)
         refused = http.post("/predict", json={"texts": "good"})
         assert (refused.status_code, refused.json()["error"]) == (
-            503, "The service is ending and takes no new requests.",
+            503, "The service is ending and accepts no new requests.",
         )  # fmt: skip
         assert "retry-after" in refused.headers
         assert http.get("/health").status_code == 200
@@ -232,8 +232,8 @@ def test_the_command_fails_in_one_sentence(models, tmp_path, monkeypatch, capsys
     assert "There is no file keys" in told(capsys, "--model", models.bert, "--api-key-file", "keys")
     assert "There is no field 'secnds'" in told(capsys, "--model", models.bert, "--secnds", "3")
     assert "must be at least 1" in told(capsys, "--model", models.bert, "--texts", "0")
-    assert "port 70000, cannot be served" in told(capsys, "--model", models.bert, "--port", "70000")
-    assert "is not the origin of a page" in told(capsys, "--model", models.bert, "--allow-origin", "*")
+    assert "port 70000: a port is" in told(capsys, "--model", models.bert, "--port", "70000")
+    assert "is not an origin" in told(capsys, "--model", models.bert, "--allow-origin", "*")
     main(["serve", "--fields"])
     assert "--batch_tokens" in capsys.readouterr().out
 

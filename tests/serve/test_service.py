@@ -141,7 +141,7 @@ def test_a_language_model_goes_on(http, models):
 def test_a_beginning_that_is_too_long_is_refused_before_it_shares_a_batch(pool, monkeypatch):
     served = pool.get("lm")
     monkeypatch.setattr(type(served.continuer.model), "positions", 2)
-    with pytest.raises(UnmaskError, match=r"Beginning 2 has \d+ tokens, and no more than 1 fit the model"):
+    with pytest.raises(UnmaskError, match=r"Beginning 2 has \d+ tokens, and the model reads at most 1"):
         verbs.generate(served, {"texts": ["", "the film was"], "search": {}}, Settings())
 
 
@@ -184,7 +184,7 @@ def test_models_are_listed_and_the_first_that_fits_is_meant(http, pool):
 def test_nothing_is_ready_before_a_model_is_read(models):
     http = client(Pool([models.bert]))
     assert http.get("/health").status_code == 200
-    assert said(http.get("/ready"), 503) == "No model is read yet."
+    assert said(http.get("/ready"), 503) == "No model is loaded yet."
     http.post("/predict", json={"texts": "the [MASK]"})
     assert http.get("/ready").status_code == 200
 
@@ -216,7 +216,7 @@ REFUSED = [
     ("/translate", {"texts": "a", "search": {"max_length": 600}}, 422, "writes at most 512 tokens"),
     ("/translate", {"texts": "a", "search": {"beam_size": True}}, 422, "must be a whole number, not true."),
     ("/generate", {"texts": "a", "sampling": {"temperature": 0}}, 422, "'temperature' must be from 0.001"),
-    ("/generate", {"texts": "a", "sampling": {}, "search": {}}, 422, "not both"),
+    ("/generate", {"texts": "a", "sampling": {}, "search": {}}, 422, "leave one out"),
     ("/generate", {"texts": "a", "sampling": {"seed": 10**400}}, 422, "a number of so many digits"),
     ("/tokenize", {"texts": {"a": "b"}}, 422, "'texts' must be a text or a list, not an object."),
 ]  # fmt: skip
@@ -231,7 +231,7 @@ RAW = [
     (b"", 400, "not valid JSON"),
     (b"{", 400, "not valid JSON"),
     (b'{"texts": "\xff"}', 400, "not UTF-8: byte 11"),
-    (b'{"texts": NaN}', 400, "NaN is no number"),
+    (b'{"texts": NaN}', 400, "NaN is not a number"),
     (b'{"texts": 1e999}', 422, "too large"),
     (b'{"texts": ' + b"9" * 5_000 + b"}", 422, "too many digits"),
     (b"[" * 100_000, 400, "nested deeper"),
@@ -263,13 +263,13 @@ def test_other_types_are_refused(http, headers):
 
 
 def test_paths_and_methods_that_are_not_there(http):
-    assert said(http.get("/nowhere"), 404) == "There is no /nowhere here; /openapi.json lists what there is."
+    assert said(http.get("/nowhere"), 404) == "There is no path /nowhere; /openapi.json lists all paths."
     answer = http.get("/predict")
-    assert said(answer, 405) == "/predict does not take GET."
+    assert said(answer, 405) == "/predict does not accept GET."
     assert answer.headers["allow"] == "POST"
     error = http.get("/v1/nowhere").json()["error"]
     assert error["type"] == "invalid_request_error"
-    assert error["message"].startswith("There is no /v1/nowhere")
+    assert error["message"].startswith("There is no path /v1/nowhere")
 
 
 def test_limits_on_bytes_texts_and_tokens(models):
@@ -279,13 +279,13 @@ def test_limits_on_bytes_texts_and_tokens(models):
         return http.post("/predict", json={"texts": texts})
 
     assert ask(["a", "b"]).status_code == 200
-    assert "may have 200 bytes" in said(ask("a" * 300), 413)
+    assert "may have at most 200 bytes" in said(ask("a" * 300), 413)
     pieces = (part for part in [b'{"texts": "', b"a" * 300, b'"}'])  # without a length that could be read before
     assert "200 bytes" in said(http.post("/predict", content=pieces, headers={"content-type": "application/json"}), 413)
     many = {"content-length": "9" * 5_000, "content-type": "application/json"}
     assert "200 bytes" in said(http.post("/predict", content=b"{}", headers=many), 413)
-    assert "may have 2 texts, not 3" in said(ask(["a", "b", "c"]), 413)
-    assert "may have 20" in said(ask("a list of strings " * 8), 413)
+    assert "may have at most 2 texts, not 3" in said(ask(["a", "b", "c"]), 413)
+    assert "may have at most 20" in said(ask("a list of strings " * 8), 413)
 
 
 def test_an_answer_that_takes_too_long_is_given_up(models, monkeypatch):
@@ -341,7 +341,7 @@ def test_keys_hosts_and_headers(pool, tmp_path):
         assert said(http.get(path), 401)
     for header in ("Bearer three", "Bearer", "one", "Basic one", "Bearer one two", ""):
         answer = http.get("/models", headers={"authorization": header})
-        assert said(answer, 401).startswith("A key is needed")
+        assert said(answer, 401).startswith("The service needs a key")
         assert answer.headers["www-authenticate"] == "Bearer"
     assert http.get("/models", headers={"authorization": b"Bearer \xff\xfe"}).status_code == 401
     for key in ("one", "two"):
@@ -378,7 +378,7 @@ def test_pages_elsewhere_read_nothing_unless_they_are_named(pool):
 
 @pytest.mark.parametrize("origin", ["*", "a.example", "https://*", "https://a.example/x", "file:///x"])
 def test_origins_are_named_one_by_one(origin):
-    with pytest.raises(UnmaskError, match="is not the origin of a page"):
+    with pytest.raises(UnmaskError, match="is not an origin"):
         Access(origins=(origin,))
 
 

@@ -151,7 +151,7 @@ def test_pictures_are_served(files, digits):
     for path in ("/tokenize", "/embed"):
         assert http.post(path, json={"texts": ["a text"]}).status_code // 100 == 4
     assert http.get("/models").status_code == 200
-    with pytest.raises(UnmaskError, match="this model answers a Picture, not texts"):
+    with pytest.raises(UnmaskError, match="this model reads rows of the type Picture, not texts"):
         Predictor(files / "tuned").answer([Row("row 1")])
 
 

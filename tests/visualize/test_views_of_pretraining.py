@@ -56,7 +56,7 @@ def test_a_word_is_found_as_people_read_it(electra):
     found = in_context(model, tokenizer, " bank ", SENTENCES)
     assert [one["sentence"][one["begin"] : one["end"]] for one in found["occurrences"]] == ["bank", "BANK"]
     assert found["without"] == ["no banks here"]
-    with pytest.raises(UnmaskError, match="Which word"):
+    with pytest.raises(UnmaskError, match="There is no word"):
         in_context(model, tokenizer, " ", SENTENCES)
     with pytest.raises(UnmaskError, match=r"no token of '\\xad'"):  # a soft hyphen, which the model never sees
         in_context(model, tokenizer, "\xad", ["the \xad river", "the \xad bank"])
@@ -96,7 +96,7 @@ def test_replaced_words_have_the_probability_of_their_head(electra):
 def test_what_finds_no_replaced_words_says_so(electra):
     _, tokenizer = electra
     bert = Bert(vocabulary=tokenizer.size, dim=8, layers=1, heads=2, hidden=8, length=30).build(as_heads({"mlm": 0}))
-    with pytest.raises(UnmaskError, match="found by an ELECTRA"):
+    with pytest.raises(UnmaskError, match="use a pre-trained ELECTRA"):
         replaced(bert, tokenizer, TEXT)
     with pytest.raises(UnmaskError, match="nothing to read"):
         replaced(electra[0], tokenizer, " ")

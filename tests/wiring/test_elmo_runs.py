@@ -239,7 +239,7 @@ def test_what_cannot_be_learned_is_said(
     (wordless / "words.txt").write_bytes(b"\xff\n")
     with pytest.raises(UnmaskError, match="not text in UTF-8"):
         Scorer(wordless)
-    with pytest.raises(UnmaskError, match="take one as it was pre-trained"):
+    with pytest.raises(UnmaskError, match="use a pre-trained model"):
         Scorer(huggingface.load(wordless, heads=as_heads({"tagging": 2})))
     with pytest.raises(UnmaskError, match="at least 1, not 0"):
         Pretrain(config(words=0), [folder], tmp_path / "run")
@@ -247,7 +247,7 @@ def test_what_cannot_be_learned_is_said(
         vocabulary_extension.extend(trained.out, ["the plot was good"] * 9, 2, tmp_path / "more")
     with pytest.raises(SystemExit):
         main(["evaluate", "--model", str(trained.out), "--text", __file__, "--window", "8"])
-    assert "--window means nothing to an ELMo" in capsys.readouterr().err
+    assert "--window does not apply to an ELMo" in capsys.readouterr().err
     model = recipes.find("lstm-lm").model.replace(vocabulary=50, dim=8, hidden=8).build()
     with pytest.raises(UnmaskError, match="elmo-tiny"):
         objective().loss(model, Batch(torch.zeros(1, 4, dtype=torch.long)))

@@ -92,7 +92,7 @@ def test_a_beginning_that_is_too_long_is_named_before_anything_is_written(tmp_pa
         main([*asked, "--file", str(tmp_path / "lines.txt")])
     said = capsys.readouterr()
     where = f"Line 2 of {tmp_path / 'lines.txt'}"
-    assert said.err == f"unmask: {where} has 12 tokens, and no more than 11 fit the model; shorten it.\n"
+    assert said.err == f"unmask: {where} has 12 tokens, and the model reads at most 11; shorten it.\n"
     assert not said.out
     with pytest.raises(SystemExit):
         main([*asked, "the", "the film was"])
@@ -138,7 +138,7 @@ def test_a_model_that_does_not_write_is_named(tmp_path, model):
         huggingface.save(tmp_path, Bert(vocabulary=tokenizer.size, **size).build(), tokenizer)
     else:
         write(tmp_path, tokenizer, as_heads({"classification": 2}))
-    with pytest.raises(UnmaskError, match="says the next token"):
+    with pytest.raises(UnmaskError, match="predicts the next token"):
         Continuer(tmp_path)
 
 

@@ -149,11 +149,11 @@ def test_other_models_and_places_are_refused(tmp_path: Path, tokenizer: Tokenize
         as_heads({"tagging": 2})
     )
     huggingface.save(tmp_path / "tags", bare, tokenizer, labels=["a", "b"])
-    with pytest.raises(UnmaskError, match="No head of this model says how likely"):
+    with pytest.raises(UnmaskError, match="No head of this model scores the likelihood"):
         evaluate_minimal_pairs(tmp_path / "tags", [pairs])
     with pytest.raises(UnmaskError, match="There is no file or folder"):
         evaluate_minimal_pairs(masked, [tmp_path / "nowhere"])
-    with pytest.raises(UnmaskError, match="the model reads 24"):
+    with pytest.raises(UnmaskError, match="the model reads at most 24"):
         Scorer(masked).scores(["cats " * 40])
 
 

@@ -117,11 +117,11 @@ def test_the_command_scores_both(
 
 
 def test_others_are_refused(electra: Path, t5: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    with pytest.raises(UnmaskError, match="the model reads 24"):
+    with pytest.raises(UnmaskError, match="the model reads at most 24"):
         Scorer(electra).scores(["cats " * 40])
     tagger = huggingface.load(electra, heads=as_heads({"tagging": 2}))
-    with pytest.raises(UnmaskError, match="No head of this model says how likely"):
+    with pytest.raises(UnmaskError, match="No head of this model scores the likelihood"):
         Scorer(tagger)
     loaded = huggingface.load(t5)
-    with pytest.raises(UnmaskError, match="does not write what was cut out"):
+    with pytest.raises(UnmaskError, match="does not predict masked spans"):
         Scorer(huggingface.Loaded(loaded.model, tokenizer.written(), (), (), ()))

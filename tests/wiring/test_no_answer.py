@@ -151,7 +151,7 @@ def test_what_cannot_be(folder, data, tmp_path, capsys):
     out, doubts = tmp_path / "p.json", tmp_path / "n.json"
     command = ["predict", "--model", str(folder), "--file", str(data)]
     for arguments, sentence in (
-        ([*command, "--out", str(out), "--na-prob-file", str(doubts)], "never says that there is no answer"),
+        ([*command, "--out", str(out), "--na-prob-file", str(doubts)], "always answers; give a threshold"),
         ([*command, "--na-prob-file", str(doubts)], "--out FILE"),
         ([*command, "--no-answer", "nan"], "--no-answer must be a number, not 'nan'"),
         (

@@ -22,6 +22,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, by_class, of_table
 from unmask.errors import UnmaskError
 from unmask.models.vit import Deit, Vit
+from unmask.objectives.masked_autoencoder import MaskedAutoencoder
 from unmask.objectives.masked_patches import MaskedPatches
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning, evaluate, finetune
@@ -183,6 +184,30 @@ def test_hidden_patches_are_learned_resumed_and_fine_tuned(pictures, tmp_path, m
     assert not any(report.values())
 
 
+def mae(**changes: object) -> object:
+    decoder = {"decoder_dim": 16, "decoder_layers": 1, "decoder_heads": 2, "decoder_hidden": 32}
+    usual = {"steps": 60, "lr": 3e-3, "batch": 16, "device": "cpu", "precision": "fp32", "heldout": 24, "minutes": None}
+    sizes = {"size": 8, "patch": 2, "channels": 1, **SMALL, **decoder}
+    return recipes.find("mae-tiny").override({**sizes, **usual, "save_every": 30, "evaluate_every": 30, **changes})
+
+
+def test_a_masked_autoencoder_is_learned_resumed_and_fine_tuned(pictures, tmp_path):
+    folder = pictures / "train"
+    run = Pretrain(mae(), [folder], tmp_path / "run", recipe="mae-tiny")
+    found = run.run()
+    values = torch.cat([batch.targets["pixels"].values for batch in run.heldout]).flatten(0, 1)
+    assert found.heldout["loss/pixels"] < 0.8 * values.var(0, correction=0).mean()
+    half = Pretrain(mae(), [folder], tmp_path / "half", recipe="mae-tiny")
+    half.run(lambda event: event == Step(30) and half.trainer.stop("the test"))
+    Pretrain(mae(), [folder], tmp_path / "half", resume=True).run()
+    one, two = (huggingface.load(tmp_path / name).model.state_dict() for name in ("run", "half"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert tune(tmp_path / "run", pictures, tmp_path / "tuned", epochs=4)["seeds"][0]["dev"]["accuracy"] > 0.4
+    transformers = pytest.importorskip("transformers")
+    _, report = transformers.ViTMAEForPreTraining.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert not any(report.values())
+
+
 def test_the_loss_trace_is_the_golden_one(pictures, tmp_path):
     """A refactoring must not change it; after a change that is meant to, delete the file and run this twice."""
     threads = torch.get_num_threads()
@@ -230,6 +255,22 @@ def test_squares_that_are_hidden(side, square, rate, seed):
     assert count == (1 if side == 1 else min(max(round(rate * side**2), 1), side**2 - 1))
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 3), st.floats(0.01, 0.99), st.integers(0, 99))
+def test_visible_and_hidden_patches_are_all_of_a_picture(side, count, rate, seed):
+    objective = MaskedAutoencoder(ImageProcessor(size=side * 2, patch=2), rate=rate)
+    rng = np.random.default_rng(seed)
+    batch = objective.rows([rng.integers(0, 256, (8, 9, 3), dtype=np.uint8) for _ in range(count)], rng)
+    hidden = batch.targets["pixels"].values
+    assert batch.tokens.shape == (count, 1 + side**2 - hidden.shape[1])
+    assert batch.tokens.shape[1] - 1 == min(max(int(side**2 * (1 - rate)), 1), side**2 - 1)
+    assert all(row[0] == 0 and (row.diff() > 0).all() and row[-1] <= side**2 for row in batch.positions)
+    with pytest.raises(UnmaskError, match="between 0 and 1"):
+        MaskedAutoencoder(ImageProcessor(size=4, patch=2), rate=1.0)
+    with pytest.raises(UnmaskError, match="picture of one patch"):
+        MaskedAutoencoder(ImageProcessor(size=4, patch=4), rate=0.5)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -246,7 +287,7 @@ def test_fields_that_make_no_run(changes, message, pictures, tmp_path):
 def test_a_model_without_a_vector_for_hidden_patches(trunk, pictures, tmp_path):
     with pytest.raises(UnmaskError, match="without a vector for hidden patches"):
         Pretrain(config().starting_from(trunk), [pictures / "train"], tmp_path)
-    with pytest.raises(UnmaskError, match="take simmim-tiny"):
+    with pytest.raises(UnmaskError, match="take simmim-tiny|this run learns hidden words"):
         Pretrain(recipes.find("bert-tiny").override({"patches": "masked"}), [pictures / "train"], tmp_path)
 
 

@@ -22,7 +22,7 @@ from unmask.runs.pretraining import Pretrain
 from unmask.runs.pretraining.config import Pretraining, settled
 from unmask.train.engine import Losses
 
-PAGES = ("recipes", "writing_recipes", "recurrent_recipes")
+PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes")
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +33,33 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     large = corpus.build(texts[:50], folder / "large", vocabulary_size=80, heldout=0.1)
     corpus.build(texts[50:], folder / "small", tokenizer=large.tokenizer, heldout=0.1)
     corpus.build(texts, folder / "spelled", learn=spelling.train, heldout=0.1)
+    Image = pytest.importorskip("PIL.Image")
+    (folder / "pictures").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / "pictures" / f"{i}.png")
     return folder
+
+
+def data_of(config: Pretraining, corpora: Path) -> Path:
+    """What the model of a run reads."""
+    if "pictures" in config.model.offers:
+        return corpora / "pictures"
+    return corpora / ("spelled" if config.model.token_kind == "spelled" else "large")
 
 
 @pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
 def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) -> None:
     recipe = recipes.find(name)
-    text = Corpus(corpora / ("spelled" if recipe.model.token_kind == "spelled" else "large"))
-    config = settled(recipe, [text], None)
-    tokenizer = config.objective.processor(text.processor)
-    objective = config.objective.build(tokenizer, [text.split("train")])
+    data = recipe.objective.opens(data_of(recipe, corpora))
+    config = settled(recipe, [data], None)
+    processor = config.objective.processor(data.processor)
+    objective = config.objective.build(processor, [data.split("train")])
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
-    assert model.config.vocabulary == tokenizer.size
+    if "pictures" not in model.config.offers:
+        assert model.config.vocabulary == processor.size
 
 
 def short(name: str, objective: ObjectiveConfig | None = None) -> Pretraining:
@@ -67,7 +80,7 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
     name: str, kind: type[ObjectiveConfig], corpora: Path, tmp_path: Path
 ) -> None:
     config = short(name, kind())
-    folder = corpora / ("spelled" if name == "elmo-tiny" else "large")
+    folder = data_of(config, corpora)
     if kind in supported(config.model):
         run = Pretrain(config, [folder], tmp_path / "run")
         with torch.no_grad():
@@ -75,6 +88,9 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
         assert any(term.startswith("loss/") for term in found)
         assert np.isfinite(list(found.values())).all()
     else:
+        example = recipes.find(kind.example)
+        if ("pictures" in example.model.offers) != ("pictures" in config.model.offers):
+            folder = data_of(example, corpora)
         way = f"not {kind.learned}: leave --.* as the recipe has it, or take {kind.example}\\.$"
         with pytest.raises(UnmaskError, match=way):
             Pretrain(config, [folder], tmp_path / "run")

@@ -70,8 +70,8 @@ def _declared(node: ast.ClassDef, known: dict[str, Declared]) -> Declared:
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             kind = ast.unparse(part.annotation)
             made.fields |= {} if kind.startswith("ClassVar") else {part.target.id: kind}
-        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
-            name = part.targets[0].id
+        if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value is not None:
+            name = ast.unparse(part.target if isinstance(part, ast.AnnAssign) else part.targets[0])
             if name in ("choices", "learned"):
                 setattr(made, name, ast.literal_eval(part.value))
     made.help = {name: text for name, text in made.help.items() if name in made.fields}

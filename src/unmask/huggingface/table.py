@@ -39,6 +39,7 @@ PUBLISHED: Mapping[str, Head] = {
     "span": Head("span", 2),
     "pairs": Head("vectors"),
     "patches": Head("token", pretraining=True),
+    "pixels": Head("pixels", pretraining=True),
 }
 """Heads that have a name in the tables, of published classes and of folders of version 0.1 -> what they answer. Any
 other head lies in a folder under its own name, and config.json says what it answers (`unmask_own_heads`)."""

@@ -136,11 +136,14 @@ def _read(key: str, source: str) -> tuple[str | None, list[str]]:
 def parts_of(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:
     """Which heads, and whether the pooler, have weights in the folder."""
     candidates = {"pooler": table.pooler, **table.heads}
-    return {
-        part
-        for part, names in candidates.items()
-        if all(theirs in tensors or theirs + ".weight" in tensors for _, theirs in names)
-    }
+    return {part for part, names in candidates.items() if all(_holds(theirs, tensors) for _, theirs in names)}
+
+
+def _holds(theirs: str, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a folder has weights of this name; of a layer's name, for any number."""
+    if "{}" in theirs:
+        return any(_read(key, theirs)[0] is not None for key in tensors)
+    return theirs in tensors or theirs + ".weight" in tensors
 
 
 def stored_heads(
@@ -226,7 +229,8 @@ def _theirs(table: Table, head: str) -> set[str]:
 
 def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
     """How many outputs a stored head has; 0 where its size is that of the vocabulary."""
-    sized = [theirs + ".weight" for ours, theirs in table.heads[head] if ours.endswith(".output")]
+    last = (theirs for ours, theirs in table.heads[head] if ours.endswith(".output") and "{}" not in ours)
+    sized = [theirs + ".weight" for theirs in last]
     sized += [theirs for ours, theirs in table.heads[head] if ours.endswith(".transitions")]
     return len(tensors[sized[0]]) if sized and tensors[sized[0]].ndim else 0
 

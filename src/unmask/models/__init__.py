@@ -1,4 +1,4 @@
-"""One page per wiring: the config's fields, how the parts are put together, and the Hugging Face names."""
+"""One page for each system: its config, and how its parts are put together."""
 
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
@@ -8,11 +8,13 @@ from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.stack_model import StackModel
+from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
@@ -32,6 +34,7 @@ __all__ = [
     "EncoderDecoder",
     "Gpt",
     "Gpt2",
+    "Mae",
     "MobileBert",
     "Model",
     "RecurrentNetwork",
@@ -39,6 +42,7 @@ __all__ = [
     "Seq2Seq",
     "StackModel",
     "State",
+    "Swin",
     "Transformer",
     "TransformerXl",
     "Vit",

@@ -6,6 +6,7 @@ from unmask.objectives.causal import CausalLM, CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
+from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatches, MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentence, NextSentenceConfig
 from unmask.objectives.next_token import NextToken, ScheduledSampling
@@ -24,6 +25,8 @@ __all__ = [
     "CausalLMConfig",
     "Join",
     "Joint",
+    "MaskedAutoencoder",
+    "MaskedAutoencoderConfig",
     "MaskedLM",
     "MaskedLMConfig",
     "MaskedPatches",

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.data import collate
-from unmask.data.loader import Collated, Loader
-from unmask.data.order import Shuffled
-from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.source import Joined
 from unmask.errors import UnmaskError
-from unmask.models.model import Model, ModelConfig
-from unmask.objectives.config import ObjectiveConfig
-from unmask.objectives.objective import Objective, StreamOptions, Term
+from unmask.models.model import Model
+from unmask.objectives.objective import Objective, Term
+from unmask.objectives.pictures import HiddenPatches, PictureConfig
 from unmask.types import Batch, Head, Kind, Loss, Target
 
-BLOCK = 256  # pictures whose order is drawn at once
 
-
-class MaskedPatches(Objective):
+class MaskedPatches(HiddenPatches):
     """Squares of patches are hidden, their places hold MASK, and a linear head restores their pixels (section 3).
 
     rate    share of the squares that are hidden      square  patches of a side of each
@@ -40,30 +32,11 @@ class MaskedPatches(Objective):
     head_labels = (("patches", "hidden patches"),)
 
     def __init__(self, processor: ImageProcessor, *, rate: float, square: int) -> None:
-        self.processor, self.rate, self.square = processor, rate, square
+        super().__init__(processor, rate=rate)
+        self.square = square
         self.heads = {self.name: Head("token", processor.channels * processor.patch**2, pretraining=True)}
-        self.grid = processor.size // processor.patch
-        if not 0 < rate < 1:
-            raise UnmaskError(f"The rate is the share of a picture that is hidden, between 0 and 1, not {rate}.")
         if square < 1 or self.grid % square:
             raise UnmaskError(f"Squares of {square} patches do not divide the {self.grid} patches of a side evenly.")
-
-    def stream(self, splits: Sequence[Pictures], options: StreamOptions) -> Loader:
-        order = Shuffled(self._source(splits), BLOCK, seed=options["seed"])
-        return Loader(Collated(order, self.rows), cut=options["cut"], workers=options["workers"])
-
-    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        source, rng = self._source(splits), np.random.default_rng(0)
-        pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
-        return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
-
-    def _source(self, splits: Sequence[Pictures]) -> Joined:
-        return Joined([split.of_channels(self.processor.channels) for split in splits])
-
-    def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
-        """Pictures [H, W, C] as a batch with hidden patches."""
-        batch = collate.pad([self.processor.example(one) for one in pictures], Kind.PADDING, multiple=1)
-        return self.corrupt(batch, rng)
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
         """Hide patches of every picture; its values stay in the signal, where no MASK reads them."""
@@ -90,47 +63,26 @@ class MaskedPatches(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedPatchesConfig(ObjectiveConfig):
+class MaskedPatchesConfig(PictureConfig):
     """Hide squares of patches and restore their pixels.
 
-    rate      share of a picture that is hidden
-    square    patches of a side of each hidden square; published: 32 pixels
-    size      pixels of a side of what the model reads      patch  of a patch
-    channels  numbers of a pixel: 3, or 1 for grey
+    rate    share of a picture that is hidden
+    square  patches of a side of each hidden square; published: 32 pixels
     """
 
     rate: float = 0.6
     square: int = 1
-    size: int = 32
-    patch: int = 4
-    channels: int = 3
 
     kind: ClassVar[str] = "masked patches"
     learned: ClassVar[str] = "hidden patches of pictures"
     example: ClassVar[str] = "simmim-tiny"
     objective = MaskedPatches
-    requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
+    requires: ClassVar[frozenset[str]] = frozenset({"masked patches"})
     own_heads: ClassVar[frozenset[str]] = frozenset({"patches"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("patches", "masked"),)
 
-    @classmethod
-    def opens(cls, folder: Path | str) -> PictureFolder:
-        """A folder of pictures."""
-        return PictureFolder(folder)
-
-    def processor(self, processor: ImageProcessor) -> ImageProcessor:
-        """That of the folder, for pictures of this size."""
-        if processor.channels != self.channels:
-            mean = (float(np.mean(processor.mean)),) * self.channels
-            processor = replace(processor, mean=mean, std=(float(np.mean(processor.std)),) * self.channels)
-        return replace(processor, size=self.size, patch=self.patch, resize_to=None)
-
-    def model_fields(self, processor: ImageProcessor) -> dict[str, int]:
-        return {"size": self.size, "patch": self.patch, "channels": self.channels, "hides": True}
-
-    def of_model(self, model: ModelConfig) -> Self:
-        fields = {name: getattr(model, name) for name in ("size", "patch", "channels") if hasattr(model, name)}
-        return replace(self, **fields)
+    def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
+        return {**super().model_fields(processor), "hides": True}
 
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
         """Raises UnmaskError for a model that has no vector for hidden patches."""

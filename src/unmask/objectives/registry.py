@@ -16,8 +16,10 @@ from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
+from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -40,6 +42,8 @@ OBJECTIVES: tuple[Kind, ...] = (
     NextSentenceConfig,
     SentenceOrderConfig,
     MaskedPatchesConfig,
+    MaskedAutoencoderConfig,
+    ContrastiveConfig,
 )
 """What a run can learn. Of those that a model supports, the first is its default."""
 

@@ -1,4 +1,4 @@
-// A view in a file of its own: the data lies in the page, and nothing is asked of anybody.
+// A view in a standalone file: the page holds the data, and sends no requests.
 
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
@@ -21,7 +21,7 @@ const VIEWS = {
   runs: runsView,
 };
 
-/** Part `number` of the data, which may be many MB and stands behind this script. */
+/** Part `number` of the data, which may have many MB and follows this script in the page. */
 async function detail(number) {
   if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
   return JSON.parse(document.getElementById(`detail-${number}`).textContent);

@@ -1,4 +1,4 @@
-// Try it: a panel that fits what the model was made for, with what it answers drawn into the text.
+// Try it: a panel for the task of the model, which draws the answers into the text.
 
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
@@ -9,6 +9,7 @@ const PANELS = {
   "fill-mask": fillMask,
   "next-sentence": nextSentence,
   classify,
+  classifyPicture,
   question,
   tag,
   choose,
@@ -24,16 +25,16 @@ const PANELS = {
   "word-vectors": (root, model) => root.replaceChildren(sumForm(model).section),
 };
 
-/** The panel for a model {"name", "kind"}; that of one with a task is its "panel". */
+/** The panel for a model {"name", "kind", "panel"}; a model with a task names its panel. */
 export function answersTab(root, model) {
   const panel = PANELS[model.panel ?? model.kind];
-  if (!panel) return void empty(root, h("p", {}, `There is no panel for ${model.kind}; the other tabs may show this model.`));
+  if (!panel) return void empty(root, h("p", {}, `There is no panel for ${model.kind}; try the other tabs.`));
   panel(root, model);
 }
 
 const predict = async (model, text) => (await ask("predict", { model: model.name, texts: [text] })).answers[0];
 
-/** A form whose fields are texts, and a place for the answer; `answer(values, place)` fills it. */
+/** A form with text fields, and an element for the answer, which `answer(values, place)` fills. */
 function asking(root, fields, answer, { button = "Answer", examples = [] } = {}) {
   const place = h("div", { "aria-live": "polite" });
   const inputs = fields.map(({ label, value = "", rows = 2 }) => h("textarea", { rows, "aria-label": label }, value));
@@ -63,13 +64,13 @@ function fillMask(root, model) {
   let mask = "[MASK]";
   const { inputs, run } = asking(
     root,
-    [{ label: "Text; click words below to hide them", value: "The capital of France is Paris." }],
+    [{ label: "Text; click words below to mask them", value: "The capital of France is Paris." }],
     async ([text], place) => {
-      if (!text.includes(mask)) return void empty(place, h("p", { class: "note" }, "Hide a word: click one above."));
+      if (!text.includes(mask)) return void empty(place, h("p", { class: "note" }, "Click a word above to mask it."));
       const answer = await predict(model, text);
       empty(
         place,
-        answer.masks.map((guesses, i) => [h("h3", {}, `Hidden word ${i + 1}`), h("ol", { class: "bars" }, guesses.map((one, k) => bar(one.token, one.probability, { strong: k === 0 })))]),
+        answer.masks.map((guesses, i) => [h("h3", {}, `Masked word ${i + 1}`), h("ol", { class: "bars" }, guesses.map((one, k) => bar(one.token, one.probability, { strong: k === 0 })))]),
         h("p", {}, h("b", {}, answer.text)),
       );
     },
@@ -104,14 +105,14 @@ function fillMask(root, model) {
 function nextSentence(root, model) {
   asking(root, [{ label: "First", value: "She opened the door." }, { label: "Second", value: "Nobody was there." }], async ([a, b], place) => {
     const answer = await predict(model, [a, b]);
-    empty(place, h("ul", { class: "bars" }, bar("follows", answer.follows), bar("does not", 1 - answer.follows, { index: 1 })));
+    empty(place, h("ul", { class: "bars" }, bar("follows", answer.follows), bar("does not follow", 1 - answer.follows, { index: 1 })));
   });
 }
 
-/** Words by how much they look replaced; a click on one offers what the generator would put there. */
+/** Words with the probability that each was replaced; a click on a word shows the generator's predictions for it. */
 function replaced(root, model) {
   const offers = h("div", { "aria-live": "polite" });
-  const { inputs, run } = asking(root, [{ label: "Text; put a wrong word into it, and see whether it is found", value: "The chef cooked the meal and served it to the guests." }], async ([text], place) => {
+  const { inputs, run } = asking(root, [{ label: "Text; change a word, and see whether the model finds it", value: "The chef cooked the meal and served it to the guests." }], async ([text], place) => {
     empty(offers);
     const found = await ask("replaced", { model: model.name, text });
     const letters = [...found.text], parts = [];
@@ -121,14 +122,14 @@ function replaced(root, model) {
       at = one.end;
     }
     parts.push(letters.slice(at).join(""));
-    empty(place, h("p", { class: "text" }, parts), h("p", { class: "note" }, "Below each word: how likely it is that another model has put it there. The more it looks so, the stronger its colour. Click a word to see what the generator would write in its place."), offers);
+    empty(place, h("p", { class: "text" }, parts), h("p", { class: "note" }, "Below each word: the probability that it was replaced. A stronger colour is a higher probability. Click a word to see what the generator predicts in its place."), offers);
   }, { button: "Look" });
   const [input] = inputs;
   function offer(text, { word, begin, end }) {
     const letters = [...text];
     const swap = (other) => ((input.value = letters.slice(0, begin).join("") + other + letters.slice(end).join("")), run());
     into(offers, ask("replaced", { model: model.name, text, begin, end }), ({ guesses }) =>
-      empty(offers, h("h3", {}, `The generator in the place of “${word}”`), h("ol", { class: "bars" }, guesses.map((one) => bar(h("button", { type: "button", class: "word", onclick: () => swap(one.token) }, one.token), one.probability)))));
+      empty(offers, h("h3", {}, `The generator's predictions for “${word}”`), h("ol", { class: "bars" }, guesses.map((one) => bar(h("button", { type: "button", class: "word", onclick: () => swap(one.token) }, one.token), one.probability)))));
   }
   run();
 }
@@ -148,7 +149,43 @@ function classify(root, model) {
   });
 }
 
-/** Gradient × input beside attention, token by token. */
+/** A picture is chosen or dropped; the page sends the bytes of its file. */
+function classifyPicture(root, model) {
+  const place = h("div", { "aria-live": "polite" });
+  let turn = 0;
+  async function answer(file) {
+    const mine = ++turn;
+    if (!file) return;
+    empty(place, h("p", { class: "busy" }, "Working …"));
+    const stage = h("div", {});
+    try {
+      const source = await new Promise((done, failed) => {
+        const reader = new FileReader();
+        reader.onload = () => done(reader.result);
+        reader.onerror = () => failed(new Error(`The browser cannot read ${file.name}.`));
+        reader.readAsDataURL(file);
+      });
+      const found = await predict(model, { picture: source.slice(source.indexOf(",") + 1) });
+      const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
+      const shown = h("canvas", { role: "img", "aria-label": file.name });
+      const picture = await createImageBitmap(file).catch(() => null);
+      if (picture) {
+        const share = Math.min(1, 320 / Math.max(picture.width, picture.height));
+        [shown.width, shown.height] = [picture.width, picture.height].map((side) => Math.max(1, Math.round(side * share)));
+        shown.getContext("2d").drawImage(picture, 0, 0, shown.width, shown.height);
+      }
+      empty(stage, h("h3", {}, file.name), picture ? shown : null, h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))));
+    } catch (error) {
+      empty(stage, h("p", { class: "error", role: "alert" }, error.message));
+    }
+    if (mine === turn) empty(place, stage);
+  }
+  const input = h("input", { type: "file", accept: "image/*", "aria-label": "Picture", onchange: () => answer(input.files[0]) });
+  const form = h("form", { onsubmit: (event) => event.preventDefault(), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), answer(event.dataTransfer.files[0])) }, field("Picture: choose a file, or drop one here", input));
+  empty(root, form, place);
+}
+
+/** Gradient × input and attention for each token. */
 function why(root, found, label) {
   const largest = Math.max(...found.gradient.map(Math.abs), 1e-12);
   const line = (title, values, most, signed) => h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "text" }, found.tokens.map((token, i) => {
@@ -156,8 +193,8 @@ function why(root, found, label) {
     const paint = signed && share < 0 ? colour(1) : colour(0);
     return [tipped(h("span", { tabindex: -1, style: { background: `color-mix(in srgb, ${paint} ${Math.round(45 * Math.min(1, Math.abs(share)))}%, transparent)`, "border-radius": "3px", padding: "2px 3px" } }, token), `${token} ${short(values[i])}`), " "];
   })));
-  const attention = found.attention ? [line("Attention of the token that answers, last layer", found.attention, Math.max(...found.attention), false), line("The same by rollout", found.rollout, Math.max(...found.rollout), false)] : [];
-  empty(root, h("div", { class: "cards" }, line(`Gradient × input for “${label}”: blue speaks for it, orange against`, found.gradient, largest, true), attention), h("p", { class: "note" }, found.caution));
+  const attention = found.attention ? [line("Attention of the classifying token, last layer", found.attention, Math.max(...found.attention), false), line("Attention rollout of the same token", found.rollout, Math.max(...found.rollout), false)] : [];
+  empty(root, h("div", { class: "cards" }, line(`Gradient × input for “${label}”: blue supports it, orange opposes it`, found.gradient, largest, true), attention), h("p", { class: "note" }, found.caution));
 }
 
 function tag(root, model) {
@@ -165,11 +202,11 @@ function tag(root, model) {
     const answer = await predict(model, text);
     const marks = answer.entities ?? answer.roles ?? answer.words.filter((word) => word.tag !== "O").map((word) => ({ kind: word.tag, begin: word.begin, end: word.end, probability: word.probability }));
     const kinds = [...new Set(marks.map((mark) => mark.kind))];
-    empty(place, marked(text, marks.map((mark) => ({ ...mark, index: kinds.indexOf(mark.kind), note: mark.kind }))), marks.length ? null : h("p", { class: "note" }, "Nothing is marked."));
+    empty(place, marked(text, marks.map((mark) => ({ ...mark, index: kinds.indexOf(mark.kind), note: mark.kind }))), marks.length ? null : h("p", { class: "note" }, "The model found nothing to mark."));
   });
 }
 
-/** A text with marks {begin, end, index, note, probability} in it. */
+/** A text with its marks {begin, end, index, note, probability}. */
 function marked(text, marks) {
   const letters = [...text], parts = [];
   let at = 0;
@@ -191,10 +228,10 @@ function question(root, model) {
     const answer = await predict(model, { question: asked, context });
     empty(
       place,
-      h("p", {}, h("b", {}, answer.answer || "No answer stands in the text."), ` ${percent(answer.probability)}`),
+      h("p", {}, h("b", {}, answer.answer || "The text has no answer."), ` ${percent(answer.probability)}`),
       answer.answer ? marked(context, [{ begin: answer.begin, end: answer.end, index: 0, probability: answer.probability }]) : null,
       h("ol", { class: "bars" }, answer.spans.map((span) => bar(span.text, span.probability))),
-      answer.no_answer === undefined ? null : h("p", { class: "note" }, `That there is no answer: ${percent(answer.no_answer)}`),
+      answer.no_answer === undefined ? null : h("p", { class: "note" }, `Probability of no answer: ${percent(answer.no_answer)}`),
     );
   });
 }
@@ -231,14 +268,14 @@ function translate(root, model) {
   asking(root, [{ label: model.features ? "Vector" : "Text", value: firstSource(model) }], async ([text], place) => {
     const [answer] = (await ask("translate", { model: model.name, texts: [text] })).answers;
     const best = answer.translations[0];
-    if (!best) return void empty(place, h("p", { class: "note" }, "There is nothing to translate."));
+    if (!best) return void empty(place, h("p", { class: "note" }, "Enter a text to translate."));
     const others = answer.translations.slice(1);
     const pieces = best.pieces.map((piece, i) => tipped(h("span", { class: "piece", tabindex: 0 }, piece), `${piece}\n${percent(best.probabilities[i])}`));
     const stage = h("div", {});
     empty(place, h("p", {}, h("b", {}, best.text)), h("div", { class: "pieces" }, pieces), others.length ? h("ol", {}, others.map((one) => h("li", {}, `${one.text} (${short(one.score)})`))) : null, stage);
     try {
       const { rows, columns, values } = await ask("alignment", { model: model.name, text, pair: best.text });
-      empty(stage, h("h3", {}, "Where it looked while it wrote"), matrix({ rows, columns, sheets: [{ name: "weight", colour: "--s0", values: Float32Array.from(values.flat()) }], label: "Alignment" }));
+      empty(stage, h("h3", {}, "Attention to the source"), matrix({ rows, columns, sheets: [{ name: "weight", colour: "--s0", values: Float32Array.from(values.flat()) }], label: "Alignment" }));
     } catch (error) {
       empty(stage, h("p", { class: "note" }, error.message));
     }
@@ -247,10 +284,10 @@ function translate(root, model) {
 
 function generate(root, model) {
   const steps = h("div", {});
-  const { inputs, run } = asking(root, [{ label: "Beginning; click what comes next, or let the model go on", value: "The" }], async ([text], place) => {
+  const { inputs, run } = asking(root, [{ label: "Beginning; click the next token, or let the model continue", value: "The" }], async ([text], place) => {
     const [answers] = (await ask("generate", { model: model.name, texts: [text] })).answers;
-    empty(place, h("h3", {}, "The model goes on"), answers.map((one) => h("p", {}, one.beginning, h("b", {}, one.text.slice(one.beginning.length)), h("small", {}, ` ${one.tokens} tokens, log-probability ${short(one.log_probability)}${one.finished ? "" : ", cut"}`))));
-  }, { button: "Go on" });
+    empty(place, h("h3", {}, "Continuations"), answers.map((one) => h("p", {}, one.beginning, h("b", {}, one.text.slice(one.beginning.length)), h("small", {}, ` ${one.tokens} tokens, log-probability ${short(one.log_probability)}${one.finished ? "" : ", cut"}`))));
+  }, { button: "Continue" });
   const [input] = inputs;
   let turn = 0;
   async function offer() {
@@ -258,9 +295,9 @@ function generate(root, model) {
     try {
       const found = await ask("next", { model: model.name, text: input.value });
       if (mine !== turn) return;
-      empty(steps, h("h3", {}, "What may come next"), h("ol", { class: "bars" }, found.candidates.map((one) =>
+      empty(steps, h("h3", {}, "Most probable next tokens"), h("ol", { class: "bars" }, found.candidates.map((one) =>
         bar(one.end ? "(the end)" : h("button", { type: "button", class: "word", onclick: () => ((input.value = one.text), offer()) }, one.token), one.probability),
-      ), bar("all others", found.others, { index: 7 })));
+      ), bar("all other tokens", found.others, { index: 7 })));
     } catch (error) {
       empty(steps, h("p", { class: "error" }, error.message));
     }

@@ -1,4 +1,4 @@
-// The page: which model, which tab, and forms that ask the service for what a view draws.
+// The page: the choice of model and tab, and forms that request the data of a view from the service.
 
 import { answersTab } from "./answers.js";
 import { attentionView } from "./attention.js";
@@ -15,7 +15,7 @@ const LAW = "The Law will never be perfect, but its application should be just -
 const TABS = { try: ["Try it", answersTab], attention: ["Attention", attentionTab], words: ["Words", wordsTab], beam: ["Beam", beamTab], inside: ["How it works", insideTab], runs: ["Runs", runsTab] };
 
 const KINDS = {
-  "fill-mask": "hidden words",
+  "fill-mask": "masked words",
   "next-sentence": "two sentences",
   "replaced-tokens": "replaced words",
   "contextual-words": "words in context",
@@ -48,7 +48,7 @@ async function start() {
   open(wanted() ?? "try");
 }
 
-/** The tab that the address names, if there is one. */
+/** The tab that the address names, if any. */
 function wanted() {
   const name = location.hash.slice(1);
   return Object.hasOwn(TABS, name) ? name : null;
@@ -56,7 +56,7 @@ function wanted() {
 
 addEventListener("hashchange", () => state.model && wanted() && wanted() !== state.tab && open(wanted()));
 
-/** No more can be shown without a key. */
+/** Show only the form for the key. */
 function locked(refused) {
   for (const id of ["model", "tabs"]) empty(document.getElementById(id));
   main.removeAttribute("role");
@@ -80,8 +80,8 @@ function open(name) {
   TABS[name][1](root, state.model);
 }
 
-/** Why a tab has nothing to show of a model, and what to do. */
-const nothing = (root, why) => void empty(root, h("p", { class: "card" }, why, " Choose another model above, or serve one beside this: unmask serve --model FOLDER FOLDER."));
+/** Say why a tab cannot show a model, and what to do. */
+const nothing = (root, why) => void empty(root, h("p", { class: "card" }, why, " Choose another model above, or serve several models: unmask serve --model FOLDER FOLDER."));
 
 // ---------------------------------------------------------------------------------------------------- attention
 
@@ -89,7 +89,7 @@ async function attentionTab(root, model) {
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
   if (about && !Object.keys(about.attention).length) {
-    return nothing(root, model.kind === "word-vectors" ? "Vectors of words read no text, so that nothing attends to anything." : "This model has no attention: it carries what it has read from word to word.");
+    return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
   }
   const stage = h("div", {});
   const kinds = h("div", { class: "row" });
@@ -102,7 +102,7 @@ async function attentionTab(root, model) {
     return into(stage, ask("attention", { ...body, kind }), async (data) => {
       const names = Object.keys(data.kinds);
       empty(kinds, names.length > 1 ? choice("Kind of attention", Object.fromEntries(names.map((name) => [name, { encoder: "Encoder", decoder: "Decoder, masked", cross: "Cross" }[name]])), data.kind, (value) => ((kind = value), show(input.value))) : null);
-      // The layer is asked about with the translation that was looked at, so that its tokens are the same.
+      // Requests for a layer send the translation that is shown, so that the tokens are the same.
       const more = (fields) => ask("attention", { ...body, kind: data.kind, ...fields });
       await attentionView(stage, data, { layer: async (layer, heads) => [await more({ layer, heads })], rollout: () => more({ rollout: true }) }, start);
       start = {};
@@ -126,7 +126,7 @@ async function attentionTab(root, model) {
 
 function wordsTab(root, model) {
   if (model.kind === "contextual-words") {
-    return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it makes the vector of a word from its letters and from the words around it."), contextForm(model));
+    return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it computes the vector of a word from its characters and from the words around it."), contextForm(model));
   }
   const stage = h("div", {}), sum = sumForm(model);
   const search = h("input", { type: "search", "aria-label": "Words", placeholder: "good bad film" });
@@ -140,7 +140,7 @@ function wordsTab(root, model) {
   empty(
     root,
     h("h2", {}, "Words in the plane"),
-    h("form", { onsubmit: (event) => (event.preventDefault(), cloud()) }, h("div", { class: "row" }, field("Words, with their neighbours (empty: the first of the vocabulary)", search), choice("Projection", methods, method, (value) => ((method = value), cloud())), h("button", { class: "main" }, "Show"))),
+    h("form", { onsubmit: (event) => (event.preventDefault(), cloud()) }, h("div", { class: "row" }, field("Words to show with their neighbours (empty: the first words of the vocabulary)", search), choice("Projection", methods, method, (value) => ((method = value), cloud())), h("button", { class: "main" }, "Show"))),
     stage,
     sum.section,
     model.kind === "word-vectors" || model.kind === "translation" ? null : contextForm(model),
@@ -153,14 +153,14 @@ function wordsTab(root, model) {
 function beamTab(root, model) {
   const stage = h("div", {});
   if (model.kind !== "translation" && model.kind !== "generation") {
-    return nothing(root, "A beam is for models that write: those that translate or continue with a text.");
+    return nothing(root, "Beam search needs a model that writes: one that translates or continues a text.");
   }
   const width = h("input", { type: "number", min: 1, max: 16, value: 4 }), length = h("input", { type: "number", min: 1, max: 200, value: 20 });
   const show = (text) => {
     const body = { model: model.name, text, beam_size: Number(width.value), length: Number(length.value) };
     return into(stage, ask("beam", body), (data) => beamView(stage, data));
   };
-  const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? firstSource(model) : "The", show, h("div", { class: "row" }, field("Width", width), field("Most tokens", length)));
+  const { form, input } = textForm(model.kind === "translation" ? "Source" : "Beginning", model.kind === "translation" ? firstSource(model) : "The", show, h("div", { class: "row" }, field("Beam size", width), field("Most tokens", length)));
   empty(root, form, stage);
   show(input.value);
 }
@@ -175,7 +175,7 @@ async function insideTab(root, model) {
   const placed = reads && model.kind !== "contextual-words";
   const topics = {
     ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed ? { masking: "Masking" } : {}),
-    ...(reads ? { wordpiece: "Pieces of words", masks: "Masks" } : {}),
+    ...(reads ? { wordpiece: "Subword tokens", masks: "Masks" } : {}),
     ...(placed && !about?.spans ? { positions: "Positions" } : {}),
     sinusoidal: "Sinusoids",
     complexity: "Cost of layers",
@@ -225,13 +225,13 @@ function runsTab(root) {
   }
   empty(root, list, stage);
   into(list, ask("runs", {}), ({ runs }) => {
-    if (!runs.length) return void empty(list, h("p", {}, "There are no runs in the folder runs/ below the one where the service was started."));
+    if (!runs.length) return void empty(list, h("p", {}, "The service finds no runs in the folder runs/ of its working directory."));
     chosen.add(runs[0].name);
     const boxes = runs.map((run) => {
       const box = h("input", { type: "checkbox", checked: chosen.has(run.name), onchange: () => (chosen[box.checked ? "add" : "delete"](run.name), show()) });
       return h("label", { class: "check" }, box, about(run));
     });
-    empty(list, h("legend", {}, "Runs, newest first"), boxes, runs.length > 1 ? h("p", { class: "note" }, "Tick several to compare them.") : null);
+    empty(list, h("legend", {}, "Runs, newest first"), boxes, runs.length > 1 ? h("p", { class: "note" }, "Tick several runs to compare them.") : null);
     show();
   });
 }

@@ -8,10 +8,10 @@ const FAINT = 64; // tokens from which on small weights are strengthened, as eac
 const KEPT = 64e6; // numbers that are kept; beyond, the heads that were not looked at for longest are asked for again
 
 /**
- * data   what `visualize.attention.overview` says
- * load   where the numbers come from: layer(layer, heads) promises [{"heads", "weights"}, …], which have these heads;
- *        rollout() promises {"rollout"}
- * start  {mode, layer, heads, token}, counted from 0; where to begin
+ * data   the output of `visualize.attention.overview`
+ * load   loads weights: layer(layer, heads) promises [{"heads", "weights"}, …] for these heads; rollout() promises
+ *        {"rollout"}
+ * start  the first view: {mode, layer, heads, token}, counted from 0
  */
 export function attentionView(root, data, load, start = {}) {
   const { rows, columns } = data;
@@ -31,7 +31,7 @@ export function attentionView(root, data, load, start = {}) {
   const shared = h("p", { class: "note" });
   let turn = 0, rollout = null;
 
-  /** The weights of the chosen heads of a layer; only those that are not here yet are asked for. */
+  /** The weights of the chosen heads of a layer; requests only those that are not loaded yet. */
   async function weights(layer, heads) {
     const missing = heads.filter((head) => !kept.has(`${layer} ${head}`));
     if (missing.length) {
@@ -54,7 +54,7 @@ export function attentionView(root, data, load, start = {}) {
     const single = state.mode === "model" || state.mode === "rollout";
     empty(
       controls,
-      choice("How to look", modes, state.mode, (mode) => ((state.mode = mode), show())),
+      choice("View", modes, state.mode, (mode) => ((state.mode = mode), show())),
       single ? null : field("Layer", select(numbers(data.layers), state.layer, (value) => ((state.layer = Number(value)), show()))),
       single ? null : headChips(),
       state.mode === "model" ? null : faintBox(),
@@ -107,7 +107,7 @@ export function attentionView(root, data, load, start = {}) {
 
   function faintBox() {
     const box = h("input", { type: "checkbox", checked: state.faint, onchange: () => ((state.faint = box.checked), show()) });
-    return h("label", { class: "check" }, box, "strengthen faint weights");
+    return h("label", { class: "check" }, box, "enhance small weights");
   }
 
   // -- all heads
@@ -156,7 +156,7 @@ export function attentionView(root, data, load, start = {}) {
     const left = rows.map((name, i) => token(name, i));
     const right = columns.map((name) => h("span", { class: "token" }, name));
     const canvas = h("canvas", { "aria-hidden": "true" });
-    const list = h("div", { class: "tokens from", role: "listbox", "aria-label": "Tokens that look" }, left);
+    const list = h("div", { class: "tokens from", role: "listbox", "aria-label": "Attending tokens" }, left);
     const box = h("div", { class: "lines" }, list, canvas, h("div", { class: "tokens to" }, right));
     const readout = h("p", { class: "readout", "aria-live": "polite" });
 
@@ -178,7 +178,7 @@ export function attentionView(root, data, load, start = {}) {
       for (const { values } of sheets) for (let j = 0; j < S; j++) sum[j] += values[i * S + j] / sheets.length;
       right.forEach((one, j) => one.style.setProperty("--share", `${Math.round(45 * (state.faint ? Math.sqrt(sum[j]) : sum[j]))}%`));
       const top = [...sum.keys()].sort((a, b) => sum[b] - sum[a]).slice(0, 5);
-      readout.textContent = `“${rows[i]}” looks at ${top.map((j) => `${columns[j]} ${short(sum[j])}`).join(", ")}${sheets.length > 1 ? " (mean of the heads)" : ""}`;
+      readout.textContent = `“${rows[i]}” attends to ${top.map((j) => `${columns[j]} ${short(sum[j])}`).join(", ")}${sheets.length > 1 ? " (mean of the heads)" : ""}`;
       draw();
     }
 
@@ -243,9 +243,9 @@ const numbers = (count) => Object.fromEntries(Array.from({ length: count }, (_, 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const NOTES = {
-  model: "A row of pictures for each layer, a column for each head. In a picture rows look at columns: the stronger, the more. Open one with a click or Enter.",
-  heads: "Left: the token that looks; right: at whom. Point at a token on the left, or go through them with the arrow keys.",
-  matrix: "Rows look at columns; each row sums to 1. Several heads are mixed in their colours.",
+  model: "One row of pictures for each layer, one column for each head. In a picture, the token of a row attends to the tokens of the columns; a stronger colour is a larger weight. Click a picture or press Enter to open it.",
+  heads: "Left: the attending token; right: the tokens that it attends to. Point at a token on the left, or use the arrow keys.",
+  matrix: "The token of a row attends to the tokens of the columns; each row sums to 1. The colours of several heads are mixed.",
   rollout:
-    "Attention rollout (Abnar & Zuidema 2020): layers multiplied through, each half of what it mixes and half of what it passes on. How much of each column may be left in each row at the last layer.",
+    "Attention rollout (Abnar & Zuidema 2020): the product over layers of the attention weights, each averaged with the identity for the residual connection. It estimates how much of the token of each column reaches each row at the last layer.",
 };

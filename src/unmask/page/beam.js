@@ -1,11 +1,11 @@
-// Beam search as a tree: every candidate of every step, those that went on and those that were dropped.
+// Beam search as a tree: every candidate of every step, kept, finished or dropped.
 
 import { empty, field, h, roving, short, svg, table, tipped } from "./dom.js";
 
 const COLUMN = 132, ROW = 30, WIDTH = 104, HEIGHT = 24;
-const FATES = { kept: "went on", finished: "ended", dropped: "dropped" };
+const FATES = { kept: "kept", finished: "finished", dropped: "dropped" };
 
-/** data: what `visualize.beam.tree` says. */
+/** data: the output of `visualize.beam.tree`. */
 export function beamView(root, data) {
   const steps = Math.max(0, ...data.nodes.map((node) => node.step));
   const best = new Set(data.best);
@@ -37,9 +37,9 @@ export function beamView(root, data) {
       place.set(node.id, [8 + COLUMN * node.step, 10 + ROW * rank]);
     }
     const width = 16 + COLUMN * (until + 1), height = 20 + ROW * Math.max(1, ...filled.values());
-    const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Tree of hypotheses, a column for each step, the likeliest at the top" });
+    const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Tree of hypotheses, a column for each step, the most probable at the top" });
     const start = [8, 10];
-    picture.append(box(start, "start", { class: "node kept" }, "where all begin"));
+    picture.append(box(start, "start", { class: "node kept" }, "the start of all hypotheses"));
     const chosen = until === steps ? best : new Set();
     for (const node of shown) {
       const [x1, y1] = place.get(node.parent) ?? start, [x2, y2] = place.get(node.id);
@@ -49,7 +49,7 @@ export function beamView(root, data) {
     }
     const nodes = shown.map((node, i) => {
       const kind = `${node.fate}${chosen.has(node.id) ? " best" : ""}`;
-      const said = `${JSON.stringify(node.token)} ${FATES[node.fate]}\nlog-probability of the token ${short(node.said)} (p = ${short(Math.exp(node.said))})\nof the whole ${short(node.total)}\nscore ${short(node.score)} = ${data.formula}`;
+      const said = `${JSON.stringify(node.token)} ${FATES[node.fate]}\nlog-probability of the token ${short(node.said)} (p = ${short(Math.exp(node.said))})\nlog-probability of the hypothesis ${short(node.total)}\nscore ${short(node.score)} = ${data.formula}`;
       return box(place.get(node.id), node.token, { class: `node ${kind}`, tabindex: i ? -1 : 0, "aria-label": said.replaceAll("\n", ", ") }, said, short(node.score));
     });
     picture.append(...nodes);
@@ -70,8 +70,8 @@ export function beamView(root, data) {
 
   empty(
     root,
-    h("p", {}, `Width ${data.width}, score = ${data.formula}, where |y| is the number of tokens. Solid: went on. Dashed: dropped. Green: ended, and filled on the path of the best answer.`),
-    h("div", { class: "controls" }, play, field("Up to", slider), output, h("label", { class: "check" }, hide, "hide what was dropped")),
+    h("p", {}, `Beam size ${data.width}, score = ${data.formula}, where |y| is the number of tokens. Solid: kept. Dashed: dropped. Green: finished. Filled: on the path of the best hypothesis.`),
+    h("div", { class: "controls" }, play, field("Up to step", slider), output, h("label", { class: "check" }, hide, "hide dropped candidates")),
     stage,
     h("h3", {}, "Answers"),
     table(["score", "tokens", ""], data.answers.map((one) => [one.score, one.tokens.join(" "), one.finished ? "" : "cut at the limit"])),

@@ -1,4 +1,4 @@
-// Lines over steps or lengths, with axes, a legend and the numbers under the pointer.
+// Line charts with axes, a legend and the values at the pointer.
 
 import { colour, h, short, svg, tipAt, tipAway } from "./dom.js";
 
@@ -66,7 +66,7 @@ const mark = (tick) => (Math.abs(tick) >= 10000 ? tick.toLocaleString("en", { no
 
 const nearest = (points, step) => points.reduce((best, p) => (!best || Math.abs(p[0] - step) < Math.abs(best[0] - step) ? p : best), null);
 
-/** A map from values to pixels, with the ticks that a reader expects. */
+/** A scale from values to pixels, with ticks at round values. */
 function scale(values, from, to, log) {
   let low = Infinity, high = -Infinity;
   for (const value of values) ((low = Math.min(low, value)), (high = Math.max(high, value)));

@@ -1,4 +1,4 @@
-// Elements, tooltips, colours and packed numbers: what every view is made of.
+// Elements, tooltips, colours and packed numbers, for all views.
 
 /** An element; strings among the children become text, never markup. Keys that begin with "on" are listeners. */
 export function h(name, props, ...children) {
@@ -34,7 +34,7 @@ export function select(options, chosen, change) {
   return h("select", { onchange: (event) => change(event.target.value) }, items);
 }
 
-/** Buttons of which one is pressed; arrow keys move. `options` is {value: label}. */
+/** A group of buttons, one of them pressed; arrow keys move. `options` is {value: label}. */
 export function choice(label, options, chosen, change) {
   const buttons = Object.entries(options).map(([value, text]) =>
     h("button", { type: "button", role: "radio", "data-value": value, onclick: () => pick(value) }, text),
@@ -57,7 +57,7 @@ export function choice(label, options, chosen, change) {
   return group;
 }
 
-/** Arrow keys, Home and End go from one of `items` to another; `columns` of them stand in a row. */
+/** Arrow keys, Home and End move the focus between `items`, which are in rows of `columns`. */
 export function roving(group, items, arrive = () => {}, columns = 1) {
   group.addEventListener("keydown", (event) => {
     const now = items.indexOf(document.activeElement);
@@ -83,7 +83,7 @@ const bubble = h("div", { class: "tip", role: "status", hidden: true });
 document.addEventListener("keydown", (event) => event.key === "Escape" && tipAway());
 document.addEventListener("scroll", () => tipAway(), true);
 
-/** Show a text near a place of the window; line breaks stay. */
+/** Show a text near a point of the window; line breaks are kept. */
 export function tipAt(x, y, text) {
   if (!bubble.isConnected) document.body.append(bubble);
   bubble.textContent = text;
@@ -97,7 +97,7 @@ export function tipAway() {
   bubble.hidden = true;
 }
 
-/** A tooltip for an element, under the pointer and on focus; `text` is a string or makes one. */
+/** A tooltip for an element, on hover and focus; `text` is a string or a function that returns one. */
 export function tipped(element, text) {
   const say = () => (typeof text === "function" ? text() : text);
   element.addEventListener("pointermove", (event) => tipAt(event.clientX, event.clientY, say()));
@@ -113,7 +113,7 @@ export function tipped(element, text) {
 
 // ---------------------------------------------------------------------------------------------------- colours
 
-/** The colour of number i, as a CSS value: eight that colour-blind readers tell apart, in turn. */
+/** Colour number i, as a CSS value, from eight that colour-blind readers can distinguish, in turn. */
 export const colour = (i) => `var(--s${i % 8})`;
 
 /** [r, g, b] of a custom property of the page, such as "--s0". */
@@ -138,7 +138,7 @@ export function light(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/** Call `draw` again where the reader's device turns dark or light, while `element` is shown. */
+/** Call `draw` again when the device changes between dark and light mode, while `element` is shown. */
 export function onScheme(element, draw) {
   const query = matchMedia("(prefers-color-scheme: dark)");
   const again = () => (element.isConnected ? draw() : query.removeEventListener("change", again));
@@ -177,7 +177,7 @@ function half(bits) {
   return sign * (1 + rest / 1024) * 2 ** (exponent - 15);
 }
 
-/** A number for a reader: three digits that count. */
+/** A number with three significant digits. */
 export function short(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);

@@ -1,4 +1,4 @@
-// Forms that ask the service: a text, a sum of words, a word in several sentences; and what their answers come into.
+// Forms that send requests: a text, a sum of words, a word in several sentences; and the elements of their answers.
 
 import { empty, field, h } from "./dom.js";
 import { ask } from "./service.js";
@@ -6,8 +6,8 @@ import { contextView, neighbours } from "./words.js";
 
 const turns = new WeakMap(); // place -> how often it was asked for
 
-/** Draw what a promise brings into a place: a word while it lasts, its error where it fails. The last that was asked
- * for is what is shown, whichever answer comes first. */
+/** Draw the result of a promise into an element: a message while it is pending, the error if it fails. The element shows
+ * the result of the last request, whichever answer arrives first. */
 export async function into(place, promise, draw) {
   const turn = (turns.get(place) ?? 0) + 1;
   turns.set(place, turn);
@@ -27,10 +27,10 @@ export async function into(place, promise, draw) {
   }
 }
 
-/** What a model that writes is asked first: a date, or a vector of as many numbers as it reads. */
+/** The first example for a model that writes: a date, or a vector of the width that it reads. */
 export const firstSource = (model) => (model.features ? ["1", ...Array(model.features - 1).fill("0")].join(" ") : "March 3, 2001");
 
-/** A text, and what is done with it; Control and Enter send it. */
+/** A form for a text; Control and Enter send it. */
 export function textForm(label, value, done, ...more) {
   const input = h("textarea", { rows: 2, "aria-label": label }, value);
   const form = h("form", { onsubmit: (event) => (event.preventDefault(), done(input.value)) }, field(label, input), ...more, h("div", { class: "row" }, h("button", { class: "main" }, "Show")));
@@ -57,7 +57,7 @@ export function sumForm(model, value = "king - man + woman") {
     h("h2", {}, "Neighbours and analogies"),
     h("form", { onsubmit: (event) => (event.preventDefault(), add()) }, h("div", { class: "row" }, field("A word, or a sum of words", sum), h("button", { class: "main" }, "Find"))),
     found,
-    h("p", { class: "note" }, "By the cosine, from 1 (the same direction) through 0; words that were asked with are left out. Click a word to continue from it."),
+    h("p", { class: "note" }, "Cosine similarity: 1 is the same direction, 0 is orthogonal. The words of the query are left out. Click a word to see its neighbours."),
   );
   return { section, near, add };
 }

@@ -1,4 +1,4 @@
-// A matrix as a picture: a canvas with names on its sides, which pointer and arrow keys read cell by cell.
+// A matrix as a picture: a canvas with labels; the pointer and the arrow keys read its cells.
 
 import { h, light, onScheme, palette, rgb, short, tipAt, tipAway } from "./dom.js";
 
@@ -9,12 +9,12 @@ const FEW = 80; // up to so many columns each has room for its name, and what do
 
 /**
  * rows, columns  names
- * sheets         [{name, colour: "--s0", values: Float32Array rows × columns}], mixed where there are several
- * signed         values from -1 to 1, those below 0 in another colour; else from 0 to 1
- * faint          whether small values are strengthened (square root)
- * figures        whether cells that are large enough hold their numbers
- * say(i, j)      what stands in the tooltip of a cell
- * pick(i, j)     what a click or Enter does
+ * sheets         [{name, colour: "--s0", values: Float32Array rows × columns}], several are mixed
+ * signed         whether values are from -1 to 1, with another colour below 0; else from 0 to 1
+ * faint          whether small values are enhanced (square root)
+ * figures        whether large cells show their numbers
+ * say(i, j)      the tooltip of a cell
+ * pick(i, j)     called on a click or Enter
  */
 export function matrix({ rows, columns, sheets, signed = false, faint = false, figures = true, say = null, pick = null, label = "Matrix" }) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${label}: ${rows.length} rows, ${columns.length} columns; arrow keys read cells` });
@@ -77,7 +77,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
     }
   }
 
-  /** Several sheets: the mean of their colours by their shades, over the background where all are weak. */
+  /** Several sheets: the mean of their colours, weighted by their values; weak cells show the background. */
   function mixed(picture) {
     const back = rgb("--card"), colours = sheets.map((sheet) => rgb(sheet.colour));
     for (let i = 0; i < picture.width * picture.height; i++) {

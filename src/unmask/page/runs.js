@@ -1,11 +1,11 @@
-// Runs side by side: curves, differences of configuration, what was guessed when.
+// Comparison of runs: curves, differences of configuration, predictions for probes.
 
 import { chart } from "./chart.js";
 import { empty, h, percent, short, table } from "./dom.js";
 
 const FIRST = ["loss", "correct", "accuracy", "f1", "bleu", "perplexity"];
 
-/** data: what `visualize.runs.compare` says. */
+/** data: the output of `visualize.runs.compare`. */
 export function runsView(root, data) {
   const several = data.runs.length > 1;
   const names = [...new Set(data.runs.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
@@ -21,7 +21,7 @@ export function runsView(root, data) {
     table(["run", "recipe", "state", "step", "minutes"], data.runs.map((run) => [run.name, run.recipe, run.state, run.step, run.seconds / 60])),
     h("div", { class: "cards" }, shown),
     rest.length ? h("details", {}, h("summary", {}, `${rest.length} more curves`), h("div", { class: "cards" }, rest)) : null,
-    several ? [h("h3", {}, "What differs"), differing(data)] : null,
+    several ? [h("h3", {}, "Differences of configuration"), differing(data)] : null,
     data.runs.filter((run) => run.samples.length).map((run) => samples(run, several)),
     several ? null : h("details", {}, h("summary", {}, "Configuration"), table(["field", "value"], Object.entries(data.runs[0].config).map(([name, value]) => [name, plain(value)]))),
   );
@@ -35,7 +35,7 @@ const rank = (name) => {
 const plain = (value) => (value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 function differing({ runs, differences }) {
-  if (!differences.length) return h("p", { class: "note" }, "Nothing: the configurations are alike.");
+  if (!differences.length) return h("p", { class: "note" }, "The configurations are equal.");
   const rows = differences.map((row) => [row.field, ...row.values.map(plain)]);
   const shown = table(["field", ...runs.map((run) => run.name)], rows);
   return rows.length > 20 ? h("details", {}, h("summary", {}, `${rows.length} fields`), shown) : shown;
@@ -47,8 +47,8 @@ function samples(run, several) {
     h("div", { class: "card" }, h("p", {}, h("b", {}, sample.text)), sample.expected?.length ? h("p", { class: "note" }, `expected: ${sample.expected.join(", ")}`) : null,
       table(["step", "guesses"], run.samples.filter((line) => line.samples?.[number]).map((line) => [String(line.step), line.samples[number].guesses.map(([text, p]) => `${text} ${p === 1 ? "" : percent(p)}`).join(" · ")]))),
   );
-  return parts.length ? [h("h3", {}, several ? `What ${run.name} guesses, as it learns` : "What it guesses, as it learns"), h("div", { class: "cards" }, parts)] : null;
+  return parts.length ? [h("h3", {}, several ? `Predictions of ${run.name} during training` : "Predictions during training"), h("div", { class: "cards" }, parts)] : null;
 }
 
-/** A line about a run, for a list to choose from. */
+/** A line about a run, for the list of runs. */
 export const about = (run) => `${run.name} · ${run.recipe || "run"} · ${run.state} · step ${short(run.step)}`;

@@ -1,4 +1,4 @@
-// The service behind the page: one function that asks, and the key where one is needed.
+// Requests to the service, with the API key if the service needs one.
 
 import { field, h } from "./dom.js";
 
@@ -14,14 +14,14 @@ const stored = (change) => {
 };
 let key = stored((place) => place.getItem(KEPT)) ?? "";
 
-/** What is done when the service wants a key: `change(refused)`, where `refused` says that it knows not this one. */
+/** Set `change(refused)`, called when the service needs a key; `refused`: it did not accept the given one. */
 export function onRefusal(change) {
   whenRefused = change;
 }
 
 export const hasKey = () => key !== "";
 
-/** Take a key, "" for none, and keep it as long as the tab is open. */
+/** Set the key, "" for none, and keep it until the tab is closed. */
 export function useKey(value) {
   key = value;
   stored((place) => (value ? place.setItem(KEPT, value) : place.removeItem(KEPT)));
@@ -35,7 +35,7 @@ export async function ask(path, body = null) {
   try {
     answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body ? JSON.stringify(body) : null });
   } catch {
-    throw new Error("The service does not answer. Is it still running? Start it again, then try once more.");
+    throw new Error("The service does not answer. Check that it is running, then try again.");
   }
   const said = await answer.json().catch(() => null);
   if (answer.ok && said) return said;
@@ -54,9 +54,9 @@ export function keyForm(refused, done) {
   const form = h(
     "form",
     { class: "card key", onsubmit: (event) => (event.preventDefault(), useKey(input.value.trim()), done()) },
-    h("h2", {}, "This service asks for a key"),
-    refused ? h("p", { class: "error", role: "alert" }, "It does not know the key that was given. Look whether it is whole.") : null,
-    h("p", {}, "Whoever started the service has it, in the file of --api-key-file. It is kept until you close this tab, and sent to this service alone."),
+    h("h2", {}, "This service needs an API key"),
+    refused ? h("p", { class: "error", role: "alert" }, "The service did not accept this key. Check that you entered all of it.") : null,
+    h("p", {}, "The person who started the service has the key, in the file of --api-key-file. The page keeps it until you close this tab, and sends it only to this service."),
     h("div", { class: "row" }, field("Key", input), h("button", { class: "main" }, "Use it")),
   );
   requestAnimationFrame(() => input.focus());

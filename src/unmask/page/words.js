@@ -1,12 +1,12 @@
-// Words in space: a projection to look around in, neighbours, analogies, one word in several sentences.
+// Word vectors: a projection, neighbours, analogies, one word in several sentences.
 
 import { bar, empty, h, onScheme, percent, rgb, short, tipAt, tipAway } from "./dom.js";
 import { matrix } from "./matrix.js";
 
-/** data: what `visualize.words.cloud` says; `pick(word)` is called with a word that is clicked. */
+/** data: the output of `visualize.words.cloud`; a click on a word calls `pick(word)`. */
 export function wordsView(root, data, pick = null) {
   const shares = data.shares.length ? ` The plane shows ${percent(data.shares[0] + data.shares[1])} of the variance.` : "";
-  empty(root, cloud(data.points.map((p) => ({ ...p, label: p.word })), pick), h("p", { class: "note" }, `${data.methods[data.method]}.${shares} ${data.points.length} of ${short(data.total)} words. Wheel or + and − to come nearer, drag or arrow keys to move.`));
+  empty(root, cloud(data.points.map((p) => ({ ...p, label: p.word })), pick), h("p", { class: "note" }, `${data.methods[data.method]}.${shares} ${data.points.length} of ${short(data.total)} words. Use the wheel or + and − to zoom, and drag or use the arrow keys to move.`));
 }
 
 /** Bars for words and cosines. */
@@ -14,7 +14,7 @@ export function neighbours(found, pick = null) {
   return h("ol", { class: "bars" }, found.map((one) => bar(pick ? h("button", { type: "button", class: "word", onclick: () => pick(one.word) }, one.word) : one.word, Math.max(0, one.cosine), { text: short(one.cosine) })));
 }
 
-/** data: what `visualize.context` says; `pick(layer)` is called with a layer that is to be shown in the place of this. */
+/** data: the output of `visualize.context`; choosing another layer calls `pick(layer)`. */
 export function contextView(root, data, pick = null) {
   const list = h("ol", {}, data.occurrences.map((one) => {
     const letters = [...one.sentence];
@@ -32,15 +32,15 @@ export function contextView(root, data, pick = null) {
     root,
     list,
     data.without.length ? h("p", { class: "note" }, `Without the word: ${data.without.join(" · ")}`) : null,
-    h("h3", {}, "How far the sentences draw it apart"),
+    h("h3", {}, "Spread of the word's vectors over the sentences"),
     h("ol", { class: "bars" }, layers),
-    h("p", { class: "note" }, "The spread: 1 less the mean cosine of its vectors. 0 is one vector whatever stands around it; the longest bar is the largest spread here."),
+    h("p", { class: "note" }, "The spread is 1 minus the mean cosine of the vectors of the word. 0 means that the context does not change the vector; the longest bar is the largest spread."),
     h("h3", {}, `“${data.word}” ${data.layer ? `after layer ${data.layer} of ${data.layers}` : "before the first layer"}`),
     h("div", { class: "cards" }, cloud(points), h("div", {}, h("h3", {}, "Cosines"), matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values: Float32Array.from(data.cosines.flat()) }], signed: true, label: "Cosines" }))),
   );
 }
 
-/** Points with labels on a canvas; labels give way to one another. */
+/** Points with labels on a canvas; labels that would overlap are left out. */
 function cloud(points, pick = null) {
   const canvas = h("canvas", { class: "cloud", tabindex: 0, role: "img", "aria-label": `${points.length} words in the plane: ${points.slice(0, 40).map((p) => p.label).join(", ")}` });
   const view = { x: 0, y: 0, zoom: 1 };

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from unmask.models.mae import Mae
 from unmask.models.vit import SIZES, Vit
+from unmask.objectives.contrastive import ContrastiveConfig
+from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
@@ -26,3 +29,29 @@ def simmim_base() -> Pretraining:
     training = Training(steps=62_500, optimizer=optimizer, schedule=Schedule(warmup=0.1), log_every=100)
     rows = Rows(batch=2_048, first=None, micro_batch=64, workers=4)
     return Pretraining(model=model, objective=objective, rows=rows, training=training)
+
+
+def mae_tiny() -> Pretraining:
+    """Pictures of 32 pixels from a quarter of their patches, by an MAE of 6 layers of 192 with a decoder of 2 layers of
+    96: minutes on a laptop."""
+    trunk = Mae(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    model = trunk.replace(decoder_dim=96, decoder_layers=2, decoder_heads=3, decoder_hidden=384)
+    rows = Rows(batch=64, first=None, heldout=256)
+    return Pretraining(model=model, objective=MaskedAutoencoderConfig(), rows=rows, training=short(1e-3))
+
+
+def mae_base() -> Pretraining:
+    """The same of pictures of 224 pixels, by ViT-base with a decoder of 8 layers of 512, on normalised patches: batch
+    4,096, as published (He et al. 2022, table 8), for 800 epochs of ImageNet-1k."""
+    objective = MaskedAutoencoderConfig(size=224, patch=16, normalised=True)
+    optimizer = Optimizer(lr=2.4e-3, betas=(0.9, 0.95), weight_decay=0.05)
+    training = Training(steps=250_000, optimizer=optimizer, schedule=Schedule(warmup=0.05), log_every=100)
+    rows = Rows(batch=4_096, first=None, micro_batch=128, workers=4)
+    return Pretraining(model=Mae(), objective=objective, rows=rows, training=training)
+
+
+def simclr_tiny() -> Pretraining:
+    """Two views of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): 128 pictures a step."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=256, first=None, heldout=512)
+    return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=short(1e-3))

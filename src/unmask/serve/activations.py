@@ -1,4 +1,5 @@
-"""What units of a recurrent network do along a text (Karpathy et al. 2015), as numbers, in a terminal, as a page.
+"""Activations of the units of a recurrent network along a text (Karpathy et al. 2015): as numbers, in a terminal, as a
+page of HTML.
 
 Shapes: T tokens, L layers, U units of a layer: H, or 2 H in two directions.
 """
@@ -23,18 +24,18 @@ PAGE = """<!doctype html>
 p {{ color: #111; white-space: pre-wrap; overflow-wrap: anywhere }}</style>
 <h1>{title}</h1>
 <p>{text}</p>
-<p>Blue is above zero, red below, the stronger the further; from -1 to 1.</p>
+<p>Blue is above zero, red is below zero. Values lie between -1 and 1; a stronger colour is a larger value.</p>
 </html>
 """
 
 
 @dataclass(frozen=True)
 class Activations:
-    """A text, and what every unit said after each of its tokens.
+    """A text, and the value of every unit after each of its tokens.
 
-    text     as it was given
+    text     the text, unchanged
     offsets  [T, 2] begin and end of each token, in characters of the text
-    values   [T, L, U] from -1 to 1: tanh of an LSTM's cell, which remembers; of the others the state
+    values   [T, L, U] from -1 to 1: tanh of the cell of an LSTM; the state of other networks
     """
 
     text: str
@@ -42,8 +43,8 @@ class Activations:
     values: np.ndarray
 
     def of(self, unit: int, layer: int) -> np.ndarray:
-        """[characters of the text]: what the unit says when it has read the token that a character belongs to; nan
-        for characters of no token. Raises UnmaskError for a unit or a layer that does not exist."""
+        """The value of a unit for each character of the text, after it has read the character's token; nan for
+        characters outside all tokens. Raises UnmaskError for a unit or a layer that does not exist."""
         _, layers, units = self.values.shape
         if not 0 <= layer < layers:
             raise UnmaskError(f"There is no layer {layer}: layers are 0 to {layers - 1}.")
@@ -55,16 +56,16 @@ class Activations:
         return found
 
     def liveliest(self, layer: int, count: int = 1) -> list[int]:
-        """The units of a layer that change the most along the text, by their standard deviation."""
+        """The units of a layer that vary most along the text, by standard deviation."""
         self.of(0, layer)  # the layer exists
         return np.argsort(-self.values[:, layer].std(0), kind="stable")[:count].tolist()
 
 
 @torch.no_grad()
 def activations(model: Model, tokenizer: Tokenizer, text: str) -> Activations:
-    """Read a text with a recurrent network, and note every unit after every token.
+    """Read a text with a recurrent network, and record every unit after every token.
 
-    Raises UnmaskError for another model, and for a text without a token.
+    Raises UnmaskError for a model that is not recurrent, and for a text without tokens.
     """
     encoding = tokenizer.encode(text, special=False)
     if not len(encoding):
@@ -77,7 +78,7 @@ def activations(model: Model, tokenizer: Tokenizer, text: str) -> Activations:
 
 
 def render(found: Activations, unit: int, layer: int = 0) -> str:
-    """The text in a terminal, each character on the colour of the unit."""
+    """The text for a terminal; the background of each character shows the value of the unit."""
     parts = []
     for run, value in _runs(found.text, found.of(unit, layer)):
         piece = harmless(run)
@@ -90,13 +91,14 @@ def render(found: Activations, unit: int, layer: int = 0) -> str:
 
 
 def table(found: Activations, unit: int, layer: int = 0) -> str:
-    """The text piece by piece, one a line: the value of the unit, a tab, the piece."""
+    """The text, one token a line: the value of the unit, a tab, the token."""
     lines = [f"{value:+.3f}\t{piece!r}" for piece, value in _runs(found.text, found.of(unit, layer))]
     return "\n".join(line for line in lines if not line.startswith("+nan"))
 
 
 def page(found: Activations, unit: int, layer: int = 0) -> str:
-    """The text as a page of HTML, each character on the colour of the unit; its title counts layers from 1."""
+    """The text as a page of HTML; the background of each character shows the value of the unit. The title counts layers
+    from 1."""
     parts = []
     for piece, value in _runs(found.text, found.of(unit, layer)):
         if np.isnan(value):
@@ -109,7 +111,7 @@ def page(found: Activations, unit: int, layer: int = 0) -> str:
 
 
 def _runs(text: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
-    """Neighbouring characters of one value, and that value."""
+    """Stretches of characters with the same value, and that value."""
     begin = 0
     for end in range(1, len(text) + 1):
         if end == len(text) or not np.array_equal(values[end], values[begin], equal_nan=True):

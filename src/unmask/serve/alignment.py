@@ -1,4 +1,4 @@
-"""Alignment: where a model looked in the source while it wrote, and how that is shown on a terminal."""
+"""Alignment: the attention of a model to the source while it writes, and its display in a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SHADES = " ░▒▓█"
 
 @dataclass(frozen=True)
 class Alignment:
-    """Attention weights between the tokens of a text and of its translation, spaces shown as dots.
+    """Attention weights between the tokens of a text and those of its translation. Tokens show spaces as dots.
 
     weights  [target][source]: each row sums to 1
     """
@@ -20,7 +20,7 @@ class Alignment:
 
 
 def render_alignment(found: Alignment) -> str:
-    """A row of shades for each token that was written; the tokens that were read stand below, from top to bottom."""
+    """One row of shades for each target token; the source tokens stand below, written from top to bottom."""
     from rich.cells import cell_len
 
     left = max(map(cell_len, found.target))

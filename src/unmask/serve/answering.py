@@ -1,4 +1,4 @@
-"""Answering: what every model that answers rows shares: inputs of many forms, streams of them, files of a task."""
+"""Answering: the base class of models that answer rows: single inputs, streams of lines and files of a task."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Answer = dict[str, Any]
 
 
 class Answering(ABC):
-    """Answers inputs as rows of a task; `form` lists what may be asked.
+    """Answers inputs as rows of a task; `form` lists the accepted inputs.
 
-    kind     what it answers: the name of the task's head; empty for the heads of pre-training
-    of_task  the task; None: a text or a pair is answered by a head of pre-training
-    settled  in which numbers the model multiplies
-    single   whether the model is known to have learned from single texts; pairs are then refused in lines of text
+    kind     the name of the task's head; empty for the heads of pre-training
+    of_task  the task; None: a head of pre-training answers a text or a pair
+    settled  the number format that the model multiplies in
+    single   whether the model is known to be trained on single texts; lines of text with pairs are then refused
     """
 
     of_task: type[Task] | None
@@ -47,18 +47,18 @@ class Answering(ABC):
         return self.answer(self.rows(given))
 
     def rows(self, inputs: Iterable[Input]) -> list[Row]:
-        """Inputs as rows. Raises UnmaskError, which counts them from 1, for one of another form."""
+        """Inputs as rows. Raises UnmaskError for an input of another form; the message counts inputs from 1."""
         return [self.form.as_row(item, number) for number, item in enumerate(inputs, 1)]
 
     @abstractmethod
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
-        """One answer for each row, in order, as they are read from a file of the task; their labels do not count."""
+        """One answer for each row of the task, in order. Labels of the rows are ignored."""
 
     def stream(self, texts: Iterable[str]) -> Iterator[tuple[str, Answer | None]]:
-        """(text, answer) for lines of text, as they come; `Form.from_line` says how a line is read.
+        """Yield (text, answer) for each line; `Form.from_line` reads a line.
 
-        Lines are gathered, so that short ones are answered together; at most 64 wait. Of a JSON object, the text is
-        what it asks. A blank line has the answer None, so that answer n belongs to line n.
+        Up to 64 lines are answered together. For a JSON object, the text is its question or text. A blank line has the
+        answer None, so that answer n belongs to line n.
         """
         source, first, form = iter(texts), 1, self.form
         while waiting := list(islice(source, AT_ONCE)):
@@ -71,18 +71,18 @@ class Answering(ABC):
             first += len(waiting)
 
     def rows_in(self, path: Path | str, encoding: str | None = None) -> Sequence[Row] | None:
-        """The rows of a file in a format of the task, such as SQuAD, SWAG, ARC or DREAM; labels do not count. None for
+        """The rows of a file in a format of the task, such as SQuAD, SWAG, ARC or DREAM; labels are ignored. None for
         a file that is read line by line. For `encoding` see `data.files.lines.lines`."""
         return None if self.of_task is None else self.of_task.rows_in(Path(path), encoding)
 
     def answers_to(self, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
-        """(question or text, answer) for each row of a file, some hundred at once."""
+        """Yield (question or text, answer) for each row of a file; 512 rows are answered together."""
         query = Task.query if self.of_task is None else self.of_task.query
         for begin in range(0, len(rows), ROWS_AT_ONCE):
             part = list(rows[begin : begin + ROWS_AT_ONCE])
             yield from zip(map(query, part), self.answer(part), strict=True)
 
     def render(self, text: str, answer: Answer) -> str:
-        """An answer as a person reads it on a terminal; `text` is what was asked."""
+        """An answer as text for a terminal; `text` is the question or text that it answers."""
         shown = text + ("  (the text was cut)" if answer.get("cut") else "")
         return (render_pretrained if self.of_task is None else self.of_task.render)(shown, answer)

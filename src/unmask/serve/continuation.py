@@ -1,4 +1,4 @@
-"""Continuer: beginnings of texts in, texts out, by a folder that learned to say the next token."""
+"""Continuer: continues texts with a language model from a folder."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from unmask.generate import Hypothesis, Limits, Sampling, Search, generate_all
 from unmask.huggingface import Loaded
 from unmask.models.model import Model
 
-LONGEST = 100  # tokens that are written, unless a number is given
+LONGEST = 100  # tokens to write, by default
 
 Name = Callable[[int], str]
 NUMBERED = "Beginning {}".format
 
 
 def sampling() -> Sampling:
-    """Draws from the whole distribution, of at most LONGEST tokens."""
+    """Sampling from the whole distribution, at most LONGEST tokens."""
     return Sampling(limits=Limits(max_length=LONGEST))
 
 
 def searching() -> Search:
-    """The most probable text, greedily, of at most LONGEST tokens."""
+    """Greedy search, at most LONGEST tokens."""
     return Search(limits=Limits(max_length=LONGEST))
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """A text that continues from a beginning.
+    """A text that continues a beginning.
 
-    beginning, text  as it was given; the whole, which begins with it
-    log_probability  of what was written, in nats
-    tokens           that were written
+    beginning        the given text, unchanged
+    text             the whole text: the beginning and what the model wrote
+    log_probability  of the written tokens, in nats
+    tokens           number of written tokens
     finished         whether the model ended the text itself
-    unknown          tokens of the beginning that the model has no entry for, and so could not read
+    unknown          tokens of the beginning that the vocabulary lacks
     """
 
     beginning: str
@@ -55,22 +56,22 @@ class Continuation:
 
 
 def language_model(loaded: Loaded[Model]) -> Model:
-    """The model of a folder, which says the next token. Raises UnmaskError where it does not."""
+    """The language model of a folder. Raises UnmaskError if its model does not predict the next token."""
     if not loaded.model.continues_prompt:
         raise UnmaskError(
-            "This model has no head that says the next token: take one of a language model, such as `unmask pretrain "
+            "This model has no head that predicts the next token: use a language model, such as `unmask pretrain "
             "gpt-tiny` or `lstm-lm` makes."
         )
     return loaded.model
 
 
 class Continuer:
-    """Goes on with texts: `Continuer("lm")(["the film"])`.
+    """Continues texts: `Continuer("lm")(["the film"])`.
 
-    model  a folder, or one that `huggingface.load` opened
-    how    sampling or search; special tokens but the one that ends a text are never written, whatever it says
+    model  a folder, or what `huggingface.load` returned for it
+    how    sampling or search; the only special token that is ever written is the end of a text
 
-    Raises UnmaskError for a folder whose model does not say the next token.
+    Raises UnmaskError for a folder whose model does not predict the next token.
     """
 
     def __init__(self, model: Path | str | Loaded, how: Sampling | Search | None = None) -> None:
@@ -82,22 +83,23 @@ class Continuer:
         self.how = how.replace(blocking={"forbidden": tuple(sorted(never))})
 
     def __call__(self, beginnings: Sequence[str]) -> list[list[Continuation]]:
-        """For each beginning, which may be empty, its samples or the best of the search."""
+        """For each beginning, which may be empty, its samples or the best hypotheses of the search."""
         return list(self.stream(beginnings))
 
     def read(self, beginnings: Sequence[str], name: Name = NUMBERED) -> list[np.ndarray]:
-        """The tokens of each. Raises UnmaskError for one that is too long, which `name` calls by its number."""
+        """The token ids of each beginning. Raises UnmaskError for one that is too long; `name` turns its number (from
+        1) into its name in the message."""
         read = self.tokenizer.ids(list(beginnings))
         for number, ids in enumerate(read, 1):
-            if self.model.positions is not None and len(ids) >= self.model.positions:  # one is that of the first token
+            if self.model.positions is not None and len(ids) >= self.model.positions:  # [CLS] takes a position
                 raise UnmaskError(
-                    f"{name(number)} has {len(ids):,} tokens, and no more than "
-                    f"{self.model.positions - 1:,} fit the model; shorten it."
+                    f"{name(number)} has {len(ids):,} tokens, and the model reads at most "
+                    f"{self.model.positions - 1:,}; shorten it."
                 )
         return read
 
     def stream(self, beginnings: Sequence[str], name: Name = NUMBERED) -> Iterator[list[Continuation]]:
-        """The same, as they come; for `name` and what is raised, before any comes, see `read`."""
+        """Yield the continuations of each beginning, in order. Raises UnmaskError as `read` does, before the first."""
         read = self.read(beginnings, name)
         sources = [[self.tokenizer.cls, *ids.tolist()] for ids in read]
         found = generate_all(
@@ -114,6 +116,6 @@ class Continuer:
 
     def _continuation(self, beginning: str, ids: list[int], unknown: int, one: Hypothesis) -> Continuation:
         before, whole = self.tokenizer.decode(ids), self.tokenizer.decode([*ids, *one.tokens])
-        # What is decoded alone would lose the space before it, or get one in the middle of a word.
+        # Tokens decoded alone lose the space before them, or get one in the middle of a word.
         new = whole[len(before) :] if whole.startswith(before) else " " + self.tokenizer.decode(one.tokens)
         return Continuation(beginning, beginning + new, one.log_probability, len(one.tokens), one.finished, unknown)

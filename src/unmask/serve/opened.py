@@ -1,4 +1,4 @@
-"""Opened: a model folder of any kind, ready to be looked into."""
+"""Opened: a model folder of any kind, opened for the views."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from unmask.visualize.words import Vectors
 
 @dataclass
 class Opened:
-    """A folder, and what it can do: of the three, those that it cannot are None.
+    """A folder, opened as a predictor, a translator or a continuer; the fields that do not apply are None.
 
-    inner    the model, where none of the three takes it (it has no head that answers), with its tokenizer
-    vectors  in the place of a model: vectors of words
+    inner    the model and its tokenizer, if the model has no head that answers
+    vectors  word vectors, for a folder that holds them instead of a model
     """
 
     folder: Path
@@ -42,36 +42,36 @@ class Opened:
         for one in (self.predictor, self.translator, self.continuer, self.inner):
             if one is not None:
                 return one.model
-        raise UnmaskError("There are vectors of words here, and no model to look into.")
+        raise UnmaskError("This folder holds word vectors, and this view needs a model.")
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Raises UnmaskError for a translator, whose vocabulary is of another kind."""
+        """The tokenizer of a single-stack model. Raises UnmaskError for a translator and for word vectors."""
         for one in (self.predictor, self.continuer):
             if one is not None:
                 return one.tokenizer
         if self.inner is not None:
             return self.inner.require_tokenizer(self.folder)
         if self.vectors is not None:
-            raise UnmaskError("This view is for models that read a text, and here are vectors of words.")
+            raise UnmaskError("This view needs a model that reads a text, and this folder holds word vectors.")
         raise UnmaskError(
-            "This view is not for models that write a text for a text: of this one take attention, beam, wordpiece, "
-            "masks, or embeddings without sentences."
+            "This view does not support encoder–decoder models: use attention, beam, wordpiece, masks, or embeddings "
+            "without sentences."
         )
 
     @property
     def vocabulary(self) -> Tokenizer:
-        """What cuts the texts that the model reads. Raises UnmaskError for vectors of words."""
+        """The tokenizer of the texts that the model reads. Raises UnmaskError for word vectors."""
         return self.tokenizer if self.translator is None else self.translator.tokenizer
 
     def pieces(self, text: str) -> list[str]:
-        """Names of the tokens of a text, special ones around it left out."""
+        """The tokens of a text, without the special tokens around it."""
         pieces = self.vocabulary.pieces(self.vocabulary.encode(text).ids)
         return pieces if self.translator is None else shown(pieces)
 
     def reading(self, text: str, pair: str | None = None) -> Read:
-        """A text, or a pair, as the model reads it; of one that translates with a translation, its own where none is
-        given."""
+        """A text, or a pair, as the model reads it. For a translator the pair is the translation; None: the model
+        writes it."""
         if self.translator is None:
             return read(self._reader, self.tokenizer, text, pair)
         model, tokenizer = self.translator.model, self.translator.tokenizer
@@ -82,14 +82,15 @@ class Opened:
         return read_pair(model, tokenizer, text, [tokenizer.target.vocabulary[piece] for piece in pieces])
 
     def masking(self, text: str, *, whole_words: bool = False, mean_span: float | None = None, **how: Any) -> Data:
-        """How tokens of a text are hidden for such a model to learn; see `visualize.masking`, of a T5 its `spans`."""
+        """How pre-training masks the tokens of a text: `visualize.masking.masking`, or `spans` for a T5. Raises
+        UnmaskError for an option that the model does not have."""
         if self.translator is None:
             if mean_span is not None:
-                raise UnmaskError("Spans of a mean length are cut out for a T5 alone: leave the mean span out.")
-            self.reading(text)  # it must be as long as the model takes
+                raise UnmaskError("Only a T5 masks spans of a mean length: leave the mean span out.")
+            self.reading(text)  # raises for a text that is too long
             return masking(self.tokenizer, text, whole_words=whole_words, model=self._reader, **how)
         if whole_words:
-            raise UnmaskError("Spans are cut out of tokens, whatever their words are: leave whole words out.")
+            raise UnmaskError("A T5 masks spans of tokens, not whole words: leave whole words out.")
         if mean_span is not None:
             how["mean"] = mean_span
         return spans(self.translator.model, self.translator.tokenizer, text, **how)
@@ -99,14 +100,18 @@ class Opened:
         return self.model
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
-        """The tree of a search of this width for a text. Raises UnmaskError for a model that does not write."""
+        """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""
         return tree_of(self, text, beam_size, length)
 
 
 def tree_of(opened: Any, text: str, beam_size: int, length: int) -> Data:
-    """The tree of a search by the translator or the continuer of `opened`; see `visualize.beam.tree`."""
+    """The tree of a search by the translator or the continuer of `opened`; see `visualize.beam.tree`.
+
+    Raises UnmaskError for a beam that is not from 1 to 16, a length that is not from 1 to 200, and a model that does
+    not write.
+    """
     if not (1 <= beam_size <= 16 and 1 <= length <= 200):
-        raise UnmaskError("A tree is drawn for a beam of 1 to 16 and up to 200 tokens.")
+        raise UnmaskError("The tree needs a beam size from 1 to 16 and a length from 1 to 200 tokens.")
     if opened.translator is not None:
         translator: Translator = opened.translator
         search = _narrow(translator.search, beam_size, length)
@@ -126,18 +131,19 @@ def tree_of(opened: Any, text: str, beam_size: int, length: int) -> Data:
         search = _narrow(continuer.how, beam_size, length)
         beginning = [tokenizer.cls, *tokenizer.ids([text])[0].tolist()]
         return beam.tree(continuer.model, beginning, search, end=tokenizer.sep, names=tokenizer.pieces)
-    raise UnmaskError("A beam is for models that write: those that translate or continue with a text.")
+    raise UnmaskError("Beam search needs a model that writes: one that translates or continues a text.")
 
 
 def _narrow(how: Any, beam_size: int, length: int) -> Search:
-    """The search of the folder, with this width; one that samples, or greedy, is searched all the same."""
+    """The search of the folder with this beam size; sampling becomes a beam search."""
     base = how if isinstance(how, Search) else Search(blocking=how.blocking)
     limits = Limits(max_length=length, min_length=min(base.limits.min_length, length))
     return base.replace(beam_size=beam_size, n_best=min(beam_size, 4), groups=1).replace(limits=limits.to_dict())
 
 
 def open_model(folder: Path | str) -> Opened:
-    """Open a folder as what it is. Raises UnmaskError for one that holds no model."""
+    """Open a folder as a translator, a continuer, a predictor, or a model without a head that answers. Raises
+    UnmaskError for a folder that holds no model."""
     folder = Path(folder)
     if huggingface.holds_encoder_decoder(folder):
         return Opened(folder, translator=Translator(folder, precision="fp32"))

@@ -1,4 +1,4 @@
-"""Predictions in files, as the official scripts of SQuAD read them."""
+"""Files of predictions in the format of the official evaluation scripts of SQuAD."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from unmask.serve.answering import Answer
 def write_predictions(
     found: Iterable[tuple[str, Answer | None]], out: Path | str, *, no_answer: Path | str | None = None
 ) -> int:
-    """Write {id: text of the answer}, "" for none, as the evaluation scripts of SQuAD read it; returns how many.
-    Blank lines, whose answer is None, are passed over.
+    """Write {id: text of the answer} for the evaluation scripts of SQuAD, and return the number of answers. The text
+    is "" for no answer. Blank lines, whose answer is None, are skipped.
 
-    no_answer  also write {id: probability of no answer} to this file, as the script of SQuAD 2.0 reads it (its
-               --na-prob-file): of no answer or the best span, it being one of the two. So a threshold t of doubt is
-               1 / (1 + exp(-t)) there (--na-prob-thresh). Its search for the best one, which looks at the texts, sees
-               all of them where the predictor's own threshold is high
+    no_answer  also write {id: probability of no answer} to this file, for --na-prob-file of the script of SQuAD 2.0:
+               the probability of no answer against the best span alone. A threshold t of doubt is
+               1 / (1 + exp(-t)) for --na-prob-thresh. The script searches for the best threshold by the texts, so
+               give the predictor a high threshold, which keeps all of them
 
-    Raises UnmaskError, and writes nothing, where answers are not those to questions, or lack an id, or the model never
-    answers nothing and `no_answer` asks for it; and before any is made, where a file cannot be written.
+    Raises UnmaskError, and writes nothing, if an answer is not to a question, if an id is missing or repeated, and if
+    `no_answer` is given for a model that always answers; and, before the first answer, if a file cannot be written.
     """
     for place in (out, no_answer):
         if place is not None:
@@ -35,13 +35,13 @@ def write_predictions(
         if answer is None:
             continue
         if "spans" not in answer:
-            raise UnmaskError("Only answers to questions about a context are written to a file; print the others.")
+            raise UnmaskError("A file of predictions holds answers to questions about a context; print other answers.")
         if "id" not in answer:
-            raise UnmaskError(f"The question '{asked}' has no id, by which its answer could be found; give it one.")
+            raise UnmaskError(f"The question '{asked}' has no id; give it one, which identifies its answer.")
         if answer["id"] in texts:
-            raise UnmaskError(f"The question '{asked}' has the id '{answer['id']}' of another one; make them differ.")
+            raise UnmaskError(f"The question '{asked}' and an earlier one have the id '{answer['id']}'; change one.")
         if no_answer is not None and "doubt" not in answer:
-            raise UnmaskError("This folder never says that there is no answer; say above which doubt: --no-answer 0.")
+            raise UnmaskError("This model always answers; give a threshold for no answer: --no-answer 0.")
         texts[answer["id"]] = answer["answer"]
         doubts[answer["id"]] = _probability(answer.get("doubt"))
     write_text(Path(out), json.dumps(texts, ensure_ascii=False, indent=1) + "\n")
@@ -51,7 +51,7 @@ def write_predictions(
 
 
 def _probability(doubt: float | None) -> float:
-    """1 / (1 + exp(-doubt)), for doubts of any size; 1 where there is no span."""
+    """1 / (1 + exp(-doubt)) without overflow; 1 if there is no span."""
     if doubt is None:
         return 1.0
     small = math.exp(-abs(doubt))

@@ -1,4 +1,4 @@
-"""Predictor: rows in, answers out, by whatever head a model folder has."""
+"""Predictor: answers rows with the head that a model folder has."""
 
 from __future__ import annotations
 
@@ -27,31 +27,32 @@ from unmask.serve.answering import Answer, Answering
 from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
 
-MOST_TOKENS = 512  # of a text, for models that could take more, unless `length` is given
+MOST_TOKENS = 512  # default length, for models without a limit
 
 
 class Predictor(Answering):
-    """Answers for texts, pairs of texts, sentences of words, questions and choices (`form` lists what may be asked).
+    """Answers texts, pairs of texts, sentences of words, questions and choices (`form` lists the accepted inputs).
 
-    model      a folder, or one that `huggingface.load` opened
-    top        answers to give for each hidden word
-    length     longest sequence, in tokens; None: that of a sentence encoder, else as long as the model can take, or
-               `reach` where it knows no end
-    no_answer  threshold of question answering: "" is answered where no answer scores higher than the best span by more
-               than this; None: as the folder says, which for those of other makers is never
+    model      a folder, or what `huggingface.load` returned for it
+    top        number of predictions for each masked token
+    length     longest sequence, in tokens; None: the length of the task if it has one (a sentence encoder), else the
+               most that the model reads, or `reach` for a model without a limit
+    no_answer  threshold of question answering: the answer is "" if no answer scores higher than the best span by more
+               than this; None: the threshold in the folder, and without one the model always answers
     device     where the model runs
-    precision  "bf16": what is not its head multiplies in bfloat16, several times as fast where the processor has it;
-               "auto": where the device is known to have it; "fp32": the same numbers on every device, up to rounding
+    precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
+               "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
+               rounding
 
-    A model that was fine-tuned answers as its task does (`Task.answer`), any other by its head of pre-training:
+    A fine-tuned model answers as its task does (`Task.answer`), any other with its head of pre-training:
 
     fill-mask       {"masks": [[{"token", "probability"}, …] for each mask], "text": filled in (a pair: and "pair")}
     next sentence   {"follows": probability}, for a pair without a mask
     replaced words  {"tokens": [{"token", "probability" that it was replaced, "begin", "end"}]} without special tokens,
-                    offsets in characters of the text; of a pair also "pair", the same of the second text
+                    offsets in characters of the text; for a pair also "pair", the same for the second text
 
-    A text that was cut has "cut": True. Safe to call from several threads. Raises UnmaskError for a folder without
-    one of these heads, an empty text, and a text without a mask where one is needed.
+    The answer to a text that was cut has "cut": True. Safe to call from several threads. Raises UnmaskError for a
+    folder without one of these heads, an empty text, and a text without a mask for a model that needs one.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Predictor(Answering):
         model = model if isinstance(model, Loaded) else model_folder(model)
         loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         if top < 1:
-            raise UnmaskError(f"At least one answer must be asked for, not {top}.")
+            raise UnmaskError(f"The number of predictions must be at least 1, not {top}.")
         self.model: Model = placed(loaded.model, device)
         self.settled = settle(precision, self.model.device)
         self.layout = inference_layout(self.model, self.settled.precision)
@@ -94,11 +95,11 @@ class Predictor(Answering):
             name: kind(name, self.tokenizer, top=min(top, self.tokenizer.size), length=self.length)
             for name, kind in found_in(heads).items()
         }
-        self._lock = threading.Lock()  # a change between training and evaluation mode must not fall into a forward
+        self._lock = threading.Lock()  # no thread may change training or evaluation mode during a forward pass
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What a model of text reads by. Raises UnmaskError for a model that reads something else."""
+        """The tokenizer of a model of text. Raises UnmaskError for a model that reads something else."""
         return self._loaded.require_tokenizer(self._owner)
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
@@ -111,7 +112,8 @@ class Predictor(Answering):
         return [{"id": row.id, **answer} if row.id else answer for row, answer in zip(rows, found, strict=True)]
 
     def read_lengths(self, rows: Sequence[Row]) -> list[int]:
-        """How many places the model reads of each row, in all its windows, special places left out for texts."""
+        """Number of tokens that the model reads for each row. For texts: without special tokens; for other items: the
+        places of all windows of the row."""
         if isinstance(self.processor, Tokenizer):
             return [sum(map(len, self.processor.ids(row.reads))) for row in rows]
         self._check(rows)
@@ -125,12 +127,15 @@ class Predictor(Answering):
         other = next((row for row in rows if not isinstance(row, wanted)), None)
         if other is not None:
             place = other.place or "An input"
-            raise UnmaskError(f"{place} cannot be read: this model answers a {wanted.__name__}, not texts.")
+            raise UnmaskError(
+                f"{place} cannot be read: this model reads rows of the type {wanted.__name__}, not texts."
+            )
 
     def found(self, rows: Sequence[Row]) -> list[Any]:
-        """What the task finds in each row, as arrays (`Task.answer_all`), before it is put into words."""
+        """The outputs of the task for each row, as arrays (`Task.answer_all`). Raises UnmaskError for a model without a
+        task."""
         if self.task is None:
-            raise UnmaskError("The model has no head for labelled rows, nor is it a sentence encoder.")
+            raise UnmaskError("The model has no head for labelled rows, and it is not a sentence encoder.")
         encoded = self.task.encode(rows, self.processor, self.length)
         with self._lock, torch.inference_mode(), evaluating(self.model), evaluating(self.layout):
             return self.task.answer_all(self.layout, encoded, self.processor.pad)
@@ -158,7 +163,7 @@ class Predictor(Answering):
         return [{**answer, "cut": True} if one.cut else answer for one, answer in zip(queries, found, strict=True)]
 
     def _query(self, row: Row) -> Query:
-        """What is read of a row. Raises UnmaskError where a mask is cut off."""
+        """A row as the model reads it. Raises UnmaskError if a mask is cut off."""
         texts = tuple(text for text in (row.text, row.pair) if text is not None)
         encodings = tuple(self.tokenizer.encode(text) for text in texts)
         first, second = (*(one.ids for one in encodings), None)[:2]
@@ -169,13 +174,13 @@ class Predictor(Answering):
         if len(masks) < np.count_nonzero(whole == self.tokenizer.mask):
             mask = self.tokenizer.pieces([self.tokenizer.mask])[0]
             raise UnmaskError(
-                f"{row.place} has {len(whole)} tokens and a {mask} beyond the {self.length} that the model can take; "
+                f"{row.place} has {len(whole)} tokens, and a {mask} after the {self.length} that the model can read; "
                 "shorten it."
             )
         return Query(texts, encodings, tokens, segments, masks, len(tokens) < len(whole))
 
     def _chosen(self, query: Query, place: str) -> tuple[str, Targets]:
-        """The name of the head that answers, and where. Raises UnmaskError where none does."""
+        """The name of the head that answers, and its targets. Raises UnmaskError if no head answers."""
         for name, head in reversed(self.pretrained.items()):
             targets = head.targets(query)
             if targets is not None:
@@ -183,7 +188,7 @@ class Predictor(Answering):
         raise UnmaskError(next(iter(self.pretrained.values())).refusal(place))
 
     def _answers(self, queries: list[Query], chosen: list[tuple[str, Targets]]) -> list[Answer]:
-        """The answers to some inputs of about one length."""
+        """The answers to one batch of queries, which have similar lengths."""
         examples = [query.example(*head) for query, head in zip(queries, chosen, strict=True)]
         batch = collate.pad(examples, self.tokenizer.pad, multiple=1).to(self.model.device)
         hidden_BTD = self.layout(batch)
@@ -200,34 +205,34 @@ class Predictor(Answering):
 
 
 def run_of(folder: Path) -> Mapping[str, Any]:
-    """The configuration of the run that made a folder; empty where none is known."""
+    """The configuration of the run that made a folder; empty if it is not known."""
     config = read_json(folder / "run.json").get("config") if (folder / "run.json").is_file() else None
     return config if isinstance(config, Mapping) else {}
 
 
 def length_of_run(folder: Path) -> int | None:
-    """The longest sequence that the folder was fine-tuned with, where it is known."""
+    """The longest sequence of the fine-tuning run that made a folder; None if it is not known."""
     rows = run_of(folder).get("rows")
     length = rows.get("length") if isinstance(rows, Mapping) else None
     return length if isinstance(length, int) else None
 
 
 def learned_single_texts(folder: Path) -> bool:
-    """Whether the folder is known to be fine-tuned on labelled texts that were no pairs; nothing is known of those of
-    other makers, nor of older ones."""
+    """Whether `results.json` says that the model was fine-tuned on single labelled texts, not pairs. False for folders
+    from elsewhere and for older ones, which do not say it."""
     results = read_json(folder / "results.json") if (folder / "results.json").is_file() else {}
     task = TASKS.get(str(results.get("task")))
     return task is not None and task.single_or_pairs and results.get("pairs") is False
 
 
 def reach(model: Model, folder: Path | str) -> int | None:
-    """The longest sequence for the model of a folder that knows no end: as in the run that made it, and 512 tokens at
-    least. None where the model knows its end."""
+    """The longest sequence for a model without a limit: that of the run that made its folder, and at least 512 tokens.
+    None for a model with a limit."""
     return None if model.positions else max(length_of_run(Path(folder)) or 0, MOST_TOKENS)
 
 
 def _instead(model: Model) -> str:
-    """What to do with a model without a head that answers."""
+    """Advice for a model without a head that answers."""
     if model.continues_prompt:
-        return "it continues with texts, so ask it by `unmask generate`, or fine-tune it first"
-    return "fine-tune it first, or take one with its mlm head"
+        return "it continues texts, so use `unmask generate`, or fine-tune it first"
+    return "fine-tune it first, or use one with its mlm head"

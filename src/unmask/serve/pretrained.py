@@ -1,6 +1,6 @@
-"""Heads of pre-training that answer: masked tokens, replaced tokens, sentence pairs. A class for each kind.
+"""Answers of the heads of pre-training: masked tokens, replaced tokens, sentence pairs. One class for each kind.
 
-Shapes: M places that are answered, V vocabulary.
+Shapes: M target places, V vocabulary.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Targets = tuple[np.ndarray, np.ndarray]
 class Query:
     """A text or a pair as a pre-trained model reads it.
 
-    texts, encodings  one, or two of a pair
-    tokens, segments  what is read, at most as long as the model takes
+    texts, encodings  one, or two for a pair
+    tokens, segments  the sequence, cut to the longest that the model reads
     masks             places of masks in `tokens`
-    cut               whether `tokens` is less than the whole
+    cut               whether the sequence was cut
     """
 
     texts: tuple[str, ...]
@@ -40,7 +40,7 @@ class Query:
     cut: bool
 
     def example(self, name: str, targets: Targets) -> Example:
-        """What is read, with the places that the head `name` answers."""
+        """The sequence, with the targets of the head `name`."""
         return Example(self.tokens, self.segments, {name: targets})
 
 
@@ -50,13 +50,13 @@ Asked = tuple[Query, Targets]
 class PretrainedHead(ABC):
     """A head of pre-training, and how it answers.
 
-    name       of the head in the model
-    tokenizer  of the model
-    top        answers to give for each masked token
+    name       the name of the head in the model
+    tokenizer  the tokenizer of the model
+    top        number of predictions for each masked token
     length     the longest sequence, in tokens
 
-    kind  what a model does that has this head
-    key   field of its answers, which no other kind has
+    kind  the name of what a model with this head does
+    key   a field that only the answers of this kind have
     """
 
     kind: ClassVar[str]
@@ -67,7 +67,7 @@ class PretrainedHead(ABC):
 
     @property
     def mask(self) -> str:
-        """The mask as it is written in a text."""
+        """The mask token as text."""
         return self.tokenizer.pieces([self.tokenizer.mask])[0]
 
     @classmethod
@@ -77,25 +77,25 @@ class PretrainedHead(ABC):
 
     @abstractmethod
     def targets(self, query: Query) -> Targets | None:
-        """The places that are answered; None where the text asks for something else."""
+        """The places that the head answers; None if it cannot answer this query."""
 
     @abstractmethod
     def refusal(self, place: str) -> str:
-        """What is said of a row, which is at `place`, that no head of the model answers."""
+        """The message of the error for a row, at `place`, that no head of the model answers."""
 
     @abstractmethod
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
-        """(number, answer) of each of the queries that this head answers.
+        """Yield (number, answer) for each query of this head.
 
         asked       the queries, with their targets
-        rows_M      number of the query of each place
-        answers_MC  outputs of the head there
+        rows_M      number of the query that each place belongs to
+        answers_MC  outputs of the head at the places
         """
 
     @classmethod
     @abstractmethod
     def render(cls, text: str, answer: Mapping[str, Any]) -> str:
-        """An answer as a person reads it on a terminal; `text` is what was asked."""
+        """An answer as text for a terminal; `text` is the text that it answers."""
 
 
 class MaskedTokens(PretrainedHead):
@@ -111,7 +111,7 @@ class MaskedTokens(PretrainedHead):
         return (query.masks, np.zeros(len(query.masks), np.int64)) if len(query.masks) else None
 
     def refusal(self, place: str) -> str:
-        return f"{place} has no {self.mask}: put one where the model is to guess a word."
+        return f"{place} has no {self.mask}: put one where the model should predict a token."
 
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
         probabilities, ids = self._likeliest(answers_MC)
@@ -119,15 +119,15 @@ class MaskedTokens(PretrainedHead):
             yield i, self.filled(asked[i][0].texts, ids[rows_M == i], probabilities[rows_M == i])
 
     def _likeliest(self, logits_MV: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities and ids [M, top] of the best tokens, special ones left out; a model's vocabulary may be padded
-        beyond the tokenizer's."""
+        """Probabilities and ids [M, top] of the most probable tokens, without special tokens. The vocabulary of a model
+        may be larger than the tokenizer's, by padding."""
         probabilities_MV = logits_MV.softmax(-1)
         probabilities_MV[:, sorted(self.tokenizer.specials)] = 0.0
         best = probabilities_MV[:, : self.tokenizer.size].topk(self.top, dim=-1)
         return best.values.cpu().numpy(), best.indices.cpu().numpy()
 
     def filled(self, texts: tuple[str, ...], ids: np.ndarray, probabilities: np.ndarray) -> Answer:
-        """Predictions for each mask [top], and the texts with the first ones in the place of the masks."""
+        """The `top` predictions for each mask, and the texts with the first prediction in place of each mask."""
         masks = [
             [{"token": self._name(i), "probability": float(p)} for i, p in zip(row, ps, strict=True)]
             for row, ps in zip(ids, probabilities, strict=True)
@@ -138,7 +138,7 @@ class MaskedTokens(PretrainedHead):
             first, *rest = text.split(self.mask)
             for part in rest:
                 token = str(next(predictions, [{"token": self.mask}])[0]["token"])
-                # A piece that continues with a word leaves no space before it.
+                # A piece that continues a word has no space before it.
                 first = first.rstrip() + token.removeprefix("##") if token.startswith("##") else first + token
                 first += part
             filled.append(first)
@@ -158,7 +158,7 @@ class MaskedTokens(PretrainedHead):
 
 
 class ReplacedTokens(PretrainedHead):
-    """{"tokens": [{"token", "probability" that it was replaced, "begin", "end"}]}; of a pair also "pair"."""
+    """{"tokens": [{"token", "probability" that it was replaced, "begin", "end"}]}; for a pair also "pair"."""
 
     kind, key = "replaced-tokens", "tokens"
 
@@ -169,7 +169,7 @@ class ReplacedTokens(PretrainedHead):
     def targets(self, query: Query) -> Targets | None:
         if len(query.masks):
             return None
-        # Below all ids stand the numbers of the texts, so that their tokens are told from special ones.
+        # Joining negative numbers instead of ids shows which places belong to which text, and which are special tokens.
         texts = len(query.texts)
         numbers = [np.full(len(one), number - texts) for number, one in enumerate(query.encodings)]
         joined, _ = self.tokenizer.join(numbers[0], numbers[1] if texts == 2 else None, self.length)
@@ -178,8 +178,8 @@ class ReplacedTokens(PretrainedHead):
 
     def refusal(self, place: str) -> str:
         return (
-            f"{place} has a {self.mask}, and this model tells replaced words: give a whole text, or ask for hidden "
-            "words in the folder `generator` inside it."
+            f"{place} has a {self.mask}, and this model finds replaced tokens: give a text without it, or use the "
+            "folder `generator` inside this one, which predicts masked tokens."
         )
 
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
@@ -188,7 +188,7 @@ class ReplacedTokens(PretrainedHead):
             yield i, self._judged(query, numbers_M, probabilities_M[rows_M == i])
 
     def _judged(self, query: Query, numbers_M: np.ndarray, probabilities_M: np.ndarray) -> Answer:
-        """How likely each token that was read was put there by another model; `numbers_M` is the number of its text."""
+        """The probability that each token was replaced; `numbers_M` is the number of the text of each token."""
         found = [
             [
                 {"token": piece, "probability": p, "begin": begin, "end": end}
@@ -224,7 +224,7 @@ class SentencePairs(PretrainedHead):
         return np.zeros(1, np.int64), np.zeros(1, np.int64)  # [CLS]
 
     def refusal(self, place: str) -> str:
-        return f"{place} must be a pair without {self.mask}: the model says whether one follows the other."
+        return f"{place} must be a pair without {self.mask}: this model predicts whether one text follows the other."
 
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
         for i, (follows, _) in zip(rows_M.tolist(), answers_MC.softmax(-1).tolist(), strict=True):
@@ -236,15 +236,15 @@ class SentencePairs(PretrainedHead):
 
 
 PRETRAINED: tuple[type[PretrainedHead], ...] = (MaskedTokens, ReplacedTokens, SentencePairs)
-"""Kinds of heads of pre-training that answer. Of those that a model has, the first says what the model does and what is
-refused; the last one that has targets in a text answers it."""
+"""The kinds of heads of pre-training that answer. If a model has several, the first gives the kind of the model and the
+message for a text that no head answers; the last one with targets in a text answers it."""
 
 
 def found_in(heads: Collection[str]) -> dict[str, type[PretrainedHead]]:
     """Name of a head -> how it answers, in the order of PRETRAINED; one head of each kind.
 
-    heads  names of the heads of a model. Only those that the tables of folders name answer: what another head of
-           pre-training was trained to say, its kind does not tell
+    heads  names of the heads of a model. Only published heads, which the tables of folders name, can answer: the kind
+           of another head does not tell what it was trained for
     """
     known = {name: head for name, head in PUBLISHED.items() if name in heads}
     found = {}
@@ -256,11 +256,11 @@ def found_in(heads: Collection[str]) -> dict[str, type[PretrainedHead]]:
 
 
 def kind_of(heads: Collection[str]) -> str:
-    """What a model with these heads does before it is fine-tuned; "fill-mask" where none of them answers."""
+    """What a model with these heads does before fine-tuning; "fill-mask" if none of them answers."""
     return next((kind.kind for kind in found_in(heads).values()), MaskedTokens.kind)
 
 
 def render_pretrained(text: str, answer: Mapping[str, Any]) -> str:
-    """An answer of any of these heads as a person reads it on a terminal; `text` is what was asked."""
+    """An answer of any of these heads as text for a terminal; `text` is the text that it answers."""
     kind = next(kind for kind in PRETRAINED if kind.key in answer)
     return kind.render(text, answer)

@@ -1,4 +1,4 @@
-"""Translator: texts in, translations out, in the order in which they came."""
+"""Translator: translates texts, in order, with an encoder–decoder from a folder."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from unmask.models.inference_transformer import settled, writer_layout
 from unmask.serve.alignment import Alignment
 from unmask.visualize.reading import twin
 
-LONGEST = 512  # tokens of a source, where the model knows no end
-WAITING = 1_024  # texts that are gathered, so that those of one length are translated together
+LONGEST = 512  # most tokens of a source
+WAITING = 1_024  # texts that are read ahead, so that texts of similar length share a batch
 
 
 @dataclass(frozen=True)
 class Translated:
     """A translation of a text.
 
-    text             as written, special tokens left out
-    score            what it was ranked by, see `Search`; of a draw, its log-probability
+    text             the text, without special tokens
+    score            the score of the search, see `Search`; for a sample, its log-probability
     log_probability  natural logarithm of the model's probability of its tokens
-    pieces           its tokens; `probabilities` has that of each, and of the end where it ended by itself
-    finished         it ended by itself, and was not cut at the limit of the length
+    pieces           its tokens
+    probabilities    of each token, and of the end token if the model wrote it
+    finished         whether the model ended it; False: it was cut at the limit of the length
     """
 
     text: str
@@ -47,10 +48,10 @@ class Translated:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was made of a source: its translations, best first, or as they were drawn; none for an empty text.
+    """The translations of a source, best first; samples in the order of the draws. An empty text has none.
 
-    cut      its end was not read
-    unknown  pieces of it that the vocabulary lacks
+    cut      whether the end of the source was not read
+    unknown  number of its tokens that the vocabulary lacks
     """
 
     source: str
@@ -71,14 +72,15 @@ class Answer:
 
 
 class Translator:
-    """A folder that `unmask train` wrote, or one of Marian, as a function from texts to texts.
+    """Translates texts with the model of a folder that `unmask train` wrote, or of a Marian folder.
 
-    search     how to search; None: as the folder says, else greedy
-    tokens     of a batch, padding included
-    precision  "bf16": a Transformer multiplies in bfloat16, several times as fast as in float32 where the processor has
-               it; sums, norms and probabilities stay float32. "auto": where the device is known to have it
+    search     search or sampling; None: the search that the folder names, else greedy
+    tokens     most tokens of a batch, padding included
+    precision  "bf16": a Transformer multiplies in bfloat16, several times as fast as in float32 on processors that
+               support it; sums, norms and probabilities stay float32. "auto": bf16 on devices that are known to support
+               it
 
-    `settled` says what is computed. Raises UnmaskError for a folder that holds no model of this kind, or no tokenizer.
+    `settled` is the number format in use. Raises UnmaskError for a folder without an encoder–decoder or a tokenizer.
     """
 
     def __init__(
@@ -102,16 +104,16 @@ class Translator:
         self.search = search or searching(loaded.settings)
         self.tokens, self.device = tokens, device
         self.longest = min(self.model.positions or LONGEST, LONGEST)
-        self.cut = self.unknown = 0  # sources so far that were cut, and that had characters the vocabulary lacks
-        self.endless = 0  # texts so far that were written and did not end by themselves
+        self.cut = self.unknown = 0  # number of sources that were cut; that had unknown tokens
+        self.endless = 0  # number of written texts that were cut at the limit of their length
 
     def __call__(self, texts: Iterable[str]) -> list[str]:
         """The best translation of each text, in order."""
         return [answer.text for answer in self.stream(texts)]
 
     def stream(self, texts: Iterable[str]) -> Iterator[Answer]:
-        """An answer for each text, in order, as they come; a text without a token has no translations. Raises
-        UnmaskError for what is no vector, where the model reads them."""
+        """Yield an answer for each text, in order; a text without tokens has no translations. For a model that reads
+        vectors, raises UnmaskError for a source that is not one."""
         remaining, before = iter(texts), 0
         generator = self.search.generator(torch.device(self.device)) if isinstance(self.search, Sampling) else None
         while some := list(islice(remaining, WAITING)):
@@ -143,7 +145,7 @@ class Translator:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the sources so far that were not read as they stand, and of what did not end."""
+        """Warnings about sources that were cut or had unknown tokens, and about texts that did not end."""
         cut = f"Sources with more than {self.longest - 1:,} tokens, whose ends were not read: {self.cut:,}."
         unknown = f"Sources with characters or words that the vocabulary lacks, read as <unk>: {self.unknown:,}."
         endless = f"Texts that did not end within the limit of their length, and were cut there: {self.endless:,}."
@@ -162,25 +164,25 @@ class Translator:
         )
 
     def alignment(self, source: str, translation: str) -> Alignment:
-        """Where the model looked while it wrote: [tokens of the translation and the end, tokens of the source and the
-        end], each row a distribution; of texts that are longer than what the model reads, their beginnings. Raises
-        UnmaskError for a model without attention."""
+        """Attention weights [tokens of the translation and the end token, tokens of the source and the end token]; each
+        row is a distribution. Texts that are too long for the model are cut. Raises UnmaskError for a model without
+        attention."""
         tokenizer, target = self.tokenizer, self.tokenizer.target
         read, written = (one[: self.longest - 1] for one in (tokenizer.ids([source])[0], target.ids([translation])[0]))
         batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
-        with torch.inference_mode():  # in a twin, for others may write with the model, or look into it, meanwhile
+        with torch.inference_mode():  # a copy, because other threads may use the model at the same time
             weights_TS = twin(self.model).alignment(batch.to(self.device))[0]
         names = [[*map(_shown, pieces), "</s>"] for pieces in (tokenizer.pieces(read), target.pieces(written))]
         return Alignment(names[0], names[1], weights_TS.float().cpu().tolist())
 
 
 def _shown(piece: str) -> str:
-    """A token as it is shown: spaces are seen."""
+    """A token with its spaces as dots."""
     return piece.replace("▁", "·").replace(" ", "·")
 
 
 def searching(settings: Any) -> Search:
-    """The search that a folder names among its settings; greedy where it names none."""
+    """The search in the settings of a folder; greedy if they have none."""
     named = settings.get("search") if hasattr(settings, "get") else None
     if named:
         return Search.from_dict(named)

@@ -1,4 +1,4 @@
-"""Vectors of many texts: read as they come, written as .npy, .safetensors or .jsonl.
+"""Vectors of many texts, computed in parts and written to .npy, .safetensors or .jsonl.
 
 Shapes: N texts, D width.
 """
@@ -18,18 +18,16 @@ from unmask.files import atomic
 from unmask.serve.predictor import Predictor
 from unmask.tasks import TASKS
 
-AT_ONCE = 4_096  # texts that are gathered, so that those of one length are read together
+AT_ONCE = 4_096  # texts that are read ahead, so that texts of similar length share a batch
 FORMS = (".npy", ".safetensors", ".jsonl")
 
 
 def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
-    """The vectors [n, D] float32 of some thousand texts at a time, in order. Raises UnmaskError for a model that is no
-    sentence encoder, and for an empty text."""
+    """Yield the vectors [n, D] float32 of up to 4,096 texts at a time, in order. Raises UnmaskError for a model that is
+    not a sentence encoder, and for an empty text."""
     if predictor.of_task is None or not predictor.of_task.gives_vectors:
         known = " or ".join(name for name, task in TASKS.items() if task.gives_vectors)
-        raise UnmaskError(
-            f"This model gives no vectors: only a sentence encoder does (unmask finetune --task {known})."
-        )
+        raise UnmaskError(f"This model computes no vectors: use a sentence encoder (unmask finetune --task {known}).")
     source, first = iter(texts), 1
     while some := list(islice(source, AT_ONCE)):
         empty = next((i for i, text in enumerate(some) if not text.strip()), None)
@@ -40,17 +38,17 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
 
 
 def write_vectors(parts: Iterable[np.ndarray], out: Path | str) -> tuple[int, int]:
-    """Write parts [n, D] one after the other, whole or not at all; returns (N, D).
+    """Write parts [n, D] to a file, whole or not at all, and return (N, D). The suffix of the file is its format:
 
-    .npy          an array [N, D], written as it comes
-    .jsonl        a list of numbers a line, written as it comes
-    .safetensors  the tensor "vectors" [N, D], for which all are gathered first
+    .npy          an array [N, D], written part by part
+    .jsonl        a list of numbers a line, written part by part
+    .safetensors  the tensor "vectors" [N, D]; all parts are kept in memory first
 
-    Raises UnmaskError for another name, and where there are no texts.
+    Raises UnmaskError for another suffix, and if there are no texts.
     """
     out = Path(out)
     if out.suffix not in FORMS:
-        raise UnmaskError(f"Vectors are written as {', '.join(FORMS)}, not to {out.name}.")
+        raise UnmaskError(f"Vectors cannot be written to {out.name}: use a name that ends in {', '.join(FORMS)}.")
     remaining = iter(parts)
     first = next(remaining, None)
     if first is None:
@@ -79,7 +77,7 @@ def write_vectors(parts: Iterable[np.ndarray], out: Path | str) -> tuple[int, in
 
 
 def _header(count: int, width: int) -> bytes:
-    """What a .npy begins with (NEP 1, version 1.0): always 128 bytes, so that the count can be filled in at the end."""
+    """The header of a .npy file (NEP 1, version 1.0): always 128 bytes, so that the count can be filled in later."""
     words = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count}, {width}), }}"
     return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + words.ljust(117).encode("ascii") + b"\n"
 

@@ -1,4 +1,4 @@
-"""Views over HTTP: what the page asks for beside answers, as JSON; each route is one function of `visualize`."""
+"""Views over HTTP: the data of the page's pictures, as JSON. Each route calls a function of `visualize`."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from unmask.visualize.reading import Read, read, shown
 from unmask.visualize.replaced import replaced
 from unmask.visualize.words import Vectors
 
-AT_ONCE = 2  # views that are computed at a time; the others wait
+AT_ONCE = 2  # views that are computed at the same time
 RUNS = Path("runs")
 View = Callable[["Asked"], Data]
 
 
 class Models(Protocol):
-    """Where models come from by name: `serve.http.Pool` is one."""
+    """A source of models by name, such as `serve.http.Pool`."""
 
     def get(self, name: str | None = None) -> Any: ...
 
 
 class Asked:
-    """The fields of a request, and the model that it names; a field of the wrong kind raises UnmaskError."""
+    """The fields of a request, and the model that it names. Methods raise UnmaskError for a field of another type."""
 
     def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path) -> None:
         self.models, self.fields, self.runs = models, fields, runs
@@ -56,7 +56,7 @@ class Asked:
         return value
 
     def maybe(self, name: str) -> str | None:
-        """A text, or None where it is absent or empty."""
+        """A text, or None if it is absent or empty."""
         return self.text(name) or None if self.fields.get(name) is not None else None
 
     def texts(self, name: str, most: int = 100) -> list[str]:
@@ -72,7 +72,7 @@ class Asked:
         return value
 
     def numbers(self, name: str, most: int) -> list[int] | None:
-        """Whole numbers from 0, or None where there are none."""
+        """1 to `most` whole numbers, or None if the field is absent."""
         value = self.fields.get(name)
         if value is None:
             return None
@@ -95,7 +95,7 @@ class Asked:
 
     @property
     def reader(self) -> tuple[Model, Tokenizer]:
-        """The model and its tokenizer. Raises UnmaskError for one that writes a text for a text."""
+        """The model and its tokenizer. Raises UnmaskError for an encoder–decoder and for word vectors."""
         opened = self.opened
         tokenizer = opened.tokenizer
         return opened.model, tokenizer
@@ -107,7 +107,7 @@ class Asked:
 
 
 def _inside(asked: Asked) -> Data:
-    """What there is to see of a model, or of vectors of words."""
+    """The views that a model, or word vectors, support."""
     opened = asked.opened
     if opened.vectors is not None:
         return {
@@ -133,16 +133,16 @@ def _inside(asked: Asked) -> Data:
 
 
 class Lately:
-    """The layers of attention that were looked at last, so that another head of one costs no forward pass."""
+    """A cache of attention layers, so that another head of the same layer needs no forward pass."""
 
-    MOST = 2  # of a model: 512 tokens and 12 heads are 6 MB
+    MOST = 2  # layers of a model: with 512 tokens and 12 heads, one takes 6 MB
 
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def get(self, model: nn.Module, key: Any, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """What was computed for a key, or is computed now."""
+        """The value of a key, computed by `compute` if it is not in the cache."""
         with self._lock:
             found = self._kept.get(model, {}).get(key)
         if found is not None:
@@ -160,7 +160,8 @@ LATELY = Lately()
 
 
 def _attention(asked: Asked) -> Data:
-    """The overview; with "layer" (from 0) that layer, all of its heads or those of "heads"; with "rollout" that."""
+    """An overview of all layers; with "layer" (from 0) the heads of that layer, all or those in "heads"; with "rollout"
+    the attention rollout."""
     kind = asked.maybe("kind")
     if asked.fields.get("rollout"):
         return attention.rolled(*asked.reading(), kind or "encoder")
@@ -182,7 +183,7 @@ def _saliency(asked: Asked) -> Data:
     model, tokenizer = asked.reader
     heads = model.of_sequences
     if not heads:
-        raise UnmaskError("Gradient × input is for models that answer for a whole text: those that classify.")
+        raise UnmaskError("Gradient × input needs a model with one output for a whole text, such as a classifier.")
     reading = read(model, tokenizer, asked.text(), asked.maybe("pair"))
     return saliency.beside_attention(model, reading, heads[0], asked.number("output", 0, 0, 10_000))
 
@@ -193,10 +194,10 @@ def _beam(asked: Asked) -> Data:
 
 
 def _next(asked: Asked) -> Data:
-    """What may follow a beginning, and the text with each."""
+    """The most probable next tokens of a text, and the text with each of them."""
     continuer = asked.opened.continuer
     if continuer is None:
-        raise UnmaskError("Step by step is for models that continue with a text.")
+        raise UnmaskError("Step by step needs a model that continues a text.")
     tokenizer, text = continuer.tokenizer, asked.text()
     ids = tokenizer.ids([text])[0].tolist()
     never = sorted(tokenizer.specials - {tokenizer.sep})
@@ -212,7 +213,7 @@ def _next(asked: Asked) -> Data:
 def _alignment(asked: Asked) -> Data:
     translator = asked.opened.translator
     if translator is None:
-        raise UnmaskError("An alignment is for models that translate.")
+        raise UnmaskError("An alignment needs a model that translates.")
     found = translator.alignment(asked.text(), asked.text("pair"))
     return {"rows": found.target, "columns": shown(found.source), "values": found.weights}
 
@@ -223,12 +224,13 @@ def _vectors(asked: Asked) -> Vectors:
 
 
 def _replaced(asked: Asked) -> Data:
-    """Which words look replaced; with "begin" and "end" (characters) what the generator would put there."""
+    """The probability that each token was replaced; with "begin" and "end" (characters) the generator's predictions for
+    that part of the text."""
     if "begin" not in asked.fields:
         return replaced(*asked.reader, asked.text())
     generator = asked.models.get(asked.maybe("model")).generator
     if generator is None:
-        raise UnmaskError("There is no generator beside this model: its folder has no folder 'generator'.")
+        raise UnmaskError("This model has no generator: its folder has no folder 'generator'.")
     text = asked.text()
     begin = asked.number("begin", 0, 0, len(text))
     end = asked.number("end", 0, begin, len(text))
@@ -238,7 +240,8 @@ def _replaced(asked: Asked) -> Data:
 
 
 def _embeddings(asked: Asked) -> Data:
-    """A projection; with "plus" or "minus" the words nearest to their sum; with "sentences" a word in context."""
+    """A projection of the embeddings; with "plus" or "minus" the words nearest to their sum; with "sentences" the
+    vectors of a word in context."""
     if asked.fields.get("sentences"):
         layer = asked.number("layer", -1, -1, 1_000)
         return in_context(*asked.reader, asked.text("word"), asked.texts("sentences", 50), layer)
@@ -283,7 +286,7 @@ def _complexity(asked: Asked) -> Data:
 
 
 def _runs(asked: Asked) -> Data:
-    """Without "names" the runs that there are, newest first; with them those, side by side."""
+    """The runs of the folder, newest first; with "names" a comparison of those runs."""
     there = (
         {str(place.relative_to(asked.runs)): place for place in runs.find(asked.runs)} if asked.runs.is_dir() else {}
     )
@@ -315,14 +318,14 @@ VIEWS: dict[str, View] = {
     "/complexity": _complexity,
     "/runs": _runs,
 }
-"""Path -> view. All are asked by POST with a JSON object, in which "model" names a model."""
+"""Path -> view. The method is POST and the body is a JSON object, in which "model" names a model."""
 
 
 def routes(pool: Models, runs: Path = RUNS) -> list[Route]:
     """The routes of all views, for models of `pool` and the runs below the folder `runs`.
 
-    Views are computed in threads, AT_ONCE at a time. What cannot be shown raises UnmaskError, which the application
-    turns into an answer.
+    Views are computed in threads, AT_ONCE at a time. A view that cannot be computed raises UnmaskError, which the
+    application turns into a response.
     """
     room = ThreadPoolExecutor(AT_ONCE, "unmask-view")
     return [Route(path, _endpoint(view, pool, runs, room), methods=["POST"]) for path, view in VIEWS.items()]
@@ -340,7 +343,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
                 characters = _characters(fields)
                 if characters > settings.view:
                     most = f"{settings.view:,} characters, not {characters:,}"
-                    raise Refusal(413, f"A view takes {most}; shorten the text.")
+                    raise Refusal(413, f"A view accepts {most}; shorten the text.")
                 return view(Asked(pool, fields, runs))
 
             return await while_there(request, answered(request, look, room))
@@ -349,7 +352,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
 
 
 def _characters(value: Any) -> int:
-    """How many characters all texts in a value have."""
+    """The number of characters of all texts in a JSON value."""
     if isinstance(value, str):
         return len(value)
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

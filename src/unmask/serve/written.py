@@ -1,4 +1,4 @@
-"""Written answers: what a T5 that was fine-tuned on a task of the toolkit says of rows, in the form of `Predictor`."""
+"""WrittenPredictor: answers rows with a T5 that was fine-tuned on a task of the toolkit."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
 from unmask.tasks.written import Written, Wrote
 
-NO_THRESHOLD = "A T5 writes that there is no answer, or one: leave --no-answer out."
+NO_THRESHOLD = "A T5 has no threshold for no answer, which it writes itself: leave --no-answer out."
 
 
 class WrittenPredictor(Answering):
-    """A T5 that `unmask finetune` wrote, as a function from texts, pairs, words, questions and choices to answers.
+    """Answers texts, pairs, words, questions and choices with a T5 that `unmask finetune` made.
 
-    They have the form of those of `Predictor`, of what the model wrote alone: the probability is that of all its
-    tokens, and there is none of what it did not write. A text that is no answer to what was asked has "answered":
-    False, and stands where the answer would: as the label, as "text" beside the mean score or the choice None. A word
-    that got no tag is outside of all spans, or has an empty one, with the probability 0.
+    Answers have the form of those of `Predictor`, but hold only what the model wrote: the probability is that of all
+    its tokens, and labels that it did not write have none. If the model wrote a text that is not a possible answer,
+    the answer has "answered": False and holds that text: as the label, or as "text" with the mean score or the choice
+    None. A word without a tag is outside all spans, or has an empty tag, with the probability 0.
 
     model      a folder, or a translator that has opened one
     device     where the model of a folder runs
-    precision  as a `Translator` has it
+    precision  see `Translator`
 
-    Raises UnmaskError for a folder whose model writes, but for no task of the toolkit.
+    Raises UnmaskError for a folder whose model was not fine-tuned on a task of the toolkit.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class WrittenPredictor(Answering):
         task = task_of_writer(folder)
         if task is None:
             raise UnmaskError(
-                f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate "
+                f"{folder} holds an encoder–decoder without a task: use `unmask translate`, `unmask evaluate "
                 "--pairs` or `unmask train --from`, or fine-tune it with `unmask finetune`."
             )
         self.task: Written = task
@@ -61,14 +61,14 @@ class WrittenPredictor(Answering):
         return [self._answered(row, written) for row, written in found]
 
     def lengths(self, rows: Sequence[Row]) -> tuple[int, int]:
-        """How many tokens are read of some rows, and how many may be written."""
+        """(number of tokens that the model reads for some rows, the most that it may write)."""
         sources = [source for row in rows for source in self.task.sources(row)]
         sizes = torch.tensor([len(ids) + 1 for ids in self.translator.tokenizer.ids(sources)])
         _, most = self.translator.search.limits.of(sizes)
         return int(sizes.sum()), int(most.sum())
 
     def written(self, rows: Sequence[Row]) -> list[list[translator.Answer]]:
-        """What the model wrote for each part of each row."""
+        """The model's output for each part of each row."""
         blank = [replace(row, label="", labels=(), tags=()) for row in rows]
         sources = [self.task.sources(row) for row in blank]
         said = self.translator.stream(source for parts in sources for source in parts)
@@ -81,13 +81,13 @@ class WrittenPredictor(Answering):
 
 
 def task_of_writer(folder: Path | str) -> Written | None:
-    """The task that the model of a folder writes the answers to, by its config.json alone; None: none."""
+    """The task that the encoder–decoder of a folder was fine-tuned on, by config.json alone; None if there is none."""
     settings = read_json(Path(folder) / "config.json").get(SETTINGS)
     return remembered(settings) if isinstance(settings, Mapping) else None
 
 
 def features_of(folder: Path | str) -> int:
-    """How many numbers there are in a vector that the model of a folder writes from; 0: it reads texts."""
+    """The width of the vectors that the encoder–decoder of a folder reads; 0 if it reads texts."""
     numbers = read_json(Path(folder) / "config.json").get("features", 0)
     return numbers if isinstance(numbers, int) else 0
 
@@ -100,9 +100,9 @@ def predictor_of(
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
 ) -> Answering:
-    """What answers for a folder: a Predictor, or where its model writes, a WrittenPredictor.
+    """A WrittenPredictor for a folder with an encoder–decoder, a Predictor for any other.
 
-    Raises UnmaskError as they do, and for a threshold of a model that writes.
+    Raises UnmaskError as their constructors do, and for `no_answer` with an encoder–decoder.
     """
     if not huggingface.holds_encoder_decoder(folder):
         return Predictor(folder, top=top, no_answer=no_answer, device=device, precision=precision)

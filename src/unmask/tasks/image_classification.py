@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,9 +28,10 @@ from unmask.tasks.balance import Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.one_label import OneLabel
+from unmask.tasks.picture_references import FEATURES, Features, regression_on_pictures
 from unmask.tasks.reading import counts_of, labels_of
 from unmask.tasks.rows import Rows, TaskOptions, column
-from unmask.tasks.task import Say, Task
+from unmask.tasks.task import Say, Score, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,8 @@ class ImageClassification(OneLabel):
     options_class = PictureOptions
     folders = True
     rows_are = "pictures with a label"
+    panel = "classifyPicture"
+    references_are = "logistic regression on the pixels, and on histograms of oriented gradients"
     form = PictureForm()
 
     @classmethod
@@ -118,7 +122,7 @@ class ImageClassification(OneLabel):
     def check_model(cls, config: ModelConfig, folder: Path) -> None:
         """Raises UnmaskError for a model that reads no pictures."""
         if "pictures" not in config.offers:
-            raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT or a DeiT.")
+            raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT, a DeiT or a Swin.")
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
@@ -137,3 +141,10 @@ class ImageClassification(OneLabel):
             target = {self.name: (np.zeros(1, np.int64), self.value(row))}
             examples.append(replace(processor.example(row.pixels(processor.channels)), targets=target))
         return Encoded(examples, np.arange(len(rows)), rows, length)
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        return {name: partial(self._reference, train, features) for name, features in FEATURES.items()}
+
+    def _reference(self, train: Sequence[Row], features: Features) -> Score:
+        answers = regression_on_pictures(train, features, self._true(train), len(self.labels))
+        return lambda rows: self.metrics(answers(rows), rows)

@@ -1,4 +1,4 @@
-"""Attention as values: the weights of chosen layers, whatever kernel the model runs on, thumbnails of all, rollout.
+"""Attention as plain values: the weights of chosen layers, thumbnails of all layers, rollout. Works with every kernel.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
@@ -21,27 +21,30 @@ from unmask.visualize.numbers import Data, packed, thumbnail
 from unmask.visualize.reading import Read, twin
 
 CAUTION = (
-    "Attention shows what a layer mixed into a token, not why the model answered as it did: quite different weights "
+    "Attention shows what a layer mixed into a token, not why the model gave its answer: very different weights "
     "can give the same answer (Jain & Wallace 2019), and later layers mix again."
 )
 KINDS = {
-    "encoder": "self-attention of the encoder: every token sees every other",
-    "decoder": "masked self-attention of the decoder: a token sees itself and those before it",
-    "cross": "cross-attention: each token that is written looks at the source",
+    "encoder": "self-attention of the encoder: every token attends to all tokens",
+    "decoder": "masked self-attention of the decoder: a token attends to itself and the tokens before it",
+    "cross": "cross-attention: each target token attends to the source",
 }
 
 
 class Layer(NamedTuple):
-    """One layer's attention: the part that computes it, and the number of its call in a forward pass: a block that
-    layers share, as in ALBERT, runs several times. None: all calls, one for each segment of the rows, where a segment
-    sees the end of the one before (Transformer-XL)."""
+    """The attention of one layer.
+
+    part  the module that computes it
+    call  number of its call in a forward pass: a block that several layers share, as in ALBERT, runs several times;
+          None: all calls, one for each segment, which attends to the end of the segment before (Transformer-XL)
+    """
 
     part: nn.Module
     call: int | None = 0
 
 
 def layers_of(model: Model) -> dict[str, list[Layer]]:
-    """The attentions of a model by kind (see KINDS), first layer first; kinds that it lacks are absent."""
+    """The attention layers of a model by kind (see KINDS), in order, without kinds that the model lacks."""
     found: dict[str, list[Layer]] = {}
     for kind, stack in model.stacks.items():
         if isinstance(stack, Stack):
@@ -50,7 +53,7 @@ def layers_of(model: Model) -> dict[str, list[Layer]]:
         elif not model.reads_source:
             parts = [part for part in stack.modules() if hasattr(part, "recorder")]
             found |= {kind: [Layer(part, None) for part in parts]} if parts else {}
-    if not found and model.reads_source:  # recurrent or convolutional: attention to the source alone
+    if not found and model.reads_source:  # recurrent or convolutional: only cross-attention
         parts = [part for part in model.modules() if hasattr(part, "recorder")]
         found = {"cross": [Layer(part) for part in parts]} if parts else {}
     return found
@@ -59,7 +62,7 @@ def layers_of(model: Model) -> dict[str, list[Layer]]:
 def weights(model: Model, batch: Batch, kind: str, layers: Sequence[int] | None = None) -> list[np.ndarray]:
     """Attention weights [H, T, S] of some layers (from 0; None: all) for a batch of one row; each row sums to 1.
 
-    They are computed again from queries and keys, in a twin of the model, with no dropout. Raises UnmaskError for a
+    The weights are computed from queries and keys, in a twin of the model, without dropout. Raises UnmaskError for a
     kind or a layer that the model does not have.
     """
     other = twin(model)
@@ -84,7 +87,7 @@ def weights(model: Model, batch: Batch, kind: str, layers: Sequence[int] | None 
 
 
 def _joined(segments: Sequence[np.ndarray]) -> np.ndarray:
-    """Segments [H, t, s], whose last columns are their own rows, as one matrix [H, T, T]."""
+    """Segments [H, t, s] as one matrix [H, T, T]; the last columns of a segment are its own tokens."""
     H, T = len(segments[0]), sum(one.shape[1] for one in segments)
     whole, end = np.zeros((H, T, T), np.float32), 0
     for one in segments:
@@ -94,7 +97,7 @@ def _joined(segments: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
-    """How much of each token is left in each hidden state of the last layer, [T, T], were attention all that mixes.
+    """[T, T]: how much of each token (column) reaches each hidden state of the last layer (row) through attention.
 
     The product over layers of (A + I) / 2, A the mean over heads (Abnar & Zuidema 2020, section 3); rows sum to 1.
     """
@@ -106,10 +109,12 @@ def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def overview(model: Model, reading: Read, kind: str | None = None) -> Data:
-    """All layers and heads as thumbnails, the names of rows and columns, and whether there is a rollout: no numbers
-    that only some readers ask for, so that a long text is on the screen at once.
+    """Thumbnails of all layers and heads, the names of rows and columns, and whether there is a rollout. The page
+    requests full weights later, so that a long text appears quickly.
 
-    kind  of attention; None: cross-attention where there is some, else self-attention
+    kind  of attention; None: cross-attention if the model has it, else self-attention
+
+    Raises UnmaskError as `weights` does.
     """
     there = layers_of(model)
     if not there:
@@ -134,7 +139,7 @@ def overview(model: Model, reading: Read, kind: str | None = None) -> Data:
 
 
 def chosen(weights_HTS: np.ndarray, number: int, heads: Sequence[int] | None = None) -> Data:
-    """Some heads (None: all) of layer `number`, [h, T, S] in float16: what the page asks for when one is opened.
+    """Some heads (None: all) of layer `number`, [h, T, S] in float16, for a layer that a reader opens.
 
     Raises UnmaskError for a head that the layer does not have.
     """
@@ -154,7 +159,7 @@ def rolled(model: Model, reading: Read, kind: str) -> Data:
 
 
 def whole(model: Model, reading: Read, kind: str | None = None) -> Data:
-    """The overview with every head of every layer and the rollout in it, for a page that stands alone."""
+    """The overview with the weights of all heads and the rollout, for a standalone page."""
     found = overview(model, reading, kind)
     every = weights(model, reading.batch, found["kind"])
     last = packed(rollout(every)) if found["rolls"] else None
@@ -163,8 +168,7 @@ def whole(model: Model, reading: Read, kind: str | None = None) -> Data:
 
 
 def names(reading: Read, kind: str) -> tuple[list[str], list[str]]:
-    """Names of the rows (who looks) and of the columns (at whom). Rows of cross-attention are the tokens that are
-    guessed there."""
+    """Names of the rows (queries) and of the columns (keys). Rows of cross-attention are the predicted tokens."""
     if kind == "cross":
         return reading.guessed, reading.source
     tokens = reading.source if kind == "encoder" and reading.source else reading.tokens
@@ -172,7 +176,7 @@ def names(reading: Read, kind: str) -> tuple[list[str], list[str]]:
 
 
 def _of_stack(stack: Stack) -> Iterator[tuple[str, Layer]]:
-    """(name within its block, layer) of every attention of a stack, in the order in which blocks run."""
+    """Yield (name within its block, layer) for each attention of a stack, in the order in which blocks run."""
     runs: dict[int, int] = {}
     for number in stack.order:
         for name, part in stack.blocks[number].named_modules():

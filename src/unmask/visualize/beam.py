@@ -1,4 +1,4 @@
-"""Beam: the tree of a search, every hypothesis that was kept and every one that was dropped; the next token's odds."""
+"""Beam: the tree of a search with kept and dropped hypotheses; the most probable next tokens."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from unmask.types import Batch
 from unmask.visualize.numbers import Data
 
 Names = Callable[[Sequence[int]], list[str]]
-"""Ids to the names of their tokens."""
+"""Token ids -> their names."""
 
 
 def tree(model: Writer, source: Source, search: Search, *, end: int, names: Names) -> Data:
-    """The nodes of a search for one source, first tokens first, and the answers, best first.
+    """The nodes of a search for one source, in the order of steps, and the answers, best first.
 
     source  ids that the model reads, special ones included; or a vector [1, F]
     end     id of the token that ends a text
@@ -62,12 +62,14 @@ def tree(model: Writer, source: Source, search: Search, *, end: int, names: Name
 
 @torch.no_grad()
 def following(model: Writer, beginning: Sequence[int], *, top: int, never: Sequence[int], names: Names) -> Data:
-    """The `top` likeliest tokens after a beginning, with their probabilities, and what the others have in sum.
+    """The `top` most probable tokens after a beginning, with their probabilities, and the sum of all others.
 
-    never  ids that are not offered; their probability counts among the others
+    never  ids to leave out; their probability counts among the others
+
+    Raises UnmaskError for `top` below 1 and an empty beginning.
     """
     if top < 1:
-        raise UnmaskError(f"At least one token must be asked for, not {top}.")
+        raise UnmaskError(f"The number of tokens must be at least 1, not {top}.")
     state = model.prefill(_batch(model, beginning))
     share_V = model.decode_step(state.first, state)[0].float().softmax(-1)
     offered_V = share_V.clone()
@@ -87,7 +89,7 @@ def _batch(model: Writer, source: Source) -> Batch:
 
 
 def _path(nodes: Sequence[Data], score: float) -> list[int]:
-    """Ids from the first token to the finished node that has this score."""
+    """Ids of the path from the first token to the finished node with this score."""
     ends = [node for node in nodes if node["fate"] == "finished"]
     place = min(ends, key=lambda node: abs(node["score"] - score))["id"] if ends else None
     path: list[int] = []

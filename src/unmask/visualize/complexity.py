@@ -1,4 +1,4 @@
-"""Complexity: self-attention, recurrent and convolutional layers, by formula and by the clock of this machine."""
+"""Complexity: the cost of self-attention, recurrent and convolutional layers, by formula and measured here."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from unmask.visualize.numbers import Data
 
 KERNEL = 3
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
-ENOUGH = 0.5  # seconds of a forward, after which no longer sequence is tried
+ENOUGH = 0.5  # seconds of a forward pass, beyond which longer sequences are not measured
 
 
 def formulas(n: int, k: int = KERNEL) -> dict[str, Data]:
-    """Operations of a layer, steps that must follow one another, and the longest path between two places: the rows of
-    table 1 of Vaswani et al. 2017, with numbers for sequences of n tokens."""
+    """Operations of a layer, sequential steps, and the longest path between two positions: the rows of table 1 of
+    Vaswani et al. 2017, with numbers for sequences of n tokens and a kernel of k."""
     return {
         "self-attention": {"operations": "n² · d", "sequential": "1", "path": "1", "steps": 1, "distance": 1},
         "recurrent": {"operations": "n · d²", "sequential": "n", "path": "n", "steps": n, "distance": n - 1 or 1},
@@ -37,13 +37,14 @@ def formulas(n: int, k: int = KERNEL) -> dict[str, Data]:
 
 @torch.no_grad()
 def complexity(lengths: Sequence[int] = LENGTHS, dim: int = 128, *, repeats: int = 3) -> Data:
-    """Seconds of one layer's forward over one sequence of each length on this machine, the median of `repeats`.
+    """Seconds of the forward pass of one layer over one sequence of each length, the median of `repeats`.
 
-    A kind of layer that took more than ENOUGH seconds is not tried at longer lengths: its seconds are None there.
-    Raises UnmaskError for lengths that do not grow from at least 1 to at most 8,192.
+    A kind of layer that took more than ENOUGH seconds is not measured at longer lengths: its seconds are None there.
+    Raises UnmaskError for lengths that do not increase or are not from 1 to 8,192, and for an invalid width or number
+    of repeats.
     """
     if not lengths or list(lengths) != sorted({*lengths}) or lengths[0] < 1 or lengths[-1] > 8_192:
-        raise UnmaskError("Give growing lengths from 1 to 8,192.")
+        raise UnmaskError("Give increasing lengths from 1 to 8,192.")
     if dim % 8 or not 8 <= dim <= 1_024 or repeats < 1:
         raise UnmaskError(f"The width must be a multiple of 8 up to 1,024, not {dim}, and repeats at least 1.")
     layers = _layers(dim)
@@ -74,7 +75,7 @@ def _layers(dim: int) -> dict[str, Callable[[Tensor], object]]:
 
 
 def _median(layer: Callable[[Tensor], object], x_1ND: Tensor, repeats: int) -> float:
-    layer(x_1ND)  # the first call makes room
+    layer(x_1ND)  # the first call allocates memory
     times = []
     for _ in range(repeats):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""One word in several sentences: where its hidden states lie, layer by layer, and how far context draws them apart.
+"""One word in several sentences: its hidden states in each layer, and their spread over contexts.
 
 Shapes: T tokens, L layers, D width, N occurrences.
 """
@@ -21,18 +21,18 @@ from unmask.visualize.words import projected
 
 
 def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequence[str], layer: int = -1) -> Data:
-    """One word as it stands in several sentences: where its hidden states lie, and the cosines between them.
+    """The hidden states of one word in several sentences: a projection to the plane, and the cosines between them.
 
-    layer  0 is what goes into the first block, 1 … L what its blocks say; -1 is the last
+    layer  0 is the input of the first block, 1 … L are the outputs of the blocks; -1 is the last
 
-    A word of several pieces is the mean of them; it is found as whole words find each other, in small letters where the
-    model reads no others. "spread" is 1 less the mean cosine between occurrences: 0 where a word has one vector
-    whatever stands around it (1 - the self-similarity of Ethayarajh 2019); "spreads" are those after each layer from 0.
-    Raises UnmaskError for fewer than two sentences with the word, and for a word that leaves no token; sentences
-    without it are listed under "without".
+    The vector of a word is the mean over its tokens. Only whole words match, without regard to case if the tokenizer is
+    uncased. "spread" is 1 minus the mean cosine between occurrences (1 minus the self-similarity of Ethayarajh 2019): 0
+    if the context does not change the vector. "spreads" has the spread of each layer from 0, "without" the sentences
+    without the word. Raises UnmaskError for an empty word, fewer than two sentences with the word, a word without
+    tokens, and a layer that does not exist.
     """
     if not word.strip():
-        raise UnmaskError("Which word? Name one that stands in the sentences.")
+        raise UnmaskError("There is no word: give one that is in the sentences.")
     letters = re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", 0 if tokenizer.cased else re.IGNORECASE)
     found: list[np.ndarray] = []
     within: list[Data] = []
@@ -44,15 +44,15 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
             continue
         places = _places(tokenizer, sentence, *match.span())
         if not places:
-            raise UnmaskError(f"The model reads no token of {word!r}: take another word.")
+            raise UnmaskError(f"The model reads no token of {word!r}: choose another word.")
         states_LTD = _states(model, read(model, tokenizer, sentence).batch)
         if not -len(states_LTD) <= layer < len(states_LTD):
             L = len(states_LTD) - 1
-            raise UnmaskError(f"There is no layer {layer}: the model has {L}, and 0 stands before them.")
+            raise UnmaskError(f"There is no layer {layer}: the model has the layers 1 to {L}, and 0 is their input.")
         found.append(states_LTD[:, places].mean(1))
         within.append({"sentence": sentence, "begin": match.start(), "end": match.end()})
     if len(found) < 2:
-        raise UnmaskError(f"'{word}' stands in {len(found)} of the sentences; give two or more that have it.")
+        raise UnmaskError(f"'{word}' is in {len(found)} of the sentences; give two or more sentences with it.")
     states_LND = np.stack(found, 1)
     cosines_LNN = np.stack([_cosines(states_ND) for states_ND in states_LND])
     spreads = [_spread(cosines_NN) for cosines_NN in cosines_LNN]
@@ -73,7 +73,7 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
 
 
 def _places(tokenizer: Tokenizer, sentence: str, begin: int, end: int) -> list[int]:
-    """Places, in what the model reads, of the tokens of some characters of a sentence."""
+    """The positions of the tokens of some characters of a sentence, special tokens counted."""
     encoding = tokenizer.encode(sentence)
     tokens, _ = tokenizer.join(encoding.ids)
     T = len(encoding)
@@ -84,9 +84,9 @@ def _places(tokenizer: Tokenizer, sentence: str, begin: int, end: int) -> list[i
 
 @torch.no_grad()
 def _states(model: Model, batch: Batch) -> np.ndarray:
-    """What goes into the first layer and what comes out of each, [L + 1, T, D]; of words that are spelled, the state of
-    a word at its first character and zeros at the others, so that the mean of some characters points where the mean of
-    their words does. Raises UnmaskError for a model whose layers are no blocks."""
+    """[L + 1, T, D]: the input of the first layer and the output of each. If tokens are characters of words, the state
+    of a word is at its first character and zeros are at the others, so that the mean over characters has the direction
+    of the mean over words. Raises UnmaskError for a model without a stack of blocks."""
     return np.stack([state[0].float().cpu().numpy() for state in twin(model).hidden_states(batch)])
 
 
@@ -99,4 +99,4 @@ def _cosines(states_ND: np.ndarray) -> np.ndarray:
 
 def _spread(cosines_NN: np.ndarray) -> float:
     spread = float(1 - cosines_NN[~np.eye(len(cosines_NN), dtype=bool)].mean())
-    return spread if spread > 1e-6 else 0.0  # vectors that are alike but for the last digits
+    return spread if spread > 1e-6 else 0.0  # vectors that are equal up to rounding

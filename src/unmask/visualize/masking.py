@@ -1,4 +1,4 @@
-"""Masking and cutting: how a text is cut into pieces, and how masked language modelling, or T5, hides some of them."""
+"""Tokenization and masking: the tokens of a text, and those that masked language modelling or a T5 masks."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def masking(
     whole_words: bool = False,
     model: Model | None = None,
 ) -> Data:
-    """How masked language modelling would hide tokens of a text, in several draws, one seed after the other.
+    """The tokens that masked language modelling masks in a text, in several draws with consecutive seeds.
 
-    model  guesses what stood there, where it has a head for that
+    model  predicts the original tokens, if it has the head "mlm"
 
-    Each draw lists the places that were chosen: {"place", "was", "became", "fate": "mask" (80 %), "random" (10 %),
-    "same" (10 %), "guess", "probability"}. A random token may happen to be the same. Raises UnmaskError for an empty
-    text and numbers out of range.
+    Each draw lists the chosen positions: {"place", "was", "became", "fate": "mask" (80 %), "random" (10 %), "same" (10
+    %), "guess", "probability"}. A random token may be the original one. Raises UnmaskError for an empty text and
+    numbers out of range.
     """
     _check_draws(seed, draws, rate)
     tokens, _ = tokenizer.join(tokenizer.encode(text).ids)
     if len(tokens) == len(tokenizer.join(np.array([], np.int32))[0]):
-        raise UnmaskError("There is nothing to hide: give a text.")
+        raise UnmaskError("There is nothing to mask: give a text.")
     given = {"sentences": "none", "rate": rate, "whole_words": whole_words}
     objective = registry.chosen(registry.default(), given).build(tokenizer)
     batch = Batch(torch.from_numpy(tokens)[None])
@@ -85,22 +85,19 @@ def spans(
     rate: float = 0.15,
     mean: float = 3.0,
 ) -> Data:
-    """How span corruption would cut spans out of a text, in several draws, one seed after the other; `rate` and `mean`
-    are those of a run where nothing else was said.
+    """The spans that span corruption masks in a text, in several draws with consecutive seeds; `rate` and `mean`
+    default to those of a run.
 
-    Each draw has the tokens that are "read" and those that are "written": {"token", "sentinel": whether it stands for a
-    span}, and of those written "guess" and "probability", what the model would write there after all before it. Raises
-    UnmaskError for a model without sentinels, an empty text, one with sentinels in it, one that is too long, and
-    numbers out of range.
+    Each draw has the tokens "read" and "written": {"token", "sentinel": whether it replaces a span}, and for those
+    written "guess" and "probability", the model's prediction from the target tokens before it. Raises UnmaskError for a
+    model without sentinels, an empty text, one with sentinels in it, one that is too long, and numbers out of range.
     """
     _check_draws(seed, draws, rate)
     if not tokenizer.sentinels:
-        raise UnmaskError(
-            "This model learned from pairs of texts, which have no masked tokens: take the view attention."
-        )
+        raise UnmaskError("This model was trained on pairs of texts, without masked tokens: use the view attention.")
     ids = read_source(model, tokenizer, text)
     if np.isin(ids, tokenizer.sentinels).any():
-        raise UnmaskError("The text has sentinels in it already: give one without, and some of it will be hidden.")
+        raise UnmaskError("The text already has sentinels: give a text without them.")
     rngs = [np.random.default_rng(seed + i) for i in range(draws)]
     found = [cut_out(ids, tokenizer.sentinels, rng, rate=rate, mean=mean) for rng in rngs]
     return {
@@ -117,7 +114,7 @@ def spans(
 
 
 def _written(model: Model, tokenizer: Tokenizer, read: np.ndarray, written: np.ndarray) -> list[Data]:
-    """The tokens of a target, each with what the model would write in its place."""
+    """The tokens of a target, each with the model's prediction in its place."""
     batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end).to(model.device)
     with torch.no_grad():
         logits_MV = model.answer("next", model(batch), batch.targets["next"].places)[:, : tokenizer.size]
@@ -137,14 +134,15 @@ def _named(tokenizer: Tokenizer, ids: np.ndarray) -> list[Data]:
 
 def _check_draws(seed: int, draws: int, rate: float) -> None:
     if not (1 <= draws <= 100 and 0 < rate < 1 and seed >= 0):
-        raise UnmaskError("Draw 1 to 100 times, at a rate between 0 and 1, from a seed of at least 0.")
+        raise UnmaskError("Choose 1 to 100 draws, a rate between 0 and 1, and a seed of at least 0.")
 
 
 def wordpiece(tokenizer: Tokenizer, text: str) -> Data:
-    """How a text is cut: each word with its pieces, their ids, and where they lie in the characters of the text."""
+    """The tokens of a text: each word with its pieces, their ids and their characters in the text. Raises UnmaskError
+    for an empty text."""
     words = _words(tokenizer, text)
     if not words:
-        raise UnmaskError("There is nothing to cut: give a text.")
+        raise UnmaskError("There is nothing to tokenize: give a text.")
     pieces = [piece for word in words for piece in word["pieces"]]
     return {
         "view": "wordpiece",

@@ -1,4 +1,4 @@
-"""Numbers for a page: arrays as base64 inside JSON, matrices made small enough for a thumbnail."""
+"""Numbers for a page: arrays as base64 inside JSON, and thumbnails of matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 Data = dict[str, Any]
-"""Plain JSON values: what every view is made from."""
+"""Plain JSON values: the data of a view."""
 
 
 def packed(values: np.ndarray, kind: Literal["float16", "uint8"] = "float16") -> Data:
@@ -25,7 +25,7 @@ def packed(values: np.ndarray, kind: Literal["float16", "uint8"] = "float16") ->
 
 
 def unpacked(value: Data) -> np.ndarray:
-    """The array that `packed` was given, as exactly as its kind keeps it, in float32."""
+    """The array that `packed` encoded, in float32, with the precision of its kind."""
     raw = base64.b64decode(value["data"])
     if value["kind"] == "uint8":
         return (np.frombuffer(raw, np.uint8).astype(np.float32) / 255).reshape(value["shape"])

@@ -1,4 +1,4 @@
-"""Pictures: a view as PNG or SVG for a paper or a slide, by matplotlib where it is installed."""
+"""Pictures: a view as PNG or SVG for a paper or a slide, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from unmask.files import atomic
 from unmask.visualize.numbers import Data, unpacked
 
 COLOURS = ("#0072b2", "#c85200", "#007d5c", "#a84a85", "#8a6000", "#28739f", "#6a5acd", "#5f6672")
-"""Those of the page (after Okabe & Ito 2008)."""
+"""The colours of the page (after Okabe & Ito 2008)."""
 
 
 def draw(path: Path, data: Data) -> None:
-    """Write the view `data["view"]` as a picture, of the kind that the file's name ends in (.png, .svg).
+    """Write the view `data["view"]` as a picture, in the format of the file's suffix (.png, .svg).
 
-    Raises UnmaskError where matplotlib is not installed, and for a view that is only drawn on a page.
+    Raises UnmaskError if matplotlib is not installed, and for a view that only a page can draw.
     """
     if data["view"] not in PICTURES:
         raise unknown("picture of", data["view"], PICTURES)
@@ -38,7 +38,7 @@ def draw(path: Path, data: Data) -> None:
 
 
 def _attention(figure: Any, data: Data) -> None:
-    """One layer's heads with names where a layer was chosen, else all layers and heads."""
+    """The heads of the chosen layer with the names of tokens; without a choice, thumbnails of all layers and heads."""
     start = data.get("start")
     if start is None:
         small = unpacked(data["thumbnails"])
@@ -148,7 +148,7 @@ def _named(
 
 
 def _plain(text: str) -> str:
-    """A dollar sign would begin a formula."""
+    """The text with escaped dollar signs, which begin a formula in matplotlib."""
     return text.replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""Reading: texts as the batch that a model reads, with names for its tokens; a twin of a model to look into."""
+"""Reading: texts as a batch, with names for its tokens; a twin of a model, to record from."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.types import Batch
 
-LONGEST = 512  # tokens, where a model knows no end
+LONGEST = 512  # most tokens, for models without a limit
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Read:
-    """What a model reads, one row of it.
+    """One row of a batch, with names.
 
-    batch    [1, T]; of an encoder–decoder with its source [1, S]
+    batch    [1, T]; for an encoder–decoder with its source [1, S]
     tokens   names of the T tokens
-    guessed  names of the tokens that are guessed at the T places, of an encoder–decoder
+    guessed  names of the tokens that an encoder–decoder predicts at the T places
     source   names of the S tokens of the source
-    words    [T] word that a token belongs to, numbered over the whole row; -1 for special tokens
+    words    [T] index of the word of each token, over the whole row; -1 for special tokens
     """
 
     batch: Batch
@@ -43,7 +43,7 @@ class Read:
 def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None) -> Read:
     """A text, or a pair, with its special tokens. A literal [MASK] is the mask.
 
-    Raises UnmaskError for a text without a token, and one that is longer than the model can take.
+    Raises UnmaskError for a text without tokens, and for one that is longer than the model can read.
     """
     encodings = [tokenizer.encode(part) for part in (text, pair) if part is not None]
     if not len(encodings[0]):
@@ -57,11 +57,11 @@ def read(model: Model, tokenizer: Tokenizer, text: str, pair: str | None = None)
 
 
 def read_pair(model: Model, tokenizer: Tokenizer, source: str, target: str | Sequence[int]) -> Read:
-    """A text and its translation, as the decoder is taught: each place has seen the tokens before the one it guesses.
+    """A text and its translation, with teacher forcing: each place reads the target tokens before the one it predicts.
 
-    target  a text, or the ids that the model wrote, cut where they are too many
+    target  a text, or ids that the model wrote, which are cut if there are too many
 
-    Raises UnmaskError for an empty text, and one that is longer than the model can take.
+    Raises UnmaskError for an empty text, and for one that is longer than the model can read.
     """
     ids = read_source(model, tokenizer, source)
     if isinstance(target, str):
@@ -69,14 +69,14 @@ def read_pair(model: Model, tokenizer: Tokenizer, source: str, target: str | Seq
         _fits(model, len(written), "second text")
     else:
         written = np.array(target[: _longest(model) - 1], np.int32)
-    last = "…" if len(written) < len(target) and not isinstance(target, str) else "</s>"  # what the end stands for
+    last = "…" if len(written) < len(target) and not isinstance(target, str) else "</s>"  # the name of the end
     batch = collate_pairs([ids], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
     pieces = shown(tokenizer.target.pieces(written))
     return Read(batch.to(model.device), ["<s>", *pieces], [*pieces, last], [*shown(tokenizer.pieces(ids)), "</s>"], [])
 
 
 def read_source(model: Model, tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """Ids [S] of a text that an encoder–decoder is to read. Raises UnmaskError as `read_pair` does."""
+    """Ids [S] of the source text of an encoder–decoder. Raises UnmaskError as `read_pair` does."""
     ids = tokenizer.ids([text])[0]
     if not len(ids):
         raise UnmaskError("There is nothing to read: give a text.")
@@ -85,33 +85,34 @@ def read_source(model: Model, tokenizer: Tokenizer, text: str) -> np.ndarray:
 
 
 def shown(pieces: Sequence[str]) -> list[str]:
-    """Pieces as they are shown: spaces are seen."""
+    """Pieces with their spaces as dots."""
     return [piece.replace("▁", "·").replace(" ", "·") for piece in pieces]
 
 
 def twin(model: AnyModel) -> AnyModel:
-    """The same parameters in modules of their own, so that recording does not disturb other users of the model."""
+    """A copy of the modules that shares all parameters, in evaluation mode, so that recording does not affect other
+    users of the model."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared).eval()
 
 
 def _longest(model: Model) -> int:
-    """Tokens of an encoder–decoder's source or target, the one that ends or starts it included."""
+    """Most tokens of the source or target of an encoder–decoder, with the start or end token."""
     return min(model.positions or LONGEST, LONGEST)
 
 
 def _fits(model: Model, tokens: int, name: str) -> None:
     most = _longest(model) - 1
     if tokens > most:
-        raise UnmaskError(f"The {name} has {tokens} tokens, and {most} can be looked into; shorten it.")
+        raise UnmaskError(f"The {name} has {tokens} tokens, and the view shows at most {most}; shorten it.")
 
 
 def _words(tokenizer: Tokenizer, encodings: Sequence[Encoding]) -> list[int]:
-    """The word of each token of the joined row: special tokens are those that joining adds to runs of numbers."""
+    """The word index of each token of the joined row. Joining negative numbers shows which tokens are special."""
     numbered, first = [], 0
     for encoding in encodings:
         words = encoding.words.astype(np.int64)
-        numbered.append(np.where(words < 0, -1, -(words + first) - 2))  # below -1, where no id lies
+        numbered.append(np.where(words < 0, -1, -(words + first) - 2))  # below -1, so that it is no token id
         first += int(words.max(initial=-1)) + 1
     joined, _ = tokenizer.join(numbered[0], numbered[1] if len(numbered) > 1 else None)
     return [-int(i) - 2 if i < -1 else -1 for i in joined]

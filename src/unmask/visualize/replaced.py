@@ -1,4 +1,4 @@
-"""Replaced tokens: which words of a text look to an ELECTRA as if another model had put them there.
+"""Replaced tokens: the probability, by an ELECTRA, that each word of a text was replaced.
 
 Shapes: T tokens.
 """
@@ -16,14 +16,14 @@ from unmask.visualize.reading import read
 
 @torch.no_grad()
 def replaced(model: Model, tokenizer: Tokenizer, text: str) -> Data:
-    """For each word of a text the probability that it was replaced: of its pieces, the one that looks it most.
+    """The probability that each word of a text was replaced: the largest over its tokens.
 
-    It is the sigmoid of the head "rtd" (Clark et al. 2020, section 2), which was trained where a small generator had
-    guessed about one word in seven. Words are {"word", "begin", "end", "probability"}, places in characters of the
-    text. Raises UnmaskError for a model without that head, an empty text, and one that is too long.
+    It is the sigmoid of the head "rtd" (Clark et al. 2020, section 2), trained on texts in which a small generator
+    replaced about one token in seven. Words are {"word", "begin", "end", "probability"}, with begin and end in
+    characters of the text. Raises UnmaskError for a model without that head, an empty text, and one that is too long.
     """
     if "rtd" not in model.heads:
-        raise UnmaskError("Replaced words are found by an ELECTRA as it was pre-trained; this model is none.")
+        raise UnmaskError("This model does not find replaced words: use a pre-trained ELECTRA.")
     reading = read(model, tokenizer, text)
     device, T = model.device, len(reading.tokens)
     logits_T = model.answer("rtd", model(reading.batch), torch.arange(T, device=device)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Runs: the curves of running and finished runs, what differs between their configurations, what they guessed when."""
+"""Runs: curves of running and finished runs, differences of their configurations, and predictions for probes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unmask.train.metrics import read as read_lines
 from unmask.train.metrics import require_run, thin
 from unmask.visualize.numbers import Data
 
-LIVELY = 300.0  # seconds without a new line, after which a run without an end counts as stopped
-SIGNALS = ("SIG", "a signal")  # what `stopped` of a seed begins with where it did not end by itself
-MOST = 400  # points of a curve
+LIVELY = 300.0  # seconds without a new line, after which an unfinished run counts as stopped
+SIGNALS = ("SIG", "a signal")  # how `stopped` of a seed begins if a signal stopped it
+MOST = 400  # most points of a curve
 NOT_CURVES = {"step", "seconds", "split", "skipped"}
 
 
 def find(folder: Path | str, depth: int = 3) -> list[Path]:
-    """Folders of runs below a folder, newest first; those that belong to a run (its seeds, checkpoints) are not runs
-    of their own. Raises UnmaskError where the folder does not exist."""
+    """Folders of runs below a folder, newest first, without folders inside a run, such as those of its seeds. Raises
+    UnmaskError if the folder does not exist."""
     folder = Path(folder)
     if not folder.is_dir():
         raise UnmaskError(f"There is no folder {folder}.")
@@ -43,7 +43,7 @@ def run(folder: Path | str, now: float | None = None) -> Data:
     """One run: {"name", "recipe", "state": "running", "finished" or "stopped", "step", "seconds", "curves": {metric:
     {split: [[step, value], …]}}, "config": {dotted name: value}, "samples": [{"step", "samples"}]}.
 
-    Curves of more than MOST points are thinned; the last point stays. Raises UnmaskError where there is no run.
+    Curves of more than MOST points are thinned; the last point is kept. Raises UnmaskError for a folder without a run.
     """
     folder = Path(folder)
     path = folder / "metrics.jsonl"
@@ -66,22 +66,22 @@ def run(folder: Path | str, now: float | None = None) -> Data:
 
 
 def compare(folders: Sequence[Path | str]) -> Data:
-    """Several runs side by side, and the fields in which their configurations differ."""
+    """Several runs, and the fields in which their configurations differ. Raises UnmaskError if there is no run."""
     if not folders:
-        raise UnmaskError("Say which runs: there is none to show.")
+        raise UnmaskError("There is no run to show: name one or more.")
     found = [run(folder) for folder in folders]
     return {"view": "runs", "runs": found, "differences": differences([one["config"] for one in found])}
 
 
 def differences(configs: Sequence[Mapping[str, Any]]) -> list[Data]:
-    """The fields that are not alike in all configs: {"field", "values": of each config, None where it lacks it}."""
+    """The fields that differ between configs: {"field", "values": one for each config, None if it lacks the field}."""
     fields = dict.fromkeys(name for config in configs for name in config)
     rows = [{"field": name, "values": [config.get(name) for config in configs]} for name in fields]
     return [row for row in rows if any(value != row["values"][0] for value in row["values"][1:])]
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[float]]]]:
-    """metric -> split -> [[step, value], …] in the order of the file; a value that is no number is left out."""
+    """metric -> split -> [[step, value], …] in the order of the file, without values that are not numbers."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for row in rows:
         for name, value in row.items():
@@ -92,10 +92,10 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[f
 
 
 def _state(folder: Path, step: int, now: float) -> str:
-    """How it stands with a run that was measured up to a step: its folder is written when it comes to its end, and also
-    when a signal stops it, after which it may go on."""
+    """The state of a run whose last measurement is at `step`. A run writes its folder when it finishes, and also when a
+    signal stops it, after which it may continue."""
     results, facts = folder / "results.json", folder / "run.json"
-    ended = facts.exists() and (folder / "config.json").exists()  # settings alone are there from the start
+    ended = facts.exists() and (folder / "config.json").exists()  # run.json alone exists from the start
     written = results if results.exists() else facts if ended else None
     if written is not None and not _has_more_to_do(folder, step):
         return "finished"
@@ -106,8 +106,8 @@ def _state(folder: Path, step: int, now: float) -> str:
 
 
 def _has_more_to_do(folder: Path, step: int) -> bool:
-    """Whether a run whose folder was written did not come to its last step: by the results of its seeds, else by its
-    newest checkpoint, which lies behind what was measured where a run goes on beyond what was its end."""
+    """Whether a run with a written folder has not reached its last step: by the results of its seeds, else by its
+    newest checkpoint, which is older than the last measurement if a run continues beyond its former end."""
     if (folder / "results.json").exists():
         seeds = read_json(folder / "results.json").get("seeds")
         last = seeds[-1] if isinstance(seeds, list) and seeds else None
@@ -120,7 +120,7 @@ def _has_more_to_do(folder: Path, step: int) -> bool:
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """run.json of a run, from its newest checkpoint where the run has not ended."""
+    """run.json of a run; of its newest checkpoint if the run has not finished."""
     places = [folder / "run.json", *sorted((folder / "checkpoints").glob("step-*/run.json"), reverse=True)]
     found = next((place for place in places if place.exists()), None)
     return read_json(found) if found else {}

@@ -1,4 +1,4 @@
-"""Gradient × input: how much each token's vector moved a score, beside what attention says of it.
+"""Gradient × input: the effect of each token on an output, to compare with attention.
 
 Shapes: T tokens, D width of their vectors.
 """
@@ -18,9 +18,9 @@ from unmask.visualize.reading import Read, twin
 
 def gradient_times_input(model: Model, reading: Read, head: str, output: int) -> np.ndarray:
     """[T]: the sum over D of d(logit of `output`) / d(vector) · vector, for the token vectors that the model looks up
-    (Shrikumar et al. 2017; Denil et al. 2014). Positive tokens speak for the output, negative ones against it.
+    (Shrikumar et al. 2017; Denil et al. 2014). Positive values support the output, negative ones oppose it.
 
-    Raises UnmaskError for a head that does not answer for a whole sequence, or an output that it does not have.
+    Raises UnmaskError for a head that does not answer for a whole sequence, and for an output that it does not have.
     """
     answering = model.of_sequences
     if head not in answering:
@@ -46,8 +46,8 @@ def gradient_times_input(model: Model, reading: Read, head: str, output: int) ->
 
 
 def beside_attention(model: Model, reading: Read, head: str, output: int) -> Data:
-    """Gradient × input of each token, and two readings of attention from the token that the head looks at: the mean
-    over the heads of the last layer, and rollout. These are None where the model has no attention."""
+    """Gradient × input of each token, and the attention of the token that the head reads: the mean over the heads of
+    the last layer, and rollout. Both are None for a model without attention."""
     found: Data = {
         "tokens": reading.tokens,
         "words": reading.words,
@@ -60,6 +60,6 @@ def beside_attention(model: Model, reading: Read, head: str, output: int) -> Dat
     if not kinds:
         return found
     layers = weights(model, reading.batch, next(iter(kinds)))
-    place = -1 if "decoder" in kinds else 0  # what reads from left to right sums up in its last token
+    place = -1 if "decoder" in kinds else 0  # a decoder answers at its last token
     mean_T = layers[-1].mean(0)[place]
     return found | {"attention": mean_T.tolist(), "rollout": rollout(layers)[place].tolist()}

@@ -1,4 +1,4 @@
-"""A view as one file: the page's own script and style with the data inside; it opens with the network off."""
+"""A view as one HTML file: the script and style of the page with the data inside; it works without a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from unmask.files import write_text
 
 FOLDER = Path(__file__).parents[1] / "page"
-"""Where index.html, style.css and the modules lie."""
+"""The folder of index.html, style.css and the modules."""
 
 ENTRY = "alone.js"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([a-z]+\.js)";\n', re.MULTILINE)
@@ -23,11 +23,11 @@ _EXPORTED = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)",
 
 
 def standalone(title: str, data: Mapping[str, Any]) -> str:
-    """The page of a view; `data["view"]` says which.
+    """The page of the view `data["view"]`.
 
-    The parts of `data["details"]` stand in elements of their own, behind the script: the view is drawn before a browser
-    has read them, and each is read when it is looked at. The Content-Security-Policy allows this script and this style
-    by their SHA-256 and nothing else, so that no request can leave the page and nothing in the data can run.
+    The parts of `data["details"]` are in separate elements after the script: the browser draws the view before it has
+    read them, and the script parses each when it is needed. The Content-Security-Policy allows only this script and
+    this style, by their SHA-256, so that the page can send no request and nothing in the data can run.
     """
     script = linked(ENTRY)
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
@@ -40,15 +40,15 @@ def standalone(title: str, data: Mapping[str, Any]) -> str:
 
 
 def write(path: Path, title: str, data: Mapping[str, Any]) -> None:
-    """Write the page, whole or not at all. Raises UnmaskError where that is not possible."""
+    """Write the page, whole or not at all. Raises UnmaskError if the file cannot be written."""
     write_text(path, standalone(title, data).encode(errors="replace").decode())  # a lone surrogate has no UTF-8
 
 
 def linked(entry: str) -> str:
-    """A module and all that it imports, each once and before those that need it, as one script.
+    """A module and all modules that it imports, each once and before those that need it, as one script.
 
-    A module imports names from `./name.js` and exports declarations, and becomes a function that returns what it
-    exports; so this is all that a linker has to do.
+    Each module becomes a function that returns its exports. A module may only import names from `./name.js` and export
+    declarations.
     """
     done: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ def _scope(name: str) -> str:
 
 
 def safe_json(data: Mapping[str, Any]) -> str:
-    """JSON that may stand in a script element: nothing in it can end the element or begin a comment."""
+    """JSON that is safe inside a script element: nothing in it can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

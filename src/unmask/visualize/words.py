@@ -1,4 +1,4 @@
-"""Words in space: projections, nearest neighbours, analogies.
+"""Word vectors: projections, nearest neighbours, analogies.
 
 Shapes: V words, N points, D width.
 """
@@ -19,13 +19,13 @@ from unmask.models.model import Model
 from unmask.visualize.numbers import Data
 
 METHODS = {
-    "pca": "PCA: the two directions in which the vectors differ most; distances far apart can be trusted",
+    "pca": "PCA: the two directions of largest variance; large distances can be trusted",
     "tsne": "t-SNE (van der Maaten & Hinton 2008): neighbours stay neighbours; sizes of groups and the distances "
     "between them mean little",
     "umap": "UMAP (McInnes et al. 2018): neighbours stay neighbours; distances between groups mean little",
 }
-MOST = 2_000  # points of a projection
-SPELLINGS = 20_000  # most frequent words among which a like spelling is looked for
+MOST = 2_000  # most points of a projection
+SPELLINGS = 20_000  # number of most frequent words in the search for similar spellings
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Vectors:
 
     @cached_property
     def unit(self) -> np.ndarray:
-        """[V, D] at length 1; a vector of zeros stays as it is."""
+        """[V, D] scaled to length 1; zero vectors stay zero."""
         return _unit(self.matrix)
 
     def place(self, word: str) -> int:
-        """Row of a word, as it is or in small letters. Raises UnmaskError where there is none."""
+        """Row of a word, as written or in lower case. Raises UnmaskError for an unknown word."""
         found = self.index.get(word, self.index.get(word.lower()))
         if found is None:
             near = difflib.get_close_matches(word.lower(), self.words[:SPELLINGS], n=1, cutoff=0.75)
@@ -61,10 +61,10 @@ class Vectors:
         return found
 
     def nearest(self, plus: Sequence[str], minus: Sequence[str] = (), top: int = 10) -> list[Data]:
-        """The words nearest to the sum of the unit vectors of `plus` less those of `minus`, by cosine; words that were
-        asked with are left out. king − man + woman is plus=["king", "woman"], minus=["man"] (Mikolov et al. 2013)."""
+        """The words nearest to the sum of the unit vectors of `plus` minus those of `minus`, by cosine, without the
+        words of the query. king − man + woman is plus=["king", "woman"], minus=["man"] (Mikolov et al. 2013)."""
         if not plus and not minus:
-            raise UnmaskError("Nearest to what? Name at least one word.")
+            raise UnmaskError("There is no word in the query: name at least one.")
         added, taken = [self.place(word) for word in plus], [self.place(word) for word in minus]
         query_D = self.unit[added].sum(0) - self.unit[taken].sum(0)
         cosine_V = self.unit @ (query_D / (np.linalg.norm(query_D) or 1))
@@ -73,25 +73,25 @@ class Vectors:
         return [{"word": self.words[i], "cosine": float(cosine_V[i])} for i in np.argsort(-cosine_V)[:count].tolist()]
 
     def some(self, rows: Sequence[int]) -> Vectors:
-        """Those of some rows, in this order."""
+        """The vectors of some rows, in this order."""
         return Vectors([self.words[i] for i in rows], self.matrix[list(rows)])
 
 
 def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
-    """The vectors that the model looks up for its whole words, in the order of the vocabulary, which is about that of
-    their frequency; pieces that continue a word, special tokens and unused entries are left out. Of an encoder–decoder,
-    those of what it reads.
+    """The embeddings of the whole words in the vocabulary of a model, in its order, which is roughly by frequency.
+    Pieces that continue a word, special tokens and unused entries are left out. For an encoder–decoder, the embeddings
+    of the source side.
 
-    Raises UnmaskError for a model that has none.
+    Raises UnmaskError for a model without a token table, and for one whose tokens are single characters.
     """
     table = model.token_table
     if table is None:
-        raise UnmaskError("This model has no table of word vectors: it spells its words, or reads vectors.")
+        raise UnmaskError("This model has no embedding table: it reads words by their characters, or reads vectors.")
     begin = [i for i in np.flatnonzero(~tokenizer.continuation).tolist() if i not in tokenizer.specials]
     pieces = dict(zip(begin, tokenizer.pieces(begin), strict=True))
     rows = [i for i, piece in pieces.items() if any(c.isalpha() for c in piece) and not piece.startswith("[")]
     if not rows:
-        raise UnmaskError("This model has no vectors of words: its tokens are single characters.")
+        raise UnmaskError("This model has no word vectors: its tokens are single characters.")
     with torch.no_grad():
         matrix = table(torch.tensor(rows, device=model.device)).float().cpu().numpy()
     words: dict[str, int] = {}
@@ -101,9 +101,9 @@ def of_model(model: Model, tokenizer: Tokenizer) -> Vectors:
 
 
 def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[np.ndarray, list[float]]:
-    """([N, 2] places in the plane, shares of the variance that they show: of PCA two, else none).
+    """(coordinates [N, 2], the explained shares of variance: two for PCA, else none).
 
-    Raises UnmaskError for fewer than three points, more than MOST, an unknown method, and UMAP that is not installed.
+    Raises UnmaskError for fewer than three points, more than MOST, an unknown method, and if UMAP is not installed.
     """
     N = len(matrix)
     if method not in METHODS:
@@ -120,13 +120,13 @@ def projected(matrix: np.ndarray, method: str = "pca", seed: int = 0) -> tuple[n
     try:
         from umap import UMAP
     except ImportError:
-        raise needs("UMAP needs umap-learn", "umap", "take pca or tsne") from None
+        raise needs("UMAP needs umap-learn", "umap", "use pca or tsne") from None
     found = UMAP(n_neighbors=min(15, N - 1), metric="cosine", random_state=seed, n_jobs=1).fit_transform(matrix)
     return np.asarray(found, np.float32), []
 
 
 def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", count: int = 300, seed: int = 0) -> Data:
-    """Points of the projector: with `words`, each of them and its nearest neighbours, else the first `count` words
+    """The points of a projection: with `words`, each of them and its nearest neighbours, else the first `count` words
     of three letters or more."""
     if words:
         around = max(2, count // len(words) - 1)
@@ -135,7 +135,9 @@ def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", c
             rows += [vectors.index[near["word"]] for near in vectors.nearest([word], top=around)]
         rows = list(dict.fromkeys(rows))
     else:
-        long = [i for i, word in enumerate(vectors.words) if len(word) > 2]  # letters and syllables say little
+        long = [
+            i for i, word in enumerate(vectors.words) if len(word) > 2
+        ]  # shorter entries are mostly letters and syllables
         rows = (long if len(long) > 2 else list(range(len(vectors.words))))[:count]
     some = vectors.some(rows)
     places_N2, shares = projected(some.unit, method, seed)
@@ -154,7 +156,8 @@ def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", c
 
 
 def _pca(matrix: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """Onto the first two right singular vectors of the centred matrix; signs are fixed, so that it never flips."""
+    """Project to the first two right singular vectors of the centred matrix, with fixed signs, so that the result is
+    deterministic."""
     centred = (matrix - matrix.mean(0)).astype(np.float64)
     left, sizes, right = np.linalg.svd(centred, full_matrices=False)
     signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(1)])

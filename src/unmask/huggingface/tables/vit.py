@@ -87,21 +87,28 @@ def _row_name(name: str) -> str:
     return f"{name}.weight" if name.endswith("embeddings.position_embeddings") else name
 
 
-def _trunk(prefix: str) -> Names:
-    layer = prefix + "encoder.layer.{}."
+def trunk(prefix: str) -> Names:
+    """The names of an encoder."""
     return (
         *((f"embedding.token.kinds.{kind}", f"{prefix}embeddings.{name}") for kind, name in KINDS.items()),
         ("embedding.token.signal.project", prefix + "embeddings.patch_embeddings.projection"),
         ("embedding.position.table", prefix + "embeddings.position_embeddings"),
-        ("stack.blocks.{}.attention.before", layer + "layernorm_before"),
-        ("stack.blocks.{}.attention.f.query", layer + "attention.attention.query"),
-        ("stack.blocks.{}.attention.f.key", layer + "attention.attention.key"),
-        ("stack.blocks.{}.attention.f.value", layer + "attention.attention.value"),
-        ("stack.blocks.{}.attention.f.output", layer + "attention.output.dense"),
-        ("stack.blocks.{}.feedforward.before", layer + "layernorm_after"),
-        ("stack.blocks.{}.feedforward.f.up", layer + "intermediate.dense"),
-        ("stack.blocks.{}.feedforward.f.down", layer + "output.dense"),
+        *blocks("stack.blocks.{}.", prefix + "encoder.layer.{}."),
         ("stack.norm", prefix + "layernorm"),
+    )
+
+
+def blocks(ours: str, theirs: str) -> Names:
+    """The names of blocks, which begin with these."""
+    return (
+        (ours + "attention.before", theirs + "layernorm_before"),
+        (ours + "attention.f.query", theirs + "attention.attention.query"),
+        (ours + "attention.f.key", theirs + "attention.attention.key"),
+        (ours + "attention.f.value", theirs + "attention.attention.value"),
+        (ours + "attention.f.output", theirs + "attention.output.dense"),
+        (ours + "feedforward.before", theirs + "layernorm_after"),
+        (ours + "feedforward.f.up", theirs + "intermediate.dense"),
+        (ours + "feedforward.f.down", theirs + "output.dense"),
     )
 
 
@@ -115,7 +122,7 @@ VIT = Table(
     prefix="vit.",
     fields=FIELDS,
     fixed=FIXED,
-    trunk=_trunk("vit."),
+    trunk=trunk("vit."),
     pooler=(("pooler.dense", "vit.pooler.dense"),),
     heads={"patches": MASKED, "image_classification": (("heads.image_classification.output", "classifier"),)},
     architectures={
@@ -134,7 +141,7 @@ DEIT = Table(
     prefix="deit.",
     fields=FIELDS,
     fixed=FIXED,
-    trunk=_trunk("deit."),
+    trunk=trunk("deit."),
     pooler=(("pooler.dense", "deit.pooler.dense"),),
     heads={
         "patches": MASKED,

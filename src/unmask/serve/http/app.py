@@ -40,7 +40,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build(pool: Pool, settings: Settings | None = None, access: Access | None = None) -> Starlette:
-    """The service of a pool as an ASGI application; `app.state.service` is what it counts and when it ends."""
+    """The service of a pool as an ASGI application; `app.state.service` is its `Service`."""
     service = Service(pool, settings or Settings())
     access = access or Access()
     api = Api(service)
@@ -58,13 +58,13 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
         middleware.insert(0, cors)
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UnmaskError, Refusal), _refuse)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-    app.router.default = Page(directory=PAGE, html=True)  # a mount would hide that a method is wrong
+    app.router.default = Page(directory=PAGE, html=True)  # a mount would hide the status 405
     app.state.service = service
     return app
 
 
 def kinds(*, vectors: bool = False) -> list[str]:
-    """What a model may be for, so that it gives vectors, or other answers to texts."""
+    """The kinds of models that compute vectors of texts, or of those that answer otherwise (`vectors` False)."""
     found = [task.name for task in TASKS.values() if task.gives_vectors == vectors]
     return found if vectors else ["fill-mask", "next-sentence", "replaced-tokens", *found]
 
@@ -74,27 +74,27 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 class Page(StaticFiles):
-    """The files of the page, without the code that lies beside them."""
+    """The files of the page, without Python files in the same folder."""
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         return super().lookup_path(path) if Path(path).suffix in SHOWN else ("", None)
 
 
 def _files(folder: Path) -> frozenset[str]:
-    """Paths of the page, which a browser reads before it can send a key."""
+    """The paths of the page, which need no key: a browser loads them before it can send one."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in SHOWN]
     return frozenset({"/", *(f"/{path.relative_to(folder).as_posix()}" for path in files)})
 
 
 class Api:
-    """The endpoints; `service` is what they share."""
+    """The endpoints; `service` is their shared state."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.document = openapi.document([*openapi.OPERATIONS, *map(openapi.view, views.VIEWS)], version("unmask"))
 
     def endpoint(self, path: str) -> Endpoint:
-        """The method that answers at a path, in the time that there is."""
+        """The method for a path, with the time limit of the service."""
         answer: Endpoint = getattr(self, path.strip("/").removesuffix(".json").replace("/", "_"))
         seconds = self.service.settings.seconds
 
@@ -180,7 +180,7 @@ class Api:
     async def ready(self, request: Request) -> Response:
         if self.service.ready:
             return reply({"status": "ready"})
-        raise too_busy(503, "The service is ending." if self.service.ends_at else "No model is read yet.", 1)
+        raise too_busy(503, "The service is ending." if self.service.ends_at else "No model is loaded yet.", 1)
 
     async def metrics(self, request: Request) -> Response:
         text = self.service.metrics.text(self.service.gauges())
@@ -191,9 +191,9 @@ class Api:
 
 
 async def _body(request: Request, schema: Schema, **others: Schema) -> Body:
-    """The JSON of a request that has this form, or where it has one of the fields `others` the form that this tells.
+    """The JSON of a request, checked against `schema`, or against the schema in `others` of a field that it has.
 
-    Raises Refusal.
+    Raises Refusal for a body that does not fit.
     """
     body = await read_json(request)
     verbs.check_count(body, request.app.state.service.settings)
@@ -206,7 +206,7 @@ async def _body(request: Request, schema: Schema, **others: Schema) -> Body:
 
 
 async def _written(request: Request, value: Any, form: Callable[[Any], Any] | None = None) -> Response:
-    """The value as an answer, or what `form` makes of it; made in a thread where it is long."""
+    """The response with a value, or with `form(value)`; a thread writes long ones."""
     make = partial(form, value) if form else lambda: value
     return written(request, make()) if is_short(value) else await while_there(request, answered(request, make))
 

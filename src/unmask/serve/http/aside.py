@@ -1,4 +1,4 @@
-"""Aside: work in threads, beside the event loop, which is given up when its client goes or its time is over."""
+"""Work in threads outside the event loop, which ends when its client disconnects or its time is up."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from unmask.serve.http.refusals import too_busy
 T = TypeVar("T")
 MUCH = 20_000  # bytes of a long body
 LONG = ThreadPoolExecutor(2, "unmask-long")
-"""Where long bodies are read and long answers written, so that they do not keep short ones waiting."""
+"""Threads for long bodies and long answers, so that short ones do not wait for them."""
 
 
 class Gone(Exception):
-    """The client went away before its answer was there."""
+    """The client disconnected before its answer was ready."""
 
 
 async def aside(work: Callable[[], T], executor: Executor | None = None) -> T:
-    """What `work` returns, computed in a thread. `threads.go_on` ends it once its caller has gone.
+    """What `work` returns, computed in a thread. `threads.go_on` ends it once its caller is cancelled.
 
-    Texts are cut into tokens nowhere else, be they ever so short: the library has its own threads, and what they do for
-    others comes first.
+    All tokenization runs here, even of short texts: the library has its own threads, and a call may wait for the work
+    that they do for other calls.
     """
     left = threading.Event()
 
@@ -44,7 +44,8 @@ async def aside(work: Callable[[], T], executor: Executor | None = None) -> T:
 
 
 async def while_there(request: Request, work: Awaitable[T]) -> T:
-    """What `work` returns. Raises Gone, and cancels it, when the client goes before; the body must have been read."""
+    """What `work` returns. If the client disconnects first, cancels it and raises Gone. Read the body of the request
+    before."""
     task, gone = asyncio.ensure_future(work), asyncio.create_task(_disconnected(request))
     try:
         either: list[asyncio.Future[Any]] = [task, gone]
@@ -59,7 +60,7 @@ async def while_there(request: Request, work: Awaitable[T]) -> T:
 
 @asynccontextmanager
 async def in_time(seconds: float) -> AsyncIterator[None]:
-    """Raises Refusal 503, which says when to ask again, where what is within takes longer."""
+    """A context with a time limit: raises Refusal 503, with Retry-After, after so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             yield

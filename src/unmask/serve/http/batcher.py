@@ -1,4 +1,4 @@
-"""Batcher: requests that wait for a model are answered together, in the one thread that runs it."""
+"""Batcher: answers waiting requests to a model in batches, in the one thread that runs the model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any, Protocol
 from unmask.errors import UnmaskError
 from unmask.kernels.threads import until
 
-SMOOTH = 0.2  # share of the newest batch in the speed that is expected of the next
+SMOOTH = 0.2  # weight of the newest batch in the moving average of the speed
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What one request wants of a model.
+    """The work of one request.
 
-    items  that are asked about; there is an answer for each
+    items  inputs, each of which gets an answer
     work   items -> answers, in order
-    key    requests of the same key may share a batch: the work of one is that of the others
+    key    requests with equal keys may share a batch: their `work` is the same
     read   tokens of the items
-    cost   the same, and those that may be written
+    cost   tokens of the items, and tokens that the model may write
     """
 
     items: Sequence[Any]
@@ -37,7 +37,7 @@ class Ask:
 
 
 class Answers(Future[list[Any]]):
-    """Answers to come; `left` says whether their request was cancelled, also while it is being answered."""
+    """A future of answers; `left`: whether the request was cancelled, even while the model answers it."""
 
     left = False
 
@@ -48,14 +48,14 @@ class Answers(Future[list[Any]]):
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue, and its answers to come."""
+    """A request in the queue, and the future of its answers."""
 
     ask: Ask
     future: Answers = field(default_factory=Answers)
 
 
 class Full(Exception):
-    """The queue has no room; `seconds` says when to ask again."""
+    """The queue is full; `seconds`: when to try again."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -63,24 +63,25 @@ class Full(Exception):
 
 
 class Observer(Protocol):
-    """Who is told of every batch."""
+    """Records every batch."""
 
     def batch(self, requests: int, read: int, seconds: float) -> None: ...
 
 
 class Batcher:
-    """A queue and a thread: what waits is answered in batches of one key, the oldest request first.
+    """A queue and a thread, which answers requests in batches with equal keys, the oldest request first.
 
-    tokens    of a batch (`Ask.cost`); a request is never torn apart, so one alone may have more
-    wait      seconds that the oldest request of a batch waits for others, unless the batch is full before
-    room      tokens that may wait
-    patience  seconds that may pass, by the speed so far, until a request is answered
+    tokens    most tokens of a batch (`Ask.cost`); a request is never split, so a single one may have more
+    wait      seconds that the oldest request waits for others, unless the batch is full before
+    room      most tokens in the queue
+    patience  most seconds until a new request is answered, estimated from the speed
+    observer  records the size and time of every batch
     """
 
     def __init__(self, *, tokens: int, wait: float, room: int, patience: float, observer: Observer) -> None:
         self.tokens, self.wait, self.room, self.patience = tokens, wait, room, patience
         self.observer = observer
-        self.speed = 0.0  # tokens a second, of late; 0 before the first batch
+        self.speed = 0.0  # tokens a second, a moving average; 0 before the first batch
         self._waiting: deque[Job] = deque()
         self._running = 0  # tokens of the batch that is being answered
         self._changed = threading.Condition()
@@ -89,8 +90,9 @@ class Batcher:
         self._thread.start()
 
     def submit(self, ask: Ask) -> Answers:
-        """The answers to come. Cancelling them takes the request out of the queue; a batch ends early when all its
-        requests are cancelled (`threads.go_on`). Raises Full."""
+        """Add a request to the queue, and return the future of its answers. Cancelling the future removes the request
+        from the queue; a batch ends early when all its requests are cancelled (`threads.go_on`). Raises Full if the
+        queue is full."""
         job = Job(ask)
         with self._changed:
             waiting = self.waiting
@@ -120,7 +122,7 @@ class Batcher:
             self._changed.notify_all()
 
     def _forget(self, job: Job) -> None:
-        """A request that was cancelled leaves the queue at once, and its room is free."""
+        """Remove a cancelled request from the queue at once."""
         with self._changed:
             if job.future.cancelled() and job in self._waiting:
                 self._waiting.remove(job)
@@ -134,14 +136,14 @@ class Batcher:
                 begin = time.perf_counter()
                 self._answer(jobs)
                 seconds = time.perf_counter() - begin
-                if not all(job.future.left for job in jobs):  # what ended early says nothing of the speed
+                if not all(job.future.left for job in jobs):  # a batch that ended early does not measure the speed
                     self._measure(self._running / max(seconds, 1e-9))
                     self.observer.batch(len(jobs), sum(job.ask.read for job in jobs), seconds)
                 self._running = 0
-            del jobs  # with them the thread would keep a model that the pool lets go
+            del jobs  # a reference here would keep a model in memory that the pool unloads
 
     def _gather(self) -> list[Job] | None:
-        """The next batch, taken out of the queue, without what was cancelled meanwhile; None when the thread ends."""
+        """Take the next batch out of the queue, without cancelled requests; None when the thread must end."""
         with self._changed:
             while not self._waiting:
                 if self._closed:
@@ -156,7 +158,7 @@ class Batcher:
         return [job for job in chosen if job.future.set_running_or_notify_cancel()]
 
     def _chosen(self) -> list[Job]:
-        """The oldest request, and those of its key that fit beside it."""
+        """The oldest request, and others with the same key that fit into its batch."""
         chosen: list[Job] = []
         cost = 0
         for job in self._waiting:
@@ -166,12 +168,12 @@ class Batcher:
         return chosen
 
     def _full(self) -> bool:
-        """Whether waiting longer adds nothing to the next batch."""
+        """Whether the next batch is full."""
         oldest = self._waiting[0].ask
         return sum(job.ask.cost for job in self._waiting if job.ask.key == oldest.key) >= self.tokens
 
     def _answer(self, jobs: list[Job]) -> None:
-        """Answer together; where that fails, each by itself, so that a bad request does not fail others."""
+        """Answer requests together; if that fails, one by one, so that an invalid request does not fail the others."""
         try:
             with until(lambda: all(job.future.left for job in jobs)):
                 found = jobs[0].ask.work([item for job in jobs for item in job.ask.items])

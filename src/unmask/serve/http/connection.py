@@ -1,4 +1,5 @@
-"""Connection: one client at a socket, who has so much time to ask, and to read; and how many of them there may be."""
+"""Connection: one client at a socket, with limits on the time to send a request and to read its answer, and on the
+number of connections."""
 
 from __future__ import annotations
 
@@ -15,24 +16,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from unmask.serve.http.service import Service
 from unmask.serve.http.wire import PIECE
 
-RATE = 131_072  # bytes a second that a client must read in the long run
-RECEIVED = 16_384  # bytes that are taken from a socket at a time, and parsed before anything else happens
-PROBE = 0.05  # seconds until it is looked again whether a client that sends no more still reads; later there are more
-SPARE = 64  # descriptors that connections leave to files, models and those that are about to be closed
-NONE = 2**31  # descriptors where the system sets no limit
+RATE = 131_072  # bytes a second that a client must read on average
+RECEIVED = 16_384  # bytes that are read from a socket and parsed at a time
+PROBE = 0.05  # seconds until the first probe of a client that has shut down its sending side; later ones wait longer
+SPARE = 64  # descriptors reserved for files, models and connections that are being closed
+NONE = 2**31  # descriptors if the system sets no limit
 LOG = logging.getLogger(f"{__name__}.defects")
-LOG.setLevel(logging.ERROR)  # what clients send wrongly is answered, and not logged
-LOGGED = 60.0  # seconds between two lines in the log that say the same
+LOG.setLevel(logging.ERROR)  # invalid requests are answered, and not logged
+LOGGED = 60.0  # seconds between equal lines in the log
 
 
 class Connection(H11Protocol):
-    """Beyond what uvicorn does:
+    """uvicorn's connection, and in addition:
 
-    - the head of a request must arrive within `head_seconds`, and an answer be read without lagging behind by more than
-      `read_seconds`, or the connection is closed;
-    - a client that shuts down its sending side after a request still gets the answer. One that went away looks the
-      same, so the server sends "100 Continue" now and then, which clients skip: if it went away, sending fails;
-    - a new connection closes the one that has been idle for longest where there are as many as there may be.
+    - the head of a request must arrive within `head_seconds`, and a client that reads an answer must not lag behind by
+      more than `read_seconds`, or the connection is closed;
+    - a client that shuts down its sending side after a request still gets the answer. A client that disconnected looks
+      the same, so the server sends "100 Continue" from time to time, which clients skip: after a disconnect, sending
+      fails;
+    - if the limit of connections is reached, a new connection closes the longest idle one.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -40,17 +42,17 @@ class Connection(H11Protocol):
         self.logger = LOG
         self.service: Service = self.config.app.state.service  # type: ignore[union-attr]
         self.patience: asyncio.TimerHandle | None = None  # until the head has arrived
-        self.reading: asyncio.TimerHandle | None = None  # until the client has read what was sent
+        self.reading: asyncio.TimerHandle | None = None  # until the client has read the sent bytes
         self.probing: asyncio.TimerHandle | None = None
         self.paused_at = 0.0
         self.lag = 0.0  # seconds that the client is behind
-        self.ended = False  # whether it sends no more
+        self.ended = False  # whether the client has shut down its sending side
 
     # -- begin and end
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # paused means: something is not read yet
+        transport.set_write_buffer_limits(high=0)  # paused then means: the client has not read all bytes
         if hasattr(transport, "max_size"):
             transport.max_size = RECEIVED
         if not self._is_room():
@@ -67,7 +69,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _is_room(self) -> bool:
-        """Whether this connection may stay, after the one that has been idle for longest was closed for it."""
+        """Whether this connection may stay; closes the longest idle one if the limit is reached."""
         if len(self.connections) <= min(self.service.settings.connections, descriptors()):
             return True
         oldest = next(iter(self.service.idle), None)
@@ -77,8 +79,8 @@ class Connection(H11Protocol):
         return oldest is not None
 
     def _full(self) -> None:
-        log_once("All connections that there may be are busy; new ones are refused.")
-        self._refuse(503, "Too many connections are open; ask again in a second.")
+        log_once("All connections are busy; the service refuses new ones.")
+        self._refuse(503, "Too many connections are open; try again in a second.")
 
     # -- the client sends
 
@@ -94,7 +96,7 @@ class Connection(H11Protocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         self.ended = True
         if self._is_idle() or self.cycle.more_body:
-            return None  # nothing whole was asked: the connection ends
+            return None  # there is no complete request: the connection ends
         if self.probing is None:
             self._probe(PROBE)
         return True
@@ -110,7 +112,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _rest(self) -> None:
-        """No request is under way: one must begin soon, and may have to make room before."""
+        """Mark the connection as idle: the next request must begin in time, and a new connection may close this one."""
         self.service.idle.setdefault(self)
         if self.patience is None:
             self.patience = self.loop.call_later(self.service.settings.head_seconds, self._too_late)
@@ -129,10 +131,10 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "This is no valid HTTP, or a head of more than 16 KiB.")
+        self._refuse(400, "The request is not valid HTTP, or its head has more than 16 KiB.")
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Answer without the application, and close."""
+        """Send an error without the application, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
             body = json.dumps({"error": sentence}).encode("ascii")
             headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
@@ -157,7 +159,7 @@ class Connection(H11Protocol):
         self.lag = max(0.0, self.lag + self.loop.time() - self.paused_at - PIECE / RATE)
 
     def _probe(self, seconds: float) -> None:
-        """Where the client of a request sends no more: find out whether it still reads."""
+        """Find out whether a client that has shut down its sending side is still connected."""
         self.probing = None
         if self._is_idle() or self.transport.is_closing():
             return
@@ -171,7 +173,7 @@ class Connection(H11Protocol):
 
 
 def descriptors() -> int:
-    """Descriptors that connections may take: of those that the system allows, some are left to others."""
+    """Number of descriptors for connections: the limit of the system less a reserve."""
     try:
         import resource
     except ImportError:  # a system without such limits
@@ -181,7 +183,7 @@ def descriptors() -> int:
 
 
 def log_once(sentence: str) -> None:
-    """Log a warning, unless the same was logged within the last minute."""
+    """Log a warning, unless the same warning was logged within the last minute."""
     now = time.monotonic()
     if now - _LOGGED.get(sentence, -LOGGED) >= LOGGED:
         _LOGGED[sentence] = now

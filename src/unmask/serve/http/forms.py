@@ -1,4 +1,4 @@
-"""Forms of requests as JSON Schemas: the documentation, and what a request is held against."""
+"""Forms of requests as JSON Schemas, for the documentation and to check requests."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ INPUTS: Schema = {
 }
 MODEL: Schema = {
     "type": ["string", "null"],
-    "description": "a name of /models; without it, the first model that fits",
+    "description": "a name from /models; by default, the first model that fits",
 }
 SEARCH: Schema = {
     **form(
         [],
-        beam_size=number("integer", 1, 16, "hypotheses that are searched at once; 1 is greedy"),
+        beam_size=number("integer", 1, 16, "hypotheses of the beam search; 1 is greedy"),
         n_best=number("integer", 1, 16, "texts that are returned, at most beam_size"),
-        length_penalty=number("number", -10, 10, "0 ranks by log-probability alone, more favours longer texts"),
+        length_penalty=number("number", -10, 10, "0 ranks by log-probability alone; larger values favour longer texts"),
         max_length=number("integer", 1, 100_000, "tokens after which a text is cut"),
         no_repeat_ngram=number("integer", 0, 100, "no n-gram of this size is written twice; 0 allows all"),
         repetition_penalty=number("number", 1, 100, "1 is none"),
@@ -61,16 +61,16 @@ SAMPLING: Schema = {
     **form(
         [],
         samples=number("integer", 1, 16, "texts drawn for each beginning"),
-        temperature=number("number", 1e-3, 100, "below 1 is closer to greedy search, above 1 closer to chance"),
+        temperature=number("number", 1e-3, 100, "below 1 is closer to greedy search, above 1 closer to uniform"),
         top_k=number("integer", 0, 1_000_000, "only the k most probable tokens; 0 is all"),
-        top_p=number("number", 0, 1, "of these, only the fewest that make up this share"),
-        min_p=number("number", 0, 1, "of these, only those at least this fraction as probable as the first"),
+        top_p=number("number", 0, 1, "of these, only the fewest whose probabilities sum to this share"),
+        min_p=number("number", 0, 1, "of these, only those with at least this fraction of the highest probability"),
         seed=number("integer", 0, 2**63 - 1, "the same seed draws the same texts"),
         max_length=number("integer", 1, 100_000, "tokens after which a text is cut"),
         no_repeat_ngram=number("integer", 0, 100, "no n-gram of this size is written twice; 0 allows all"),
         repetition_penalty=number("number", 1, 100, "1 is none"),
     ),
-    "description": "draws each token from the model's distribution",
+    "description": "samples each token from the model's distribution",
 }
 
 PREDICT = form(["texts"], texts=INPUTS, model=MODEL)
@@ -84,7 +84,10 @@ EMBED_INFERENCE: Schema = {
         ["inputs"],
         inputs=TEXTS,
         normalize={"type": "boolean", "description": "scale vectors to length 1 (true)"},
-        truncate={"type": ["boolean", "null"], "description": "false refuses texts that do not fit; else they are cut"},
+        truncate={
+            "type": ["boolean", "null"],
+            "description": "false refuses texts that are too long; else they are cut",
+        },
         truncation_direction={"enum": ["right", "Right"], "description": "texts are cut at their end"},
         prompt_name={"type": "null", "description": "models here have no prompts"},
         dimensions={"type": ["integer", "null"], "description": "as many as the model has"},
@@ -124,9 +127,9 @@ _WORDS = {
 
 
 def check(value: Any, schema: Schema, where: str = "The body") -> None:
-    """Check a JSON value against a schema of the kinds that this page makes: `form`, `number`, anyOf, enum and so on.
+    """Check a JSON value against a schema with the keywords that this file uses.
 
-    Raises Refusal 422, which begins with `where`.
+    Raises Refusal 422; its sentence begins with `where`.
     """
     if "anyOf" in schema:
         _check_any(value, schema, where)
@@ -151,7 +154,7 @@ def check(value: Any, schema: Schema, where: str = "The body") -> None:
 
 
 def _check_any(value: Any, schema: Schema, where: str) -> None:
-    """Of the kind that the value has, the reason why it does not fit; else what it may be."""
+    """Check a value against the option of its type. Raises Refusal 422, also if no option has this type."""
     for option in schema["anyOf"]:
         if _is(value, option["type"]):
             check(value, option, where)

@@ -1,4 +1,4 @@
-"""Guard: what every request passes: who asks, how much, how long; every refusal is one sentence of JSON."""
+"""Guard: checks the key, host, size and time of every request; every refusal is one sentence as JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from unmask.serve.http.service import Service
 from unmask.serve.http.settings import Access
 from unmask.serve.http.wire import refusal
 
-OPEN = frozenset({"/health", "/ready"})  # without a key, and while the service ends
+OPEN = frozenset({"/health", "/ready"})  # need no key, and answer while the service is ending
 WATCHED = OPEN | {"/metrics"}
 ONCE = ("authorization", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
-"""Headers that a request may have once. Another server may go by the second."""
+"""Headers that a request may have only once: a proxy could use another one than this service."""
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
@@ -36,13 +36,14 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-SENTENCES = {404: "There is no {path} here; /openapi.json lists what there is.", 405: "{path} does not take {method}."}
+SENTENCES = {404: "There is no path {path}; /openapi.json lists all paths.", 405: "{path} does not accept {method}."}
 
 
 class Guard:
-    """Middleware: refuses what must not pass, turns errors into sentences, adds headers, counts.
+    """Middleware: refuses invalid requests, turns errors into sentences, adds headers, and counts requests.
 
-    app     what answers              public  whether a path may be read without a key
+    app     the application
+    public  paths that need no key
     """
 
     def __init__(self, app: ASGIApp, *, service: Service, access: Access, public: frozenset[str]) -> None:
@@ -65,10 +66,10 @@ class Guard:
             self._check(scope)
             await self.app(scope, self._limited(receive, held), sender)
         except (Gone, ClientDisconnect):
-            sender.status = 499  # the usual code in logs; the client is gone
+            sender.status = 499  # the usual code in logs for a client that disconnected
         except Exception as error:
             if sender.status:
-                raise  # half an answer cannot be taken back
+                raise  # part of the answer has been sent
             await refused(Request(scope), error)(scope, receive, sender)
         finally:
             self.service.open -= 1
@@ -79,36 +80,38 @@ class Guard:
             self.service.metrics.seconds.observe(time.perf_counter() - begin, route)
 
     def _check(self, scope: Scope) -> None:
-        """Raises Refusal for a request that must not pass."""
+        """Raises Refusal for a request that the service does not accept."""
         headers, path, settings = Headers(scope=scope), scope["path"], self.service.settings
         if len(headers) > settings.headers:
-            raise Refusal(431, f"A request may have {settings.headers} headers.", connection="close")
+            raise Refusal(431, f"A request may have at most {settings.headers} headers.", connection="close")
         for name in ONCE:
             if len(headers.getlist(name)) > 1:
-                raise Refusal(400, f"The request has more than one header {name.title()}.", connection="close")
+                raise Refusal(400, f"The request has more than one {name.title()} header.", connection="close")
         if "content-length" in headers and "transfer-encoding" in headers:
-            sentence = "The request has both headers, Content-Length and Transfer-Encoding: leave one out."
+            sentence = "The request has both Content-Length and Transfer-Encoding headers: leave one out."
             raise Refusal(400, sentence, connection="close")
         if self.access.hosts and _host(headers.get("host", "")) not in self.access.hosts:
-            raise Refusal(400, "The Host header names another service than this one.")
+            raise Refusal(400, "The Host header does not name this service.")
         if self.keys and path not in self.public and not self._knows(headers.get("authorization", "")):
-            raise Refusal(401, "A key is needed, in the header Authorization: Bearer KEY.", www_authenticate="Bearer")
+            raise Refusal(
+                401, "The service needs a key: send the header Authorization: Bearer KEY.", www_authenticate="Bearer"
+            )
         if self.service.ends_at is not None and path not in WATCHED:
-            raise too_busy(503, "The service is ending and takes no new requests.", 5)
+            raise too_busy(503, "The service is ending and accepts no new requests.", 5)
         if self.service.open > settings.requests and path not in WATCHED:
-            raise too_busy(429, f"{settings.requests} requests are open already; ask again in a second.", 1)
+            raise too_busy(429, f"{settings.requests} requests are open already; try again in a second.", 1)
         length = headers.get("content-length", "0")
         if length.isdecimal() and (len(length) > 18 or int(length) > settings.payload):
             raise _too_large(settings.payload)
 
     def _knows(self, authorization: str) -> bool:
-        """Whether the header has one of the keys; all are compared, each in constant time."""
+        """Whether the header has a valid key. Compares it with all keys, each in constant time."""
         scheme, _, key = authorization.partition(" ")
         given = _digest(key.strip().encode("utf-8", "surrogateescape"))
         return sum(hmac.compare_digest(given, known) for known in self.keys) > 0 and scheme.lower() == "bearer"
 
     def _limited(self, receive: Receive, held: _Held) -> Receive:
-        """`receive`, for a body of so many bytes in so many seconds."""
+        """`receive` with limits on the bytes of a body and the seconds until it has arrived."""
         settings = self.service.settings
         until = time.monotonic() + settings.body_seconds
         size, whole = 0, False
@@ -126,20 +129,20 @@ class Guard:
             if size > settings.payload:
                 raise _too_large(settings.payload)
             if not held.grow(size):
-                raise too_busy(429, "Too many long requests are being read; ask again in a second.", 1)
+                raise too_busy(429, "Too many long requests are being read; try again in a second.", 1)
             return message
 
         return limited
 
 
 class _Held:
-    """The bytes of one long body, counted among all that the service holds until they are released."""
+    """The bytes of one long body, which count towards the limit of the service until they are released."""
 
     def __init__(self, service: Service) -> None:
         self.service, self.size = service, 0
 
     def grow(self, size: int) -> bool:
-        """The body has `size` bytes so far. Whether there is room for them; short ones are not counted."""
+        """Record that the body has `size` bytes so far; returns whether they fit. Short bodies are not counted."""
         if size <= MUCH:
             return True
         if self.service.held + size - self.size > self.service.settings.held:
@@ -154,7 +157,7 @@ class _Held:
 
 
 class _Sender:
-    """`send` with the headers of every answer; remembers the status, and holds a long answer."""
+    """`send`, which adds the common headers, keeps the status, and counts a long answer as held."""
 
     def __init__(self, send: Send, service: Service) -> None:
         self.send, self.held, self.status = send, _Held(service), 0
@@ -175,7 +178,7 @@ class _Sender:
 
 
 def refused(request: Request, error: Exception) -> Response:
-    """An error as an answer: its status and one sentence. An unexpected error is logged."""
+    """The response to an error: a status and one sentence. An unexpected error is logged."""
     path = request.url.path
     if isinstance(error, Refusal):
         return refusal(path, error.status, error.sentence, error.headers)
@@ -186,15 +189,17 @@ def refused(request: Request, error: Exception) -> Response:
         sentence = sentence.format(path=path, method=request.method)
         return refusal(path, error.status_code, sentence, error.headers)
     logging.getLogger(__name__).error("%s %s failed.", request.method, path, exc_info=error)
-    return refusal(path, 500, "The service failed at this request; its log says more.")
+    return refusal(path, 500, "The service could not answer because of an internal error; see its log.")
 
 
 def _too_large(most: int) -> Refusal:
-    return Refusal(413, f"The body of a request may have {most:,} bytes; send several requests.", connection="close")
+    return Refusal(
+        413, f"The body of a request may have at most {most:,} bytes; send several requests.", connection="close"
+    )
 
 
 def _host(header: str) -> str:
-    """The name in a Host header, without the port; empty where it is anything but a name or an address and a port."""
+    """The name in a Host header, without the port; empty if it is not a name or an address, with or without a port."""
     found = HOST.fullmatch(header.lower())
     return (found[1] or found[2]) if found else ""
 

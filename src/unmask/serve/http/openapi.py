@@ -15,18 +15,18 @@ NAME: Schema = {"type": "string", "description": "the model that answered"}
 LISTS: Schema = {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}
 
 MEANINGS = {
-    400: "no valid HTTP, JSON or UTF-8, nested too deep, a header twice, or a Host header that is not ours",
-    401: "no key, or not one of the service",
+    400: "not valid HTTP, JSON or UTF-8, nested too deeply, a repeated header, or the Host header of another service",
+    401: "no key, or an unknown one",
     404: "no such model or path",
-    405: "another method is wanted",
+    405: "the path does not accept this method",
     408: "the request did not arrive in time",
     413: "more bytes, values, texts, characters or tokens than a request may have, or bytes than an answer may have",
     415: "not application/json in UTF-8",
-    422: "JSON, but not what may be asked of this model; the sentence says why",
-    429: "too much waits; Retry-After says when to ask again",
+    422: "valid JSON, but not a valid request to this model; the sentence gives the reason",
+    429: "the queue is full; Retry-After says when to try again",
     431: "too many headers",
-    500: "a defect of the service, which it has logged",
-    503: "the service ends, the model cannot be read, the answer took too long, or too many connections are busy",
+    500: "an internal error, which the service has logged",
+    503: "the service is ending, the model cannot be read, the answer took too long, or all connections are busy",
 }
 WATCHING = (400, 405, 408, 431, 503)
 READING = tuple(sorted({*WATCHING, 401, 429}))
@@ -35,7 +35,7 @@ ASKING = tuple(sorted({*READING, 404, 413, 415, 422, 500}))
 
 @dataclass(frozen=True)
 class Operation:
-    """One path with its method: what goes in, what comes out, how it may be refused.
+    """One path with its method, the schemas of body and answer, and the statuses of refusals.
 
     kind  media type of the answer
     """
@@ -50,12 +50,12 @@ class Operation:
 
 
 def answers(items: Schema, **more: Schema) -> Schema:
-    """The answers of a model, one for each text, and which model it was."""
+    """The schema of the answers of a model, one for each text, with the name of the model."""
     return forms.form(["model", "answers"], model=NAME, answers={"type": "array", "items": items}, **more)
 
 
 def listing(item: Schema, **more: Schema) -> Schema:
-    """A list as OpenAI writes it."""
+    """The schema of a list in OpenAI's format."""
     data: Schema = {"type": "array", "items": item}
     return forms.form(["object", "data", *more], object={"enum": ["list"]}, data=data, **more)
 
@@ -75,7 +75,7 @@ _TRANSLATED: Schema = {
         "source": forms.TEXT,
         "translations": {"type": "array", "items": {"type": "object"}},
         "cut": {"type": "boolean", "description": "the end of the source was not read"},
-        "unknown": {"type": "integer", "description": "pieces that the vocabulary lacks"},
+        "unknown": {"type": "integer", "description": "number of tokens that the vocabulary lacks"},
     },
     "required": ["source", "translations"],
 }
@@ -83,13 +83,13 @@ _MODEL: Schema = forms.form(
     ["name", "kind", "loaded"],
     name={"type": "string"},
     kind={"type": "string", "description": "what it does: classification, embedding, translation, fill-mask, …"},
-    loaded={"type": "boolean", "description": "whether it is in memory; else it is read when it is asked for"},
+    loaded={"type": "boolean", "description": "whether it is in memory; else the first request loads it"},
     panel={
         "type": "string",
-        "description": "for a task: the panel of the page that asks it",
+        "description": "for a task: its panel on the page",
     },
-    gives={"type": "string", "description": "for a task: what it answers, in words"},
-    task={"type": "string", "description": "for a translation model: the task that /predict asks it about, if any"},
+    gives={"type": "string", "description": "for a task: a description of its answers"},
+    task={"type": "string", "description": "for a translation model: the task that it answers at /predict, if any"},
     features={"type": "integer", "description": "for a decoder of vectors: the length of a vector"},
 )
 _STATE: Schema = forms.form(["status"], status={"type": "string"})
@@ -98,7 +98,7 @@ OPERATIONS = (
     Operation(
         "/predict",
         "post",
-        "Answer texts: hidden and replaced words, labels, scores, tags, spans, choices, vectors, as the model can",
+        "Answers to texts: masked and replaced tokens, labels, scores, tags, spans, choices or vectors, by model",
         answers({"type": "object"}),
         forms.PREDICT,
         ASKING,
@@ -113,8 +113,8 @@ OPERATIONS = (
                     ["model", "embeddings", "tokens", "cut"],
                     model=NAME,
                     embeddings={"type": "array", "items": NUMBERS},
-                    tokens={"type": "integer", "description": "that were read"},
-                    cut={"type": "array", "items": COUNT, "description": "numbers, from 0, of texts that were cut"},
+                    tokens={"type": "integer", "description": "number of tokens that were read"},
+                    cut={"type": "array", "items": COUNT, "description": "indices, from 0, of texts that were cut"},
                 ),
                 {"type": "array", "items": NUMBERS},
             ]
@@ -125,7 +125,7 @@ OPERATIONS = (
     Operation(
         "/v1/embeddings",
         "post",
-        "Vectors of texts, as OpenAI's clients ask for them",
+        "Vectors of texts, in OpenAI's format",
         listing(
             _EMBEDDING,
             model=NAME,
@@ -138,7 +138,7 @@ OPERATIONS = (
     Operation(
         "/generate",
         "post",
-        "Texts that continue from beginnings, by a language model; samples unless 'search' is given",
+        "Continuations of texts by a language model; sampled unless 'search' is given",
         answers({"type": "array", "items": {"type": "object"}}),
         forms.GENERATE,
         ASKING,
@@ -146,7 +146,7 @@ OPERATIONS = (
     Operation(
         "/tokenize",
         "post",
-        "The tokens of texts, with their places",
+        "The tokens of texts, with their characters in the text",
         forms.form(["model", "tokens"], model=NAME, tokens=LISTS),
         forms.TOKENIZE,
         ASKING,
@@ -154,22 +154,22 @@ OPERATIONS = (
     Operation(
         "/models",
         "get",
-        "The models and what they are for",
+        "The models and what they do",
         forms.form(["models"], models={"type": "array", "items": _MODEL}),
     ),
-    Operation("/v1/models", "get", "The models, as OpenAI's clients list them", listing({"type": "object"})),
-    Operation("/health", "get", "Whether the process lives", _STATE, refusals=WATCHING),
-    Operation("/ready", "get", "Whether it takes requests", _STATE, refusals=WATCHING),
+    Operation("/v1/models", "get", "The models, in OpenAI's format", listing({"type": "object"})),
+    Operation("/health", "get", "Whether the process is alive", _STATE, refusals=WATCHING),
+    Operation("/ready", "get", "Whether the service accepts requests", _STATE, refusals=WATCHING),
     Operation(
-        "/metrics", "get", "Counts for Prometheus", {"type": "string"}, refusals=(*WATCHING, 401), kind="text/plain"
+        "/metrics", "get", "Metrics for Prometheus", {"type": "string"}, refusals=(*WATCHING, 401), kind="text/plain"
     ),
     Operation("/openapi.json", "get", "This document", {"type": "object"}),
 )
 
 
 def view(path: str) -> Operation:
-    """The operation of a view of the page, whose fields are those that the page sends."""
-    summary = f"What the page shows of {path[1:]}, as plain values; 'model' names a model"
+    """The operation of a view of the page; its fields are those that the page sends."""
+    summary = f"The data of the view {path[1:]} of the page; 'model' names a model"
     return Operation(path, "post", summary, {"type": "object"}, {"type": "object"}, ASKING)
 
 

@@ -1,4 +1,4 @@
-"""Pool: model folders by name, read when they are first asked for; the one that rested longest makes room."""
+"""Pool: models by name, loaded at their first use; the least recently used one is unloaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from unmask.tasks import task_found
 from unmask.visualize.words import Vectors
 
 SHOWN = {"words": "contextual-words"}
-"""Models that answer nothing, but have something to show: ELMo's. Kind of the head -> kind of the model."""
+"""Models that have views but no answers, such as an ELMo. Kind of the head -> kind of the model."""
 
 
 class NoModel(UnmaskError):
@@ -37,15 +37,14 @@ class NoModel(UnmaskError):
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A folder in memory, as what fits it: exactly one of predictor, translator, continuer, inner and vectors is not
-    None.
+    """A folder in memory. Exactly one of predictor, translator, continuer, inner and vectors is not None.
 
     kind       "translation", "generation", "fill-mask", "next-sentence", "replaced-tokens", or the task:
-               "classification", "embedding", …; of what is looked at and not asked "contextual-words", "word-vectors"
-    written    beside a translator that was fine-tuned to write the answers to a task: what asks it for them
-    inner      a model that answers nothing, with its tokenizer
+               "classification", "embedding", …; for models that only have views "contextual-words", "word-vectors"
+    written    for a translator that was fine-tuned on a task: the predictor that uses it
+    inner      a model without a head that answers, with its tokenizer
     vectors    word vectors
-    generator  of an ELECTRA, where its folder has it: what guesses the words that the model is to find
+    generator  the generator of an ELECTRA, if its folder has one
     """
 
     name: str
@@ -61,29 +60,29 @@ class Served:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Raises UnmaskError for word vectors, which have none."""
+        """The tokenizer of the model. Raises UnmaskError for word vectors, which have none."""
         if self.inner is not None:
             return self.inner.require_tokenizer(self.folder)
         found = self.predictor or self.translator or self.continuer
         if found is None:
-            raise UnmaskError(f"{self.name} holds vectors of words, which are not cut into tokens.")
+            raise UnmaskError(f"{self.name} holds word vectors, which have no tokenizer.")
         return found.tokenizer
 
 
 class Pool:
     """Models by name; safe to use from several threads.
 
-    folders    "FOLDER", named by its last part, or "NAME=FOLDER"; the first is the default of a
-               request that names no model
-    loaded     models that are in memory at a time
+    folders    "FOLDER", named by its last part, or "NAME=FOLDER"; the first is the default for requests without a
+               model
+    loaded     most models in memory at a time
     device     where they run
-    precision  of those that answer and translate (`Predictor`, `Translator`); others compute in float32
-    vectors    reads a folder or a file of word vectors; None: such are refused
+    precision  of predictors and translators (`Predictor`, `Translator`); others compute in float32
+    vectors    reads a folder or a file of word vectors; None: word vectors are refused
 
-    `kinds` has the kind of each, `tasks` of those that translate and were fine-tuned on a task what that is, and
-    `features` of those that write from a vector how many numbers it has.
+    `kinds` has the kind of each model, `tasks` the task of each encoder–decoder that was fine-tuned on one, and
+    `features` the width of the vectors of each encoder–decoder that reads vectors.
 
-    Raises UnmaskError for a folder that holds no model, before any is read, and for two of one name.
+    Raises UnmaskError for a folder that holds no model, before any is loaded, and for two folders of the same name.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Pool:
         vectors: Callable[[Path], Vectors] | None = None,
     ) -> None:
         if not folders or loaded < 1:
-            raise UnmaskError("The service needs at least one model, and room for one in memory.")
+            raise UnmaskError("The service needs at least one model, and must keep at least one in memory.")
         named = [_named(folder) for folder in folders]
         for name, count in Counter(name for name, _ in named).items():
             if count > 1:
@@ -112,19 +111,19 @@ class Pool:
         self.tasks = {name: task.task.name for name, folder in writers if (task := task_of_writer(folder)) is not None}
         self.features = {name: numbers for name, folder in writers if (numbers := features_of(folder))}
         self.most, self.device, self.precision, self.top = loaded, device, precision, top
-        self.ready = False  # whether any model was read so far
-        self._loaded: OrderedDict[str, Served] = OrderedDict()  # the one that was asked for last is last
+        self.ready = False  # whether any model has been loaded
+        self._loaded: OrderedDict[str, Served] = OrderedDict()  # the most recently used one is last
         self._lock = threading.Lock()  # of _loaded
         self._reading = {name: threading.Lock() for name in self.folders}
 
     def names(self) -> list[str]:
-        """All names, in the order in which the folders were given."""
+        """All names, in the order of the folders."""
         return list(self.folders)
 
     def name(self, name: str | None = None, *kinds: str) -> str:
-        """The name, or where it is None that of the first model of these kinds, or of any if there is none.
+        """The name; None: the first model of these kinds, or the first of all if there is none.
 
-        Raises NoModel for a name that no model has.
+        Raises NoModel for an unknown name.
         """
         if name is None:
             fitting = (one for one, kind in self.kinds.items() if {kind, self.tasks.get(one)} & {*kinds})
@@ -139,17 +138,17 @@ class Pool:
             return list(self._loaded)
 
     def peek(self, name: str) -> Served | None:
-        """The model, if it is in memory; it then counts as asked for."""
+        """The model, if it is in memory; this counts as a use."""
         with self._lock:
             if name in self._loaded:
                 self._loaded.move_to_end(name)
             return self._loaded.get(name)
 
     def get(self, name: str | None = None) -> Served:
-        """The model, read now if it is not in memory. Raises NoModel for an unknown name, and UnmaskError for a damaged
-        folder."""
+        """The model, loaded now if it is not in memory. Raises NoModel for an unknown name, and UnmaskError for a
+        damaged folder."""
         name = self.name(name)
-        with self._reading[name]:  # who comes meanwhile waits here, and finds it read
+        with self._reading[name]:  # other threads wait here, and then find it loaded
             served = self.peek(name)
             if served is None:
                 self._make_room()
@@ -161,7 +160,7 @@ class Pool:
         return served
 
     def _make_room(self, more: int = 1) -> None:
-        """Let go of those that rested longest, until `more` can be read. Who still works with one keeps it as long."""
+        """Unload the least recently used models, until `more` can be loaded. A request that uses one keeps it alive."""
         with self._lock:
             while len(self._loaded) > self.most - more:
                 self._loaded.popitem(last=False)
@@ -191,7 +190,8 @@ class Pool:
 
 
 def kind_of(folder: Path) -> str:
-    """What the model of a folder does, by its files alone. Raises UnmaskError for a folder that holds none."""
+    """The kind of the model of a folder, by its files alone. Raises UnmaskError for a folder that holds no model, or
+    one without a head that answers."""
     require_model(folder)
     if huggingface.holds_encoder_decoder(folder):
         return "translation"
@@ -212,12 +212,12 @@ def kind_of(folder: Path) -> str:
 
 
 def holds_vectors(place: Path) -> bool:
-    """Whether a place is a folder of word vectors, or a file, which no model is."""
+    """Whether a path is a folder of word vectors, or a file: a model is always a folder."""
     return place.is_file() or ((place / "vectors.safetensors").is_file() and not (place / "config.json").is_file())
 
 
 def _settings(folder: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a folder remembers of a task; of one of sentence-transformers, that it pools."""
+    """The settings of the task in a folder; for a folder of sentence-transformers, that it pools."""
     found = values.get(SETTINGS)
     if isinstance(found, Mapping) and found:
         return found
@@ -225,7 +225,7 @@ def _settings(folder: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _heads(values: Mapping[str, Any]) -> frozenset[str]:
-    """The heads that a config.json speaks of."""
+    """The names of the heads in a config.json."""
     said = values.get("unmask_heads")
     if isinstance(said, list):
         return frozenset(map(str, said))

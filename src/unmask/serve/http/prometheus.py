@@ -1,4 +1,4 @@
-"""What the service counts, in the text format of Prometheus (exposition format 0.0.4)."""
+"""Metrics of the service, in the text format of Prometheus (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Counter:
-    """Sums by their labels; `Counter("unmask_requests_total", "Requests answered.", "route", "status")`."""
+    """Sums by labels; `Counter("unmask_requests_total", "Requests answered.", "route", "status")`."""
 
     kind = "counter"
 
@@ -34,13 +34,13 @@ class Counter:
 
 
 class Histogram:
-    """How many values were at most each bound, by their labels."""
+    """The number of values up to each bound, by labels."""
 
     kind = "histogram"
 
     def __init__(self, name: str, help: str, bounds: Sequence[float], *labels: str) -> None:
         self.name, self.help, self.bounds, self.labels = name, help, bounds, labels
-        self._counts: dict[tuple[str, ...], list[int]] = {}  # of each bound, and of what is above all
+        self._counts: dict[tuple[str, ...], list[int]] = {}  # for each bound, and for values above all
         self._sums: dict[tuple[str, ...], float] = {}
         self._lock = threading.Lock()
 
@@ -74,11 +74,11 @@ class Metrics:
         self.batch_seconds = Histogram("unmask_batch_seconds", "From a batch to its answers.", SECONDS, "model")
 
     def of(self, model: str) -> ModelMetrics:
-        """Where the batches of a model are counted."""
+        """The observer of the batches of a model."""
         return ModelMetrics(self, model)
 
     def text(self, gauges: Mapping[str, tuple[str, Mapping[str, float]]]) -> str:
-        """All metrics; `gauges` are what holds now: name -> (what it is, model -> value), "" for no model."""
+        """All metrics as text; `gauges`: name -> (help, model -> current value), with "" for no model."""
         found: list[str] = []
         parts = (self.requests, self.seconds, self.read, self.batch_requests, self.batch_tokens, self.batch_seconds)
         for metric in parts:

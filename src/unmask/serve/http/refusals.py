@@ -1,12 +1,12 @@
-"""Refusals: requests that are not answered, in one plain sentence each."""
+"""Refusals: the status and the sentence of a request that the service does not answer."""
 
 from __future__ import annotations
 
-LONGEST = 600  # characters of a sentence that refuses
+LONGEST = 600  # most characters of the sentence of a refusal
 
 
 class Refusal(Exception):
-    """A request that is not answered: a status, one plain sentence, headers."""
+    """A request that the service does not answer: a status, one plain sentence, headers."""
 
     def __init__(self, status: int, sentence: str, **headers: str) -> None:
         super().__init__(sentence)
@@ -15,11 +15,11 @@ class Refusal(Exception):
 
 
 def too_busy(status: int, sentence: str, seconds: int) -> Refusal:
-    """A refusal (429, 503) that says when to ask again."""
+    """A refusal (429, 503) with the seconds after which to try again."""
     return Refusal(status, sentence, retry_after=str(max(1, seconds)))
 
 
 def clipped(text: str, most: int = LONGEST) -> str:
     """The text, or its beginning and an ellipsis; on one line."""
-    begin = " ".join(text[: 4 * most].split())  # not of all: texts of strangers may have megabytes
+    begin = " ".join(text[: 4 * most].split())  # not of the whole text, which may have megabytes
     return begin if len(begin) <= most and len(text) <= 4 * most else begin[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""The server: an application at an address, until a signal asks it to end."""
+"""The server: serves an application at an address until a signal ends it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from unmask.kernels import threads
 from unmask.serve.http.connection import Connection, log_once
 from unmask.serve.http.service import Service
 
-WAITING = 2_048  # connections that wait in the system until they are taken
-BURST = 4  # connections that are taken at a time
-TURNS = 4  # of the event loop between two bursts, in which as many others are closed where there are too many
+WAITING = 2_048  # backlog: connections that wait in the system until they are accepted
+BURST = 4  # connections that are accepted at a time
+TURNS = 4  # turns of the event loop between two bursts, in which as many connections can be closed
 
 
 class Listener(socket.socket):
-    """Takes a few connections at a time: the event loop would take all that wait, before it has looked at the first,
-    and run out of descriptors."""
+    """Accepts a few connections at a time: the event loop would accept all waiting connections before it handles the
+    first, and run out of descriptors."""
 
     calls = 0
 
@@ -37,8 +37,8 @@ class Listener(socket.socket):
 
 
 class Server(uvicorn.Server):
-    """At the first SIGTERM or Ctrl-C, finishes what is open and refuses what is new with 503, then ends; at the
-    second, ends at once."""
+    """At the first SIGTERM or Ctrl-C, finishes open requests, refuses new ones with 503, and ends; at the second, ends
+    at once."""
 
     def __init__(self, app: Starlette, *, begun: Callable[[], None] = lambda: None) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=30,
-                timeout_graceful_shutdown=1,  # by then nothing is open, or its time is up
+                timeout_graceful_shutdown=1,  # by then no request is open, or the time is up
             )
         )
         self.service: Service = app.state.service
@@ -76,31 +76,32 @@ class Server(uvicorn.Server):
 
 
 def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the event loop could not do: where descriptors ran out, one sentence."""
+    """Handle an error of the event loop: log one sentence if descriptors ran out."""
     if isinstance(context.get("exception"), OSError) and "socket.accept" in context.get("message", ""):
-        log_once(f"No more connections can be taken for now: {context['exception'].strerror}.")
+        log_once(f"The service cannot accept more connections at the moment: {context['exception'].strerror}.")
     else:
         loop.default_exception_handler(context)
 
 
 def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> None:
-    """Serve until a signal; `begun` is told the address once it answers. Raises UnmaskError where it is taken."""
+    """Serve until a signal; calls `begun(address)` once the service answers. Raises UnmaskError if the address is in
+    use."""
     bound = bind(host, port)
     server = Server(app, begun=lambda: begun(address(bound)))
     threads.begin()
     gc.collect()
-    gc.freeze()  # what is there stays: to look through it for garbage would take all threads a tenth of a second
+    gc.freeze()  # the objects so far stay: collecting them would stop all threads for a tenth of a second
     try:
-        with threads.short_turns():  # the event loop asks for Python between any two steps, beside threads that keep it
+        with threads.short_turns():  # so that the event loop gets the GIL soon, although other threads hold it
             asyncio.run(server.serve(sockets=[bound]))
     finally:
-        threads.close()  # its time is up: end what is still under way
+        threads.close()  # end work that is still running: its time is up
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 is any that is free. Raises UnmaskError where it cannot be had."""
+    """A socket at an address; port 0: any free port. Raises UnmaskError if the address cannot be used."""
     try:
-        if not 0 <= port < 65_536:  # getaddrinfo would take the remainder
+        if not 0 <= port < 65_536:  # getaddrinfo would use the port modulo 65,536
             raise OverflowError("a port is a number from 0 to 65535")
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.create_server(place[:2], family=family, backlog=WAITING)
@@ -108,11 +109,11 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UnmaskError(
-            f"{host}, port {port}, cannot be served: {reason}; choose others with --host, --port."
+            f"The service cannot use {host}, port {port}: {reason}; choose others with --host, --port."
         ) from None
 
 
 def address(bound: socket.socket) -> str:
-    """The address of a socket, as a browser takes it."""
+    """The address of a socket, as a URL."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""Service: what endpoints share: the models, a batcher for each, what is counted, and whether it goes on."""
+"""Service: the state that endpoints share: models, a batcher for each, metrics, and whether the service is ending."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ T = TypeVar("T")
 
 
 class Service:
-    """One for each application; its methods are called in the event loop."""
+    """The state of one application. Call its methods in the event loop."""
 
     def __init__(self, pool: Pool, settings: Settings) -> None:
         self.pool, self.settings = pool, settings
         self.metrics = Metrics()
         self.open = 0  # requests that are being answered
-        self.held = 0  # bytes of their long bodies, and of the long ones of answers
-        self.idle: dict[Any, None] = {}  # connections without a request; the one that has waited longest is the first
-        self.ends_at: float | None = None  # when the service is to end at the latest; None while it goes on
+        self.held = 0  # bytes of long bodies of requests and answers
+        self.idle: dict[Any, None] = {}  # connections without a request, the longest idle one first
+        self.ends_at: float | None = None  # the latest time at which the service ends; None while it runs
         self._batchers: weakref.WeakKeyDictionary[Served, Batcher] = weakref.WeakKeyDictionary()
         self._reading: dict[str, asyncio.Task[Served]] = {}
 
     # -- one request
 
     async def model(self, name: str | None, *kinds: str) -> Served:
-        """The model of this name, else the first of these kinds; read in a thread, once for all who ask for it."""
+        """The model of this name; None: the first of these kinds. A thread loads it once for all requests.
+
+        Raises NoModel for an unknown name, and Refusal 503 for a folder that cannot be read.
+        """
         name = self.pool.name(name, *kinds)
         served = self.pool.peek(name)
         if served is not None:
@@ -54,15 +57,16 @@ class Service:
             raise too_busy(503, f"The model {name} cannot be read: {error}", 60) from None
 
     async def answer(self, request: Request, served: Served, verb: Verb, body: Body) -> tuple[Ask, list[Any]]:
-        """What is asked, and its answers: made together with those to others, and given up when the client goes.
+        """A request as an `Ask`, and its answers, computed in a batch with other requests.
 
-        Raises UnmaskError for what the model cannot be asked, and Refusal 429 where too much waits.
+        Raises UnmaskError for a request that the model cannot answer, Refusal 429 if the queue is full, and Gone if the
+        client disconnects.
         """
         ask = await self.prepare(request, verb, served, body)
         try:
             future = asyncio.wrap_future(self._batcher(served).submit(ask))
         except Full as full:
-            sentence = f"Too much waits for {served.name} already; ask again in {plural(full.seconds, 'second')}."
+            sentence = f"The queue of {served.name} is full; try again in {plural(full.seconds, 'second')}."
             raise too_busy(429, sentence, full.seconds) from None
         return ask, await while_there(request, future)
 
@@ -84,7 +88,7 @@ class Service:
                 observer=self.metrics.of(served.name),
             )
             self._batchers[served] = batcher
-            weakref.finalize(served, batcher.close)  # when the pool and all requests have let go of the model
+            weakref.finalize(served, batcher.close)  # once neither the pool nor a request uses the model
         return batcher
 
     # -- the whole
@@ -94,16 +98,16 @@ class Service:
         return self.pool.ready and self.ends_at is None
 
     def end(self) -> None:
-        """Finish what is open and begin nothing more. Callable from a signal handler."""
+        """Finish open requests and accept no new ones. Safe to call from a signal handler."""
         self.ends_at = time.monotonic() + self.settings.drain_seconds
 
     @property
     def ended(self) -> bool:
-        """Whether the service is to end, and nothing is open any more or the time is up."""
+        """Whether the service is ending, and no request is open or the time is up."""
         return self.ends_at is not None and (not self.open or time.monotonic() > self.ends_at)
 
     def gauges(self) -> Mapping[str, tuple[str, Mapping[str, float]]]:
-        """What holds now, for `Metrics.text`."""
+        """The current gauges, for `Metrics.text`."""
         batchers = {served.name: batcher for served, batcher in list(self._batchers.items())}
         return {
             "unmask_open_requests": ("Requests that are being answered.", {"": self.open}),

@@ -1,4 +1,4 @@
-"""Settings of the service: how much it takes at once, and who may ask."""
+"""Settings of the service: limits on requests, and who may send them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from unmask.errors import UnmaskError
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Config):
-    """What the service takes at once; each limit is answered with a status and one sentence.
+    """Limits of the service. A request beyond a limit gets the status in brackets and one sentence.
 
-    payload        bytes of the body of a request (413)
-    values         commas and brackets of a body, which bound the number of its JSON values (413)
-    texts          of a request (413)
-    characters     of all texts of a request (413), counted before any is cut into tokens
-    tokens         of a request (413), read, and for models that write also those that may be written
-    view           characters of a request to a view of the page (413)
-    written        tokens that a model may be asked to write for a text
-    answer         bytes of the body of an answer (413)
-    held           bytes that the long bodies of requests and answers may take together (429)
-    batch_tokens   that are answered together; a request is never torn apart, so one alone may have more
+    payload        most bytes of the body of a request (413)
+    values         most commas and brackets of a body, which limit the number of its JSON values (413)
+    texts          most texts of a request (413)
+    characters     most characters of all texts of a request (413), counted before tokenization
+    tokens         most tokens of a request (413): those that it reads and, for models that write, may write
+    view           most characters of a request to a view of the page (413)
+    written        most tokens that a request may have written for a text
+    answer         most bytes of the body of an answer (413)
+    held           most bytes of all long bodies of requests and answers together (429)
+    batch_tokens   most tokens of a batch; a request is never split, so a single one may have more
     wait           milliseconds that a request waits for others to share its batch
-    queue_tokens   of the requests of a model that wait (429)
-    queue_seconds  that the requests before a new one will take, by the speed of late (429)
-    requests       that are open at a time (429)
-    connections    that are open at a time, fewer where the system allows fewer descriptors; when there are so many, a
-                   new one takes the place of the one that has gone without a request for the longest time
-    headers        lines of the head of a request (431)
-    seconds        from the request to its answer (503)
-    head_seconds   in which the head of a request must have arrived (408)
-    body_seconds   in which its body must have arrived (408)
-    read_seconds   that a client may lag behind while it reads an answer; one that is slower is cut off
-    drain_seconds  that open requests get after SIGTERM
+    queue_tokens   most tokens of the waiting requests to a model (429)
+    queue_seconds  most seconds that the requests before a new one will take, estimated from the speed (429)
+    requests       most open requests (429)
+    connections    most open connections, fewer if the system allows fewer descriptors; at the limit, a new connection
+                   closes the longest idle one
+    headers        most headers of a request (431)
+    seconds        most seconds from a request to its answer (503)
+    head_seconds   most seconds until the head of a request has arrived (408)
+    body_seconds   most seconds until the body of a request has arrived (408)
+    read_seconds   most seconds that a client may lag behind while it reads an answer; slower ones are disconnected
+    drain_seconds  seconds that open requests get after SIGTERM
     """
 
     payload: int = 4_194_304
@@ -66,17 +66,19 @@ class Settings(Config):
             if value < (0 if name == "wait" else 1) or not math.isfinite(value):
                 raise UnmaskError(f"The setting {name} of the service must be at least 1, not {value}.")
         if self.wait > 1_000:
-            raise UnmaskError(f"Requests must not wait {self.wait:g} milliseconds for others; choose 2 to 5.")
+            raise UnmaskError(
+                f"The setting wait of the service must be at most 1,000 milliseconds, not {self.wait:g}; choose 2 to 5."
+            )
 
 
 @dataclass(frozen=True)
 class Access:
     """Who may send requests.
 
-    keys     a request must bring one (`Authorization: Bearer KEY`); none: every client that reaches the address may
-    origins  of pages elsewhere that may read answers, as `https://example.org`
-    hosts    names that the Host header may have, so that no page elsewhere can pass for this one by a name of its own
-             that leads here (DNS rebinding); none: any
+    keys     a request must have one (`Authorization: Bearer KEY`); empty: any client that reaches the address may
+    origins  origins of other pages that may read answers, such as `https://example.org`
+    hosts    names that the Host header may have, against DNS rebinding, by which another page passes for this one;
+             empty: any
     """
 
     keys: tuple[str, ...] = ()
@@ -87,14 +89,14 @@ class Access:
         for origin in self.origins:
             scheme, _, rest = origin.partition("://")
             if scheme not in ("http", "https") or not rest or "/" in rest or "*" in rest:
-                raise UnmaskError(f"'{origin}' is not the origin of a page; give it as https://example.org.")
+                raise UnmaskError(f"'{origin}' is not an origin; write it like https://example.org.")
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -102,7 +104,8 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """The API keys of a file, one a line. Raises UnmaskError where it has none, or one that no header can carry."""
+    """The API keys in a file, one a line. Raises UnmaskError for a file without keys, and for a key that a header
+    cannot hold."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except FileNotFoundError:
@@ -111,7 +114,7 @@ def read_keys(path: Path) -> tuple[str, ...]:
         raise UnmaskError(f"{path} must hold keys of plain ASCII characters, one a line.") from None
     keys = tuple(line.strip() for line in lines if line.strip())
     if not keys:
-        raise UnmaskError(f"{path} holds no key; write one into it, such as: openssl rand -hex 32 > {path}.")
+        raise UnmaskError(f"{path} holds no key; write one into it, for example: openssl rand -hex 32 > {path}.")
     for number, key in enumerate(keys, 1):
         if not key.isprintable() or " " in key:
             raise UnmaskError(f"Key {number} of {path} has a space or a character that cannot be printed.")

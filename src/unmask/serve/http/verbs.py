@@ -1,4 +1,4 @@
-"""What may be asked of a model: predict, embed, translate, generate, as work for its batcher; tokenize, at once."""
+"""Requests to a model: predict, embed, translate and generate become work for its batcher; tokenize answers at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Verb = Callable[[Served, Body, Settings], Ask]
 
 
 def predict(served: Served, body: Body, settings: Settings) -> Ask:
-    """Answers as `Predictor` gives them to `texts`, one for each. Raises UnmaskError for what it cannot be asked."""
+    """The answers of `Predictor` to `texts`, one for each. Raises UnmaskError for a model that is no predictor, and for
+    inputs of another form."""
     predictor = served.predictor or served.written
     if predictor is None:
         raise _unfit(served, "answers of this kind")
@@ -42,7 +43,7 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
 def embed(served: Served, body: Body, settings: Settings) -> Ask:
     """{"embedding", "tokens", maybe "cut"} for each text.
 
-    Raises UnmaskError for a model that is no sentence encoder, and Refusal 413 for a text that is too long where
+    Raises UnmaskError for a model that is not a sentence encoder, and Refusal 413 for a text that is too long if
     `truncate` is false.
     """
     predictor = served.predictor
@@ -57,7 +58,8 @@ def embed(served: Served, body: Body, settings: Settings) -> Ask:
     if body.get("truncate") is False and max(lengths) > predictor.length:
         number = next(i for i, length in enumerate(lengths, 1) if length > predictor.length)
         raise Refusal(
-            413, f"Text {number} has {lengths[number - 1]:,} tokens, and {served.name} takes {predictor.length:,}."
+            413,
+            f"Text {number} has {lengths[number - 1]:,} tokens, and {served.name} reads at most {predictor.length:,}.",
         )
     _check_width(body.get("dimensions"), served)
     read = sum(min(length, predictor.length) for length in lengths)
@@ -65,45 +67,45 @@ def embed(served: Served, body: Body, settings: Settings) -> Ask:
 
 
 def translate(served: Served, body: Body, settings: Settings) -> Ask:
-    """Answers as `Translator.stream` gives them, as dictionaries."""
+    """The answers of `Translator.stream`, as dictionaries."""
     if served.translator is None:
         raise _unfit(served, "translations")
-    translator = copy.copy(served.translator)  # the same model, searched in another way
+    translator = copy.copy(served.translator)  # the same model with another search
     translator.search = _how(translator.search, body.get("search", {}), settings)
     texts = _listed(body["texts"], settings)
     read = sum(map(len, translator.tokenizer.ids(texts)))
-    # A translation is about as long as its source; what a beam tries is computed for each of its hypotheses.
+    # A translation is about as long as its source; a beam computes every hypothesis.
     written = len(texts) * translator.search.limits.max_length if isinstance(translator.tokenizer, Numbers) else read
     cost = _within(read + written * _width(translator.search), settings)
     return Ask(texts, partial(_translated, translator), _key("translate", translator.search), read, cost)
 
 
 def generate(served: Served, body: Body, settings: Settings) -> Ask:
-    """For each beginning its continuations, as `Continuer` gives them, as dictionaries.
+    """The continuations of each beginning by `Continuer`, as dictionaries.
 
-    Requests that sample are answered alone, so that a seed gives the same texts whoever else asks.
+    Requests that sample are answered alone, so that a seed gives the same texts whatever other requests there are.
     """
     if served.continuer is None:
-        raise _unfit(served, "texts that go on")
+        raise _unfit(served, "continuations of texts")
     if "search" in body and "sampling" in body:
-        raise UnmaskError("A text is searched or sampled: give 'search' or 'sampling', not both.")
+        raise UnmaskError("The request has both 'search' and 'sampling': leave one out.")
     usual = searching() if "search" in body else sampling()
     how = _how(usual, body.get("search", body.get("sampling", {})), settings)
-    continuer = copy.copy(served.continuer)  # the same model, written with in another way
+    continuer = copy.copy(served.continuer)  # the same model with another search
     continuer.how = how.replace(blocking={"forbidden": continuer.how.blocking.forbidden})
     texts = _listed(body["texts"], settings)
-    read = sum(map(len, continuer.read(texts)))  # one that is too long must not reach a batch of others
+    read = sum(map(len, continuer.read(texts)))  # raises for a text that is too long, before it joins a batch
     cost = _within(read + how.limits.max_length * _width(how) * len(texts), settings)
     return Ask(texts, partial(_continued, continuer), _key("generate", continuer.how), read, cost)
 
 
 def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[str, Any]]]:
-    """[{"id", "token", and its "begin" and "end" in characters of the text}] of each text, without the special tokens
-    that a model puts around it."""
+    """[{"id", "token", and its "begin" and "end" in characters of the text}] for each text, without the special tokens
+    that a model adds around it."""
     texts = _listed(body["texts"], settings)
     tokenizer = served.tokenizer
-    special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # where [MASK] in a text is one
-    _within(sum(map(len, tokenizer.ids(texts, special=special))), settings)  # before any gets its places
+    special = served.kind in ("fill-mask", "next-sentence", "replaced-tokens")  # [MASK] in a text is the mask token
+    _within(sum(map(len, tokenizer.ids(texts, special=special))), settings)  # before the offsets are computed
     found = [tokenizer.encode(text, special=special) for text in texts]
     return [
         [
@@ -118,12 +120,12 @@ def tokenize(served: Served, body: Body, settings: Settings) -> list[list[dict[s
 
 
 def check_count(body: Any, settings: Settings) -> None:
-    """Raises Refusal 413 where a body has too many texts, before anything else is asked of them."""
+    """Raises Refusal 413 for a body with too many texts; call it before other checks."""
     if isinstance(body, dict):
         for name in ("texts", "inputs", "input"):
             if isinstance(texts := body.get(name), list) and len(texts) > settings.texts:
                 most = plural(settings.texts, "text")
-                raise Refusal(413, f"A request may have {most}, not {len(texts):,}; send several requests.")
+                raise Refusal(413, f"A request may have at most {most}, not {len(texts):,}; send several requests.")
 
 
 def _listed(texts: str | list[str], settings: Settings) -> list[str]:
@@ -131,32 +133,32 @@ def _listed(texts: str | list[str], settings: Settings) -> list[str]:
 
 
 def _short(texts: list[str], settings: Settings) -> list[str]:
-    """The texts. Raises Refusal 413 where they have too many characters, before any is cut into tokens."""
+    """The texts. Raises Refusal 413 if they have too many characters; call it before tokenization."""
     characters = sum(map(len, texts))
     if characters > settings.characters:
         raise Refusal(
             413,
-            f"The request comes to {characters:,} characters, and may have {settings.characters:,}; "
+            f"The request has {characters:,} characters, and may have at most {settings.characters:,}; "
             "send several requests.",
         )
     return texts
 
 
 def _within(tokens: int, settings: Settings) -> int:
-    """The tokens. Raises Refusal 413 where they are more than a request may cost."""
+    """The number of tokens, at least 1. Raises Refusal 413 for more than a request may have."""
     if tokens > settings.tokens:
         raise Refusal(
             413,
-            f"The request comes to {tokens:,} tokens, read and written, and may have {settings.tokens:,}; "
+            f"The request has {tokens:,} tokens to read and write, and may have at most {settings.tokens:,}; "
             "send several requests.",
         )
     return max(tokens, 1)
 
 
 def _how(usual: Search | Sampling, fields: Mapping[str, Any], settings: Settings) -> Any:
-    """A search, or a way to sample, with some fields changed; what it writes has at most `settings.written` tokens.
+    """A search or sampling with the fields of a request, which writes at most `settings.written` tokens.
 
-    Raises UnmaskError where more are asked for, and for fields that do not go together.
+    Raises UnmaskError for a larger max_length, and for fields that contradict one another.
     """
     asked = fields.get("max_length", 1)
     if asked > settings.written:
@@ -167,12 +169,13 @@ def _how(usual: Search | Sampling, fields: Mapping[str, Any], settings: Settings
 
 
 def _width(how: Search | Sampling) -> int:
-    """Hypotheses that are computed for each text."""
+    """Number of hypotheses or samples for each text."""
     return how.samples if isinstance(how, Sampling) else how.beam_size
 
 
 def _key(verb: str, how: Search | Sampling) -> Any:
-    """What may share a batch: the same search. Samples are drawn alone, so that a seed says what they are."""
+    """The key of a batch. Requests with equal searches share a batch; a request that samples is answered alone, so
+    that its texts depend only on its seed."""
     return (verb, how) if isinstance(how, Search) else object()
 
 
@@ -185,7 +188,7 @@ def _continued(continuer: Continuer, texts: list[str]) -> list[list[dict[str, An
 
 
 def _check_width(asked: int | None, served: Served) -> None:
-    """Raises UnmaskError for another number of dimensions than the model has."""
+    """Raises UnmaskError for a number of dimensions that is not the model's."""
     assert served.predictor is not None
     width = served.predictor.model.config.width
     if asked is not None and asked != width:
@@ -194,12 +197,12 @@ def _check_width(asked: int | None, served: Served) -> None:
 
 def _unfit(served: Served, wanted: str) -> UnmaskError:
     return UnmaskError(
-        f"The model {served.name} is one for {served.kind} and gives no {wanted}; /models lists which does what."
+        f"The model {served.name} is one for {served.kind} and gives no {wanted}; /models lists all kinds."
     )
 
 
 def units(vectors: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Vectors scaled to length 1; one of length 0 stays."""
+    """Vectors scaled to length 1; zero vectors stay zero."""
     found = np.array(vectors, np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     units_ND: list[list[float]] = (found / np.maximum(lengths, 1e-12)).tolist()

@@ -1,4 +1,4 @@
-"""What goes over the wire: JSON that may be read, answers, and refusals of one sentence."""
+"""Reading JSON bodies of requests, and writing answers and refusals as JSON."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 from unmask.serve.http.aside import LONG, MUCH, aside
 from unmask.serve.http.refusals import Refusal, clipped, too_busy
 
-DEEPEST = 64  # brackets within brackets
-DIGITS = 1_000  # of a whole number; the time to read one grows with the square
+DEEPEST = 64  # deepest nesting of brackets
+DIGITS = 1_000  # most digits of a whole number; the time to read one grows with the square
 SHORT = 2_000  # values of an answer that takes about a millisecond to write
-RUN = 1_024  # values that are written at a time: no other thread runs meanwhile
+RUN = 1_024  # values that are encoded at a time: no other thread runs during that time
 PIECE = 65_536  # bytes that are sent at a time
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -29,12 +29,12 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 async def read_json(request: Request) -> Any:
-    """The body of a request. Raises Refusal: 415 for another type, 413 for too many values, 400 for what is no JSON,
-    422 for JSON that no text can come of."""
+    """The JSON body of a request. Raises Refusal: 415 for another content type, charset or encoding, and as `parse`
+    does."""
     kind = request.headers.get("content-type", "")
     name, _, rest = kind.partition(";")
     if name.strip().lower() != "application/json":
-        said = f"not {clipped(name.strip(), 60)!r}" if name.strip() else "and the request does not say what its body is"
+        said = f"not {clipped(name.strip(), 60)!r}" if name.strip() else "and the request has no Content-Type"
         raise Refusal(415, f"The body must be JSON, with the header Content-Type: application/json, {said}.")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", rest, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
@@ -46,18 +46,20 @@ async def read_json(request: Request) -> Any:
 
 
 def parse(body: bytes, most: int) -> Any:
-    """JSON of at most `most` commas and brackets from bytes.
+    """Parse JSON with at most `most` commas and brackets.
 
-    Raises Refusal: 413 for more; 400 for what is no JSON, or nested too deep; 422 for NUL, lone surrogates, and numbers
-    that are none or too large to hold.
+    Raises Refusal: 413 for more; 400 for invalid JSON and for too deep nesting; 422 for NUL, lone surrogates, and
+    numbers that are too large or have too many digits.
     """
     marks = sum(map(body.count, (b",", b"[", b"{")))
     if marks > most:
-        raise Refusal(413, f"The body has {marks:,} commas and brackets, and may have {most:,}; send several requests.")
+        raise Refusal(
+            413, f"The body has {marks:,} commas and brackets, at most {most:,} are allowed; send several requests."
+        )
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refusal(400, f"The body is not UTF-8: byte {error.start} fits no character.") from None
+        raise Refusal(400, f"The body is not UTF-8: byte {error.start} is invalid.") from None
     try:
         value = json.loads(text, parse_constant=_no_number, parse_int=_whole)
     except RecursionError:
@@ -69,7 +71,7 @@ def parse(body: bytes, most: int) -> Any:
 
 
 def _no_number(name: str) -> Any:
-    raise Refusal(400, f"The body is not valid JSON: {name} is no number there.")
+    raise Refusal(400, f"The body is not valid JSON: {name} is not a number in JSON.")
 
 
 def _whole(digits: str) -> int:
@@ -86,9 +88,9 @@ def _check(value: Any, depth: int) -> None:
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError:
-                raise Refusal(422, "A text holds half of a surrogate pair, which is no character.") from None
+                raise Refusal(422, "A text has half of a surrogate pair, which is not a character.") from None
         if "\0" in value:
-            raise Refusal(422, "A text holds the character NUL; leave it out.")
+            raise Refusal(422, "A text has the character NUL; leave it out.")
     elif isinstance(value, Mapping):
         for name, one in value.items():
             _check(name, depth)
@@ -104,7 +106,7 @@ def _check(value: Any, depth: int) -> None:
 
 
 class Written(Response):
-    """A body of JSON, which is sent piece by piece, as fast as the client reads it."""
+    """A JSON response, sent in pieces, as fast as the client reads them."""
 
     media_type = "application/json"
 
@@ -116,24 +118,25 @@ class Written(Response):
 
 
 async def answered(request: Request, make: Callable[[], Any], executor: Executor = LONG) -> Response:
-    """What `make` returns as the answer to a request, made and written in a thread of this executor.
+    """The response with what `make` returns, computed and encoded in a thread of the executor.
 
-    Raises Refusal: 413 where it is too long, 429 where too much is held already, 500 for numbers that are not finite.
+    Raises Refusal: 413 for an answer beyond the limit, 429 if the service holds too many bytes, 500 for numbers that
+    are not finite.
     """
     service = request.app.state.service
     body = await aside(lambda: encoded(make(), service.settings.answer), executor)
     if len(body) > MUCH and service.held + len(body) > service.settings.held:
-        raise too_busy(429, "Too many long answers are being sent; ask again in a second.", 1)
+        raise too_busy(429, "Too many long answers are being sent; try again in a second.", 1)
     return Written(memoryview(body))
 
 
 def written(request: Request, value: Any) -> Response:
-    """A short answer, written at once. Raises Refusal as `answered` does."""
+    """The response with a short value, encoded at once. Raises Refusal as `encoded` does."""
     return Written(memoryview(encoded(value, request.app.state.service.settings.answer)))
 
 
 def is_short(value: Any) -> bool:
-    """Whether a value is written so soon that it need not be aside."""
+    """Whether a value is short enough to be encoded in the event loop."""
     left, waiting = SHORT, [value]
     while waiting and left > 0:
         one = waiting.pop()
@@ -147,17 +150,17 @@ def is_short(value: Any) -> bool:
 
 
 def encoded(value: Any, most: int) -> bytearray:
-    """JSON in ASCII characters alone, so that it is the same in every encoding; the same as `json.dumps` writes, but
-    other threads run meanwhile.
+    """A value as JSON in ASCII, equal to the output of `json.dumps`, but encoded in pieces so that other threads can
+    run.
 
-    Raises Refusal 413 where it has more than `most` bytes, and 500 for numbers that are not finite.
+    Raises Refusal 413 for more than `most` bytes, and 500 for numbers that are not finite.
     """
     found = bytearray()
     try:
         for piece in _pieces(value):
             found += piece.encode("ascii")
             if len(found) > most:
-                raise Refusal(413, f"The answer would have more than {most:,} bytes; ask for less at a time.")
+                raise Refusal(413, f"The answer has more than {most:,} bytes; request less at a time.")
     except ValueError:
         raise Refusal(500, "The model answered with numbers that are not finite: its weights are damaged.") from None
     return found
@@ -184,17 +187,17 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _holds_more(values: Any) -> bool:
-    """Whether there are lists or objects among some values."""
+    """Whether some of the values are lists or objects."""
     return any(isinstance(one, (dict, list, tuple)) for one in values)
 
 
 def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that is known to be short and to hold no numbers that are not finite."""
+    """The response with a value that is known to be short and to have only finite numbers."""
     return Written(_encode(value).encode("ascii"), status, dict(headers or {}))
 
 
 def refusal(path: str, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """A refusal as clients of the path read it: {"error": sentence}, OpenAI's {"error": {"message": sentence, …}}."""
+    """A refusal in the format of the path: {"error": sentence}, or OpenAI's {"error": {"message": sentence, …}}."""
     sentence = clipped(sentence)
     if not path.startswith("/v1/"):
         return reply({"error": sentence}, status, headers)

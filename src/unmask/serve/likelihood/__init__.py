@@ -1,4 +1,4 @@
-"""How likely texts are to a model: `Scorer`, and how each kind of head scores a text, one file each."""
+"""The likelihood of texts: `Scorer`, and one file for each kind of head that scores a text."""
 
 from unmask.serve.likelihood.next_token import Window, windows
 from unmask.serve.likelihood.scorer import SCORINGS, Scorer

@@ -1,6 +1,6 @@
-"""Scoring by a T5: each token cut out in turn, and written from all the others.
+"""Scoring by a T5: masks each token in turn, and predicts it from all others.
 
-Shapes: N copies of texts, each with one token cut out; M places that are answered, two a copy; V vocabulary.
+Shapes: N copies of texts, each with one token masked; M target places, two a copy; V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from unmask.serve.likelihood.scoring import TokenScoring, each_token
 from unmask.tasks import evaluating
 from unmask.types import Head
 
-WRITTEN = 3  # tokens of a target: <X>, what stood there, <Y>
+WRITTEN = 3  # tokens of a target: <X>, the masked token, <Y>
 
 
 class GapScoring(TokenScoring):
-    """sum over t of log p(w_t <Y> | text with <X> in place of w_t, <X>): what a masked language model is asked (Salazar
-    et al. 2020), as span corruption asks it (Raffel et al. 2020, section 3.1.4).
+    """sum over t of log p(w_t <Y> | text with <X> in place of w_t, <X>): the pseudo-log-likelihood of a masked language
+    model (Salazar et al. 2020), by span corruption (Raffel et al. 2020, section 3.1.4).
 
-    The <Y> says that nothing else stood in the gap; without it, a word that only begins what would fit were likely.
+    The <Y> ends the masked span; without it, a token that only begins a likely span would get a high score.
 
-    Raises UnmaskError for a model that has no sentinels, <X> and <Y>.
+    Raises UnmaskError for a model without the sentinels <X> and <Y>.
     """
 
     name = "log-probability of gaps"
@@ -40,7 +40,7 @@ class GapScoring(TokenScoring):
         super().__init__(loaded, head, owner, window=window, stride=stride)
         tokenizer: Tokenizer | None = loaded.tokenizer
         if tokenizer is None or len(tokenizer.sentinels) < 2:
-            raise UnmaskError("This model does not write what was cut out of a text: take a T5 as it was pre-trained.")
+            raise UnmaskError("This model does not predict masked spans: use a T5 that is not fine-tuned.")
         self.tokenizer = tokenizer
         self.gap, self.after = tokenizer.sentinels[:2]
 
@@ -49,7 +49,7 @@ class GapScoring(TokenScoring):
         return head.kind == "next_token" and model.reads_source
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text, log p of every token of it and of the end of its gap."""
+        """For each text, log p of each of its tokens and of the sentinel after it."""
         ids = self.tokenizer.ids(texts)
         with torch.inference_mode(), evaluating(self.model):
             return each_token(

@@ -1,4 +1,4 @@
-"""Scoring by a masked language model: each token masked in turn, and predicted from all the others.
+"""Scoring by a masked language model: masks each token in turn, and predicts it from all others.
 
 Shapes: T tokens of a text, special ones included; N copies of texts, each with one token masked.
 """
@@ -23,8 +23,8 @@ from unmask.types import Example, Head
 class MaskedTokenScoring(TokenScoring):
     """PLL(w) = sum over t of log p(w_t | all other tokens) (Salazar et al. 2020, "Masked Language Model Scoring").
 
-    It is no log-probability of the text, for the tokens are not predicted one after the other; but of two texts, the
-    better one mostly has the higher PLL.
+    It is not the log-probability of the text, because the tokens are not predicted one after another; but the better
+    one of two texts mostly has the higher PLL.
     """
 
     name = "pseudo-log-likelihood"
@@ -53,7 +53,7 @@ class MaskedTokenScoring(TokenScoring):
             )
 
     def _predict(self, copies: Sequence[tuple[Framed, int]]) -> np.ndarray:
-        """[N] log p of token j of each text, while it is masked."""
+        """[N] log p of token j of each text, with that token masked."""
         examples = []
         for (tokens, places), j in copies:
             masked = tokens.copy()

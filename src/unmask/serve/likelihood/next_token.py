@@ -1,6 +1,6 @@
-"""Scoring by a language model: each token from those before it, in strided windows over a long text.
+"""Scoring by a language model: predicts each token from those before it, in strided windows over a long text.
 
-Shapes: T tokens of a sequence, M places that are answered at once, V vocabulary.
+Shapes: T tokens of a sequence, M target places, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from unmask.serve.likelihood.scoring import TokenScoring
 from unmask.tasks import answered, evaluating
 from unmask.types import Example, Head
 
-LONGEST = 1_024  # tokens of a window, where the model sets no limit
-LOGITS = 2**22  # numbers that a head may answer with at once, in each of the threads that read
+LONGEST = 1_024  # tokens of a window, for models without a limit
+LOGITS = 2**22  # most outputs of the head at a time, in each thread
 
 
 class Window(NamedTuple):
-    """A piece of a sequence: the tokens `begin` … `end - 1` are read, those from `first` to `end` are predicted."""
+    """A part of a sequence: the model reads the tokens `begin` … `end - 1` and predicts the tokens `first` … `end`."""
 
     begin: int
     first: int
@@ -34,11 +34,11 @@ class Window(NamedTuple):
 
 
 def windows(tokens: int, longest: int, stride: int) -> Iterator[Window]:
-    """Windows over a sequence in which every token but the first is predicted once.
+    """Windows over a sequence that predict every token but the first once.
 
-    A window reads at most `longest` tokens and predicts `stride` that the one before did not; the first one predicts
-    all that follow its first token. So every token is predicted from all that stand before it, or from at least the
-    longest - stride + 1 nearest ones.
+    A window reads at most `longest` tokens and predicts the `stride` tokens after those of the window before; the first
+    window predicts all tokens after its first. So each token is predicted from all tokens before it, or from at least
+    the longest - stride + 1 nearest ones.
     """
     ends = [min(longest, tokens - 1)]
     while ends[-1] < tokens - 1:
@@ -50,7 +50,7 @@ def windows(tokens: int, longest: int, stride: int) -> Iterator[Window]:
 class NextTokenScoring(TokenScoring):
     """sum over t of log p(w_t | w_1 .. w_t-1), the end of the text included: the log-probability of the text.
 
-    Raises UnmaskError for numbers that make no windows.
+    Raises UnmaskError for an invalid window or stride.
     """
 
     name = "log-probability"
@@ -64,11 +64,11 @@ class NextTokenScoring(TokenScoring):
         self.window = (positions or LONGEST) if window is None else window
         self.stride = max(1, self.window // 2) if stride is None else stride
         if self.window < 1 or (positions is not None and self.window > positions):
-            raise UnmaskError(f"A window has 1 to {positions or LONGEST} tokens in this model, not {self.window}.")
+            raise UnmaskError(f"--window must be 1 to {positions or LONGEST} tokens for this model, not {self.window}.")
         if not 1 <= self.stride <= self.window:
             raise UnmaskError(
-                f"Windows of {self.window} tokens go on by 1 to {self.window} of them, not by {self.stride}; a larger "
-                "--stride would leave tokens out."
+                f"--stride must be 1 to {self.window} tokens, the size of the window, not {self.stride}: a larger "
+                "stride would skip tokens."
             )
 
     @classmethod
@@ -76,7 +76,7 @@ class NextTokenScoring(TokenScoring):
         return head.kind == "next_token" and model.causal and not model.reads_source
 
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text, log p of every token of it and of its end."""
+        """For each text, log p of each of its tokens and of its end."""
         return self.of_sequences(self._sequences(texts))
 
     def total(self, texts: Sequence[str]) -> tuple[float, int, int]:
@@ -89,12 +89,12 @@ class NextTokenScoring(TokenScoring):
         return self
 
     def _sequences(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of texts, each with its beginning and its end."""
+        """The ids of texts, each with the tokens for its beginning and its end."""
         ends = self.tokenizer.cls, self.tokenizer.sep
         return [np.concatenate([ends[:1], ids, ends[1:]]) for ids in self.tokenizer.ids(texts)]
 
     def of_sequences(self, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each sequence of ids [T], special tokens included, log p of every token from those before it, [T - 1]."""
+        """For each sequence of ids [T], special tokens included, log p of each token but the first [T - 1]."""
         found = [np.empty(max(len(tokens) - 1, 0), dtype=np.float32) for tokens in sequences]
         cut = [
             (number, window)
@@ -110,11 +110,11 @@ class NextTokenScoring(TokenScoring):
         return found
 
     def _score(self, cut: Sequence[tuple[int, Window]], sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Read some windows, one a row: log p of every token that each of them predicts."""
+        """Log p of each token that each window predicts. Reads the windows as one batch, one window a row."""
         examples = [Example(np.asarray(sequences[i][w.begin : w.end], dtype=np.int64)) for i, w in cut]
         batch = collate.pad(examples, self.tokenizer.pad, multiple=1).to(self.model.device)
         width = batch.tokens.shape[1]
-        # The token at place t of a sequence is predicted one place before it.
+        # The state at position t - 1 of a sequence predicts the token at position t.
         places = [row * width + np.arange(w.first - 1, w.end) - w.begin for row, (_, w) in enumerate(cut)]
         values = [np.asarray(sequences[i][w.first : w.end + 1], dtype=np.int64) for i, w in cut]
         places_M, values_M = (torch.from_numpy(np.concatenate(x)).to(self.model.device) for x in (places, values))

@@ -23,8 +23,8 @@ from unmask.types import Example, Head
 class ReplacedTokenScoring(TokenScoring):
     """sum over t of log p(w_t is the original token | text), by the discriminator (Clark et al. 2020, section 2).
 
-    One forward pass reads the whole text, in which nothing is masked. It is no log-probability of the text: tokens are
-    judged each for itself, and by a model that saw one in seven of them replaced, not by a writer of texts.
+    One forward pass reads the whole text, with no token masked. The score is not the log-probability of the text: the
+    model, which saw about one token in seven replaced in training, classifies each token independently.
     """
 
     name = "log-probability that nothing was replaced"

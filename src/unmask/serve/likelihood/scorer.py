@@ -1,4 +1,4 @@
-"""Scorer: how likely texts are to the model of a folder, by whatever kind of head it has."""
+"""Scorer: the likelihood of texts under the model of a folder, with any kind of head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unmask.serve.likelihood.replaced import ReplacedTokenScoring
 from unmask.serve.likelihood.scoring import Likelihood, Scoring
 from unmask.serve.likelihood.words import WordScoring
 
-DOCUMENTS = 256  # that are read before they are scored together
+DOCUMENTS = 256  # texts that are scored together
 
 SCORINGS: tuple[type[Scoring], ...] = (
     NextTokenScoring,
@@ -27,18 +27,19 @@ SCORINGS: tuple[type[Scoring], ...] = (
     WordScoring,
     MaskedTokenScoring,
 )
-"""How heads score texts. A model with several heads is scored by the first of these that knows one of them."""
+"""The kinds of scoring. A model with several heads uses the first kind that supports one of them."""
 
 
 class Scorer:
-    """Says how likely texts are: `Scorer("lm").scores(["the film was good"])`.
+    """Scores the likelihood of texts: `Scorer("lm").scores(["the film was good"])`.
 
-    model   a folder, or one that `huggingface.load` opened
-    window  tokens that are read at once; None: as many as the model has positions, or 1,024
-    stride  tokens by which a window goes on; None: half a window. A smaller one costs more and gives more context
+    model   a folder, or what `huggingface.load` returned for it
+    window  tokens that the model reads at a time; None: the number of its positions, or 1,024
+    stride  tokens between the ends of two windows; None: half a window. A smaller stride takes longer and gives more
+            context
 
-    Raises UnmaskError for a folder without a head that scores texts, for numbers that make no windows, and for windows
-    over a model that reads whole texts.
+    Raises UnmaskError for a folder without a head that scores texts, for an invalid window or stride, and for windows
+    with a model that reads whole texts.
     """
 
     def __init__(self, model: Path | str | Loaded, *, window: int | None = None, stride: int | None = None) -> None:
@@ -48,20 +49,20 @@ class Scorer:
 
     @property
     def name(self) -> str:
-        """What a score is, such as "log-probability"."""
+        """The name of the score, such as "log-probability"."""
         return self.scoring.name
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] how likely each text is, in nats: its log-probability, or what stands for it (`Scoring`).
+        """[N] the score of each text, in nats: its log-probability or a substitute (`name`).
 
         Raises UnmaskError for a text that is longer than the model can read.
         """
         return self.scoring.scores(texts)
 
     def perplexity(self, texts: Iterable[str]) -> Likelihood:
-        """How likely the texts are, each from its beginning to its end.
+        """The likelihood and perplexity of whole texts.
 
-        Raises UnmaskError where there is no text, and for a model whose scores are no probabilities of texts.
+        Raises UnmaskError if there is no text, and for a model whose scores are not log-probabilities of texts.
         """
         nll, facts = 0.0, np.zeros(5, dtype=np.int64)
         for some in _together(texts):
@@ -71,30 +72,30 @@ class Scorer:
             facts += np.array([len(some), tokens, words, characters, unknown])
         documents, tokens, words, characters, unknown = facts.tolist()
         if not words:
-            raise UnmaskError("There is no text to score; the files hold nothing but empty lines.")
+            raise UnmaskError("There is no text to score: all lines are empty.")
         return Likelihood(nll, documents, tokens, words, characters, unknown)
 
     def language_model(self) -> NextTokenScoring:
-        """What scores any sequence of ids, each token from those before it. Raises UnmaskError for a model that does
-        not predict the next token."""
+        """The scoring of sequences of ids by next-token prediction. Raises UnmaskError for a model that does not
+        predict the next token."""
         return self.scoring.language_model()
 
 
 def _chosen(loaded: Loaded) -> tuple[type[Scoring], str]:
-    """How a model scores texts, and by which of its heads. Raises UnmaskError where it has no such head."""
+    """The scoring of a model, and the name of its head. Raises UnmaskError for a model without a head that scores."""
     for kind in SCORINGS:
         for name, layer in loaded.model.heads.items():
             head = asked_of(layer)
             if head is not None and kind.reads(loaded.model, head):
                 return kind, name
     raise UnmaskError(
-        "No head of this model says how likely a text is: take one as it was pre-trained, such as `unmask pretrain "
+        "No head of this model scores the likelihood of a text: use a pre-trained model, such as `unmask pretrain "
         "gpt-tiny` makes."
     )
 
 
 def _together(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts that are scored together."""
+    """Lists of texts that are scored together."""
     some: list[str] = []
     for text in texts:
         some.append(text)

@@ -1,4 +1,4 @@
-"""Scoring: how a kind of head scores a text; Likelihood, what a scorer finds out about some texts.
+"""Scoring: how a kind of head scores a text. Likelihood: the likelihood of some texts.
 
 Shapes: N texts; T tokens of a text, special ones included.
 """
@@ -24,21 +24,22 @@ from unmask.types import Head
 if TYPE_CHECKING:
     from unmask.serve.likelihood.next_token import NextTokenScoring
 
-COPIES = 4_096  # of texts that are made before they are read, in batches of equal lengths
+COPIES = 4_096  # copies of texts that are sorted by length into batches together
 
 Framed = tuple[np.ndarray, np.ndarray]
-"""The tokens of a text as a model reads it, [T], and the places of those that are of the text itself."""
+"""The tokens [T] of a text with special tokens, and the positions of the tokens of the text itself."""
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """How likely some texts are.
+    """The likelihood of some texts.
 
-    nll         -log p of all of them, in nats: of every token from those before it, and of the end of each text
-    tokens      that were predicted, the ends included; words, where the model predicts words
-    words       runs of characters between whitespace
-    characters  of the texts as they were given, which models of other tokens are compared by
-    unknown     tokens that the model has no entry for: it predicts only that there is one
+    nll         -log p of all texts, in nats: of each token given those before it, and of the end of each text
+    documents   number of texts
+    tokens      number of predicted tokens, ends included; words, if the model predicts words
+    words       number of words, separated by whitespace
+    characters  number of characters; models with different tokenizers are compared per character
+    unknown     number of tokens that the vocabulary lacks; the model predicts the unknown token for each
     """
 
     nll: float
@@ -50,12 +51,12 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean per token."""
+        """exp of the mean nll per token."""
         return _exp(self.nll / self.tokens)
 
     @property
     def word_perplexity(self) -> float:
-        """exp of the mean per word."""
+        """exp of the mean nll per word."""
         return _exp(self.nll / self.words)
 
     @property
@@ -67,7 +68,7 @@ class Likelihood:
         return {**asdict(self), **{name: getattr(self, name) for name in names}}
 
     def render(self) -> str:
-        """A few lines for a person."""
+        """A few lines of text for a terminal."""
         lines = [
             f"{plural(self.documents, 'document')}, {plural(self.tokens, 'token')}, {plural(self.words, 'word')}, "
             f"{plural(self.characters, 'character')}.",
@@ -75,9 +76,7 @@ class Likelihood:
             f"{self.bits_per_character:.3f} bits per character.",
         ]
         if self.unknown:
-            lines.append(
-                f"The model does not know {plural(self.unknown, 'token')}, so the text is less likely than this says."
-            )
+            lines.append(f"The model does not know {plural(self.unknown, 'token')}, so the true perplexity is higher.")
         return "\n".join(lines)
 
 
@@ -89,41 +88,44 @@ class Scoring(ABC):
     """How a kind of head scores a text.
 
     loaded          a model with its tokenizer
-    head            name of the head of the model that scores
-    owner           what an error calls the model
-    window, stride  of a model that reads a long text in windows (`Scorer`)
+    head            name of the head that scores
+    owner           name of the model in errors
+    window, stride  for a model that reads a long text in windows (`Scorer`)
 
-    name   what a score is, in what is printed
-    model  what reads the texts
+    name   name of the score, for output
+    model  the model that reads the texts
 
-    Raises UnmaskError for a folder that lacks what is needed, and for windows where texts are read whole.
+    Raises UnmaskError for a folder that lacks a needed file, and for a window or stride with a model that reads whole
+    texts.
     """
 
     name: ClassVar[str]
     model: Model
     whole_texts: ClassVar[str] = "this model"
-    """What an error calls a model that has no windows."""
+    """Name of a model without windows, in errors."""
 
     def __init__(
         self, loaded: Loaded, head: str, owner: object, *, window: int | None = None, stride: int | None = None
     ) -> None:
         for name, value in (("window", window), ("stride", stride)):
             if value is not None:
-                raise UnmaskError(f"--{name} means nothing to {self.whole_texts}, which reads whole texts.")
+                raise UnmaskError(
+                    f"--{name} does not apply to {self.whole_texts}, which reads whole texts; leave it out."
+                )
         self.model, self.head = loaded.model, head
 
     @classmethod
     @abstractmethod
     def reads(cls, model: Model, head: Head) -> bool:
-        """Whether it scores texts by this head of this model."""
+        """Whether this scoring supports the head of the model."""
 
     @abstractmethod
     def scores(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] how likely each text is, in nats. Raises UnmaskError for one that is too long."""
+        """[N] the score of each text, in nats. Raises UnmaskError for a text that is too long."""
 
     def total(self, texts: Sequence[str]) -> tuple[float, int, int]:
-        """The log-probability of all texts, the number of tokens that were predicted, and how many of these are unknown
-        to the model. Raises UnmaskError for a model whose scores are no log-probabilities of texts."""
+        """(log-probability of all texts in nats, number of predicted tokens, number of unknown tokens among them).
+        Raises UnmaskError for a model whose scores are not log-probabilities of texts."""
         raise _no_language_model()
 
     def language_model(self) -> NextTokenScoring:
@@ -136,8 +138,8 @@ class TokenScoring(Scoring):
 
     @abstractmethod
     def log_probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text, the score of every token of it, without special ones. Raises UnmaskError for one that is too
-        long."""
+        """For each text, the score of each of its tokens, without special tokens. Raises UnmaskError for a text that
+        is too long."""
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([one.sum(dtype=np.float64) for one in self.log_probabilities(texts)])
@@ -145,7 +147,7 @@ class TokenScoring(Scoring):
 
 def _no_language_model() -> UnmaskError:
     return UnmaskError(
-        "This model has no head that says the next token: take one of a language model, such as `unmask pretrain "
+        "This model has no head that predicts the next token: use a language model, such as `unmask pretrain "
         "gpt-tiny` or `lstm-lm` makes."
     )
 
@@ -156,12 +158,12 @@ def each_token(
     size: Callable[[int], int],
     device: torch.device,
 ) -> list[np.ndarray]:
-    """For each text, a number for each of its tokens, from a copy of the text for each.
+    """The scores of each token of each text, with one copy of the text for each token.
 
-    lengths  of each text, the tokens that are scored
-    read     (number of a text, number of a token in it) for each copy -> a number for each
-    size     number of a text -> the tokens of a copy of it
-    device   where the copies are read
+    lengths  number of scored tokens of each text
+    read     (index of a text, index of a token in it) for each copy -> a score for each
+    size     index of a text -> number of tokens of a copy
+    device   the device of the model
     """
     found = [np.zeros(length, dtype=np.float32) for length in lengths]
     pairs = [(i, j) for i, length in enumerate(lengths) for j in range(length)]
@@ -177,7 +179,7 @@ def each_token(
 
 
 def framed(tokenizer: Tokenizer, longest: int | None, texts: Sequence[str]) -> list[Framed]:
-    """Texts as a model of at most `longest` positions reads them. Raises UnmaskError for a text that is too long."""
+    """Texts with special tokens, of at most `longest` tokens each. Raises UnmaskError for a text that is too long."""
     return [_framed(tokenizer, longest, text, ids) for text, ids in zip(texts, tokenizer.ids(texts), strict=True)]
 
 
@@ -185,7 +187,7 @@ def _framed(tokenizer: Tokenizer, longest: int | None, text: str, ids: np.ndarra
     tokens, _ = tokenizer.join(ids)
     if longest is not None and len(tokens) > longest:
         raise UnmaskError(
-            f"'{text[:40]} …' has {len(tokens)} tokens, but the model reads {longest}: score it in parts."
+            f"'{text[:40]} …' has {len(tokens)} tokens, but the model reads at most {longest}: score it in parts."
         )
     before = next((i for i in range(len(tokens)) if np.array_equal(tokens[i : i + len(ids)], ids)), 0)
     return tokens, np.arange(before, before + len(ids))

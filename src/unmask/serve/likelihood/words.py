@@ -1,4 +1,4 @@
-"""Scoring by an ELMo: every word from those before it, and from those after it.
+"""Scoring by an ELMo: predicts each word from those before it, and from those after it.
 
 Shapes: N texts; M words of all texts of a batch.
 """
@@ -22,9 +22,9 @@ from unmask.types import Example, Head
 
 class WordScoring(Scoring):
     """The mean of sum over k of log p(w_k | w_1 .. w_k-1) and of log p(w_k | w_k+1 .. w_n) (Peters et al. 2018, section
-    3.1), the end of the text and its beginning included. Words that the model does not know are one word to it.
+    3.1), including the end of the text and its beginning. All unknown words are the same word to the model.
 
-    Raises UnmaskError for a folder that does not say which words its model predicts.
+    Raises UnmaskError for a folder without the list of words that its model predicts.
     """
 
     name = "log-probability from either side"
@@ -37,7 +37,7 @@ class WordScoring(Scoring):
         check_words(self.model, loaded.words, owner)
         self.tokenizer: Tokenizer = loaded.require_tokenizer(owner)
         self.objective = scorer(loaded.words, self.tokenizer)
-        strange = np.array([self.tokenizer.unknown], np.int32).tobytes()  # a word with a character that is none here
+        strange = np.array([self.tokenizer.unknown], np.int32).tobytes()  # a word with an unknown character
         self.unknown = [UNKNOWN, self.objective.ids.get(strange, UNKNOWN)]
 
     @classmethod
@@ -48,7 +48,7 @@ class WordScoring(Scoring):
         return self._scores(self._read(texts))
 
     def total(self, texts: Sequence[str]) -> tuple[float, int, int]:
-        """See `Scoring.total`; tokens are words, and an end of each text."""
+        """See `Scoring.total`; the tokens are words and the end of each text."""
         read = self._read(texts)
         values_M = np.concatenate([example.targets[DIRECTIONS[0]][1] for example in read])
         return float(self._scores(read).sum()), len(values_M), int(np.isin(values_M, self.unknown).sum())

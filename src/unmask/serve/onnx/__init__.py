@@ -1,4 +1,4 @@
-"""ONNX: a model folder as a graph that ONNX Runtime runs, checked against the model, fused, in eight bits."""
+"""Export to ONNX: a graph for ONNX Runtime, checked against the model; optionally fused or quantized to eight bits."""
 
 from unmask.serve.onnx.folder import Exported, Score, export, render
 from unmask.serve.onnx.graph import EncoderGraph, graph_of

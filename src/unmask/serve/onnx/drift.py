@@ -1,4 +1,4 @@
-"""How far answers are from those of the model: the largest difference, cosines, answers that stay, probabilities.
+"""The difference between answers of a graph and of its model: largest difference, cosines, agreement, probabilities.
 
 Shapes: B rows, T tokens, N choices, C outputs.
 """
@@ -35,18 +35,19 @@ TEXTS = (
     "Light takes a little more than eight minutes from the sun to the earth, and more than four years from the next "
     "star, so that we see it as it was then.",
 )
-"""On which a graph is compared with its model: of all lengths, on many things."""
+"""Texts on which a graph is compared with its model, of many lengths and topics."""
 
 CHOICES = 4
-HIDDEN = 6  # every so many words one is hidden from a model that guesses words
+HIDDEN = 6  # one token in so many is masked, for a masked language model
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts as a graph reads them.
+    """Texts as inputs of a graph.
 
     inputs  name -> [B, T], for choices [B, N, T]; padded at the right
-    asked   [B, T]: tokens whose answers count: of a model that guesses words the hidden ones, else all but padding
+    asked   [B, T]: whether the answer at a token is compared: masked tokens of a masked language model, else all but
+            padding
     """
 
     inputs: dict[str, np.ndarray]
@@ -54,7 +55,7 @@ class Rows:
 
 
 def rows(graph: EncoderGraph, tokenizer: Tokenizer, texts: Sequence[str] = TEXTS) -> Rows:
-    """The texts, every other one as a pair with the next; of choices each text with some others."""
+    """The texts as rows, every other one as a pair with the next; for choices, each text with four others."""
     ids = tokenizer.ids(list(texts))
     longest = min(graph.model.positions or 512, 128)
     pairs: list[tuple[np.ndarray, np.ndarray | None]]
@@ -79,14 +80,14 @@ def rows(graph: EncoderGraph, tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
 
 
 def of_model(graph: EncoderGraph, texts: Rows) -> list[np.ndarray]:
-    """What the model answers."""
+    """The outputs of the model."""
     with torch.no_grad():
         found = graph(*(torch.from_numpy(values) for values in texts.inputs.values()))
     return [one.numpy() for one in found]
 
 
 def difference(graph: EncoderGraph, texts: Rows, wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> float:
-    """The largest, over all outputs, where there is no padding; infinite where a number is none."""
+    """The largest difference over all outputs, without padding; infinite if a number is not finite."""
     seen = texts.inputs["attention_mask"] > 0
     worst = 0.0
     for axes, a, b in zip(graph.outputs.values(), wanted, found, strict=True):
@@ -98,8 +99,8 @@ def difference(graph: EncoderGraph, texts: Rows, wanted: Sequence[np.ndarray], f
 def of_answers(
     graph: EncoderGraph, texts: Rows, wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]
 ) -> dict[str, float]:
-    """What rounding changes. Of vectors the mean and the least cosine to those of the model; of scores the mean and
-    the largest change; else the share of answers that stay, and the mean and the largest change of a probability."""
+    """The effect of rounding. For vectors, the mean and least cosine to those of the model; for scores, the mean and
+    largest change; else the share of unchanged answers, and the mean and largest change of a probability."""
     if graph.kind in ("vectors", "hidden"):
         pairs = [
             (a, b) if a.ndim == 2 else (a[texts.asked], b[texts.asked]) for a, b in zip(wanted, found, strict=True)
@@ -120,7 +121,7 @@ def of_answers(
 
 
 def _probabilities(graph: EncoderGraph, texts: Rows, said: Sequence[np.ndarray]) -> np.ndarray:
-    """[*, C]: of texts, of the tokens that are asked about, of begins and ends over the tokens of a row."""
+    """[*, C]: probabilities for texts, for the compared tokens, or for begins and ends over the tokens of a row."""
     if graph.kind == "span":
         logits = np.stack(said).astype(np.float64)  # [2, B, T]
         return _softmax(np.where(texts.inputs["attention_mask"] > 0, logits, -np.inf))

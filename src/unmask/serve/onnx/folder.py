@@ -1,4 +1,4 @@
-"""export: a model folder as a folder of ONNX, with how far its answers are from those of the model."""
+"""export: writes a model folder as an ONNX folder, and measures the difference between its answers and the model's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unmask.serve.onnx.session import OnnxModel, needed
 PLAIN, FUSED, INT8 = "model.onnx", "model_optimized.onnx", "model_quantized.onnx"
 """Names of the files, as `optimum` gives them."""
 
-FARTHEST = 1e-3  # that an answer in float32 may be from that of the model
+FARTHEST = 1e-3  # largest allowed difference between a float32 output and the model's
 
 BESIDE = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -27,21 +27,21 @@ BESIDE = (
     *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
     *("1_Pooling/config.json", "2_Normalize/config.json"),
 )
-"""Files that others open a folder by, besides the graph; the `*` is a family: bert, roberta."""
+"""Files that other libraries need beside the graph; the `*` is a family: bert, roberta."""
 
 Score = Callable[[Callable[[Model], Model]], Mapping[str, float]]
-"""What answers in the place of a folder's model -> the metrics of its answers to labelled rows."""
+"""A function that replaces the model -> the metrics of the replacement on labelled rows."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how far it is from the model.
+    """The written files, and the difference between their outputs and the model's.
 
-    head         by which the graph answers: one of `OUTPUTS`
+    head         name of the head of the graph
     left_out     heads of the folder that are not in the graph
     sizes        file -> bytes
-    differences  file in float32 -> the largest difference from what the model answers
-    drift        of the file in eight bits: name -> number (`drift.of_answers`)
+    differences  file in float32 -> the largest difference from an output of the model
+    drift        for the file in eight bits: name -> number (`drift.of_answers`)
     scores       file -> metric -> value, on labelled rows; "PyTorch" is the model itself
     """
 
@@ -57,20 +57,20 @@ class Exported:
 def export(
     folder: Path | str, out: Path | str, *, fuse: bool = False, int8: bool = False, score: Score | None = None
 ) -> Exported:
-    """Write model.onnx, the config and the tokenizer to `out`, so that `optimum` and `sentence-transformers` open it.
+    """Write model.onnx, the config and the tokenizer to `out`, which `optimum` and `sentence-transformers` can open.
 
-    fuse   also write model_optimized.onnx, in which ONNX Runtime's own operators stand for whole attentions, norms and
+    fuse   also write model_optimized.onnx, in which operators of ONNX Runtime replace whole attentions, norms and
            activations; only ONNX Runtime reads it
-    int8   also write model_quantized.onnx: weights in eight bits, one scale for each output, activations in eight bits
-           scaled as they come; made from the fused graph where there is one. ONNX Runtime cuts large sums of products
-           off on x86 processors without VNNI: the drift that is reported holds for the processor that exports
-    score  labelled rows to score each file on
+    int8   also write model_quantized.onnx: weights in eight bits with one scale for each output, activations in eight
+           bits with dynamic scales; from the fused graph if there is one. On x86 processors without VNNI, ONNX Runtime
+           saturates large sums of products: the reported drift holds for the processor that exports
+    score  scores each file on labelled rows
 
-    Raises UnmaskError, and writes nothing, for a model that has no such form, a folder of another model, and where a
-    file in float32 answers otherwise than the model by more than 1e-3.
+    Raises UnmaskError, and writes nothing, for a model that cannot be exported, if `out` holds another model, and if
+    outputs of a float32 file differ from the model's by more than 1e-3.
     """
     if Path(out).resolve() != Path(folder).resolve() and any(Path(out).glob("*.safetensors")):
-        raise UnmaskError(f"{out} holds another model, whose config would be lost: choose another folder.")
+        raise UnmaskError(f"{out} holds another model, whose config would be overwritten: choose another folder.")
     needed()
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     graph, left_out = graph_of(loaded.model, loaded.settings)
@@ -83,7 +83,7 @@ def export(
         differences = {name: drift.difference(graph, texts, wanted, said[name]) for name in said if name != INT8}
         for name, found in differences.items():
             if not found <= FARTHEST:
-                raise UnmaskError(f"{name} answers otherwise than the model, by {found:.1e}, and was not kept.")
+                raise UnmaskError(f"Outputs of {name} differ from the model's by {found:.1e}; nothing was written.")
         scores: dict[str, Mapping[str, float]] = {}
         if score is not None:
             scores["PyTorch"] = score(lambda model: model)
@@ -95,12 +95,12 @@ def export(
 
 
 def _instead(model: OnnxModel) -> Callable[[Model], Model]:
-    """What answers in the place of any model: this one."""
+    """A function that replaces any model by this one."""
     return lambda _: model
 
 
 def _files(graph: EncoderGraph, folder: Path, *, fuse: bool, int8: bool) -> list[Path]:
-    """The files of ONNX that were asked for."""
+    """Write the requested ONNX files to a folder, and return their paths."""
     made = [folder / PLAIN]
     write(graph, made[0])
     if fuse:
@@ -113,7 +113,7 @@ def _files(graph: EncoderGraph, folder: Path, *, fuse: bool, int8: bool) -> list
 
         types = {
             "DefaultTensorType": TensorProto.FLOAT
-        }  # of the outputs of fused operators, which shape inference does not know
+        }  # for the outputs of fused operators, which shape inference does not know
 
         with quiet():
             quantize_dynamic(
@@ -124,7 +124,7 @@ def _files(graph: EncoderGraph, folder: Path, *, fuse: bool, int8: bool) -> list
 
 
 def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
-    """Let ONNX Runtime put its own operators in. Raises UnmaskError where it recognises no attention."""
+    """Fuse operators with ONNX Runtime. Raises UnmaskError if it recognises no attention."""
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_model
 
@@ -144,7 +144,7 @@ def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
 
 
 def _place(folder: Path, out: Path, made: list[Path]) -> None:
-    """Put the files into the folder, each whole; what an earlier export left there does not outlive it."""
+    """Copy the files into the folder, each whole, and remove the files of an earlier export."""
     beside = [(path, out / path.relative_to(folder)) for path in _beside(folder)]
     before = (out / PLAIN).is_file()
     stale = _beside(out) - {goal for _, goal in beside} if before else set()
@@ -161,8 +161,8 @@ def _beside(folder: Path) -> set[Path]:
 
 
 def render(found: Exported) -> str:
-    """What was written, as a person reads it."""
-    lines = [f"{found.folder} answers as its head '{found.head}' does."]
+    """The result as text for a terminal."""
+    lines = [f"Exported the head '{found.head}' to {found.folder}."]
     if found.left_out:
         lines.append(f"Not in the graph: {', '.join(found.left_out)}.")
     for name, size in found.sizes.items():

@@ -1,4 +1,4 @@
-"""EncoderGraph: padded rows in, answers out, under the names by which `optimum` looks for them; written as ONNX.
+"""EncoderGraph: an encoder and a head as an ONNX graph, with the input and output names of `optimum`.
 
 Shapes: B rows, T tokens, S keys, D width, H heads, K width of a head, N choices, C outputs.
 """
@@ -28,8 +28,8 @@ from unmask.nn.mask import Bias, Device, Mask
 from unmask.nn.position import Position
 from unmask.tasks import task_found
 
-OPSET = 18  # the newest whose attention and norms ONNX Runtime fuses
-LARGEST = 2**31  # bytes of a file; larger ones lie in pieces, which is not done here
+OPSET = 18  # the newest opset in which ONNX Runtime fuses attention and norms
+LARGEST = 2**31  # bytes of a file; larger models need several files, which this module does not write
 Axes = tuple[str, ...]
 
 PER_TEXT: Axes = ("batch",)
@@ -45,13 +45,13 @@ OUTPUTS: dict[str, dict[str, Axes]] = {
     "vectors": {"last_hidden_state": PER_TOKEN, "sentence_embedding": PER_TEXT},
     "hidden": {"last_hidden_state": PER_TOKEN},
 }
-"""Kind of the head -> the outputs, each with the axes that differ from call to call. "vectors" are those of a
-sentence encoder, "hidden" those of a folder without a head."""
+"""Kind of the head -> the outputs, each with its dynamic axes. "vectors" is a sentence encoder, "hidden" a folder
+without a head."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a graph answers: its head, the kind of its output (OUTPUTS), and what its numbers are (`Task.outcomes`)."""
+    """The head of a graph, the kind of its output (OUTPUTS), and the meaning of its numbers (`Task.outcomes`)."""
 
     head: str
     kind: str
@@ -59,11 +59,11 @@ class Answers:
 
 
 PRETRAINED = ("token", "masked_token", "sequence")
-"""Kinds of heads of pre-training, in the order in which one is chosen: a graph answers by one."""
+"""Kinds of heads of pre-training, by priority: a graph has one head."""
 
 
 class PlainAttention(nn.Module):
-    """softmax(q k^T / √K + bias) v (Vaswani et al. 2017, equation 1), in the steps that ONNX Runtime fuses into one."""
+    """softmax(q k^T / √K + bias) v (Vaswani et al. 2017, equation 1), as operators that ONNX Runtime fuses into one."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class PlainAttention(nn.Module):
         bias: Bias,
         **_: Any,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]; keys and values are made of x where nothing else is given, as MobileBERT does."""
+        """[B, T, D] -> [B, T, D]; keys are computed from x by default, and values from the input of the keys."""
         keys_BSD = x_BTD if keys_BSD is None else keys_BSD
         values_BSD = keys_BSD if values_BSD is None else values_BSD
         made = ((self.query, x_BTD), (self.key, keys_BSD), (self.value, values_BSD))
@@ -90,24 +90,24 @@ class PlainAttention(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen(Mask):
-    """Keys that `attention_mask` [B, S] shows, as numbers that are added: what ONNX Runtime knows for a mask."""
+    """`attention_mask` [B, S] as an additive mask, which ONNX Runtime recognises."""
 
     attention_mask: Tensor | None = None
 
     def bias(self, T: int, S: int, device: Device = None) -> Bias:
-        """0 where it is 1, far below 0 elsewhere: [B, 1, 1, S]."""
+        """[B, 1, 1, S]: 0 where the mask is 1, the lowest float32 elsewhere."""
         assert self.attention_mask is not None
         return Bias((1.0 - self.attention_mask[:, None, None].float()) * torch.finfo(torch.float32).min)
 
 
 class EncoderGraph(nn.Module):
-    """What a model answers by one of its heads.
+    """A model with one of its heads.
 
-    answers   by which head, and what for
+    answers   the head, and the kind and meaning of its output
     settings  of a sentence encoder: pooling, normalise
 
     Inputs are int64: input_ids and attention_mask [B, T], 1 for a token and 0 for padding, and token_type_ids [B, T]
-    where the model has segments; for choices [B, N, T]. Texts stand at the left of their rows.
+    if the model has segments; for choices [B, N, T]. Rows are padded at the right.
     """
 
     def __init__(self, model: Model, answers: Answers, settings: Mapping[str, Any]) -> None:
@@ -158,29 +158,27 @@ class EncoderGraph(nn.Module):
 
 
 def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[EncoderGraph, tuple[str, ...]]:
-    """The graph of a model, in evaluation mode, and its heads that are not in it.
+    """The graph of a model, in evaluation mode, and the names of heads that are not in it.
 
-    settings  what a folder remembers (`Loaded.settings`)
+    settings  the settings of its folder (`Loaded.settings`)
 
-    Raises UnmaskError for models that do not read a text as a whole, for a CRF, and for adapters.
+    Raises UnmaskError for models other than bidirectional encoders, for a CRF, and for adapters.
     """
     if model.transformer is None or model.causal:
         raise UnmaskError(
-            f"{type(model.config).__name__} cannot be exported: only encoders of the family of BERT can, by now."
+            f"{type(model.config).__name__} cannot be exported to ONNX: use an encoder of the BERT family."
         )
     if adapters(model):
-        raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.runs.transfer.merged.")
+        raise UnmaskError("The model has adapters: merge them into its weights with unmask.runs.transfer.merged.")
     if "crf" in model.heads:
-        raise UnmaskError(
-            "This tagger has a CRF, whose search for the best sequence has no form in ONNX: train one without --crf."
-        )
+        raise UnmaskError("This tagger has a CRF, whose decoding cannot be exported to ONNX: train one without --crf.")
     answers = _answers(model, settings)
     left_out = tuple(name for name in model.heads if name != answers.head)
     return EncoderGraph(model, answers, settings or {}).eval(), left_out
 
 
 def _answers(model: Model, settings: Mapping[str, Any] | None) -> Answers:
-    """By its task, else by a head of pre-training; hidden states where there is none."""
+    """The head of the task, else a head of pre-training, else the hidden states."""
     heads = {name: head for name, layer in model.heads.items() if (head := asked_of(layer))}
     task = task_found(list(model.heads), settings)
     if task is not None:
@@ -193,10 +191,10 @@ def _answers(model: Model, settings: Mapping[str, Any] | None) -> Answers:
 
 
 def write(graph: EncoderGraph, path: Path) -> None:
-    """Write a graph as ONNX, with weights inside. Raises UnmaskError for one that is too large for a single file."""
+    """Write a graph and its weights to one ONNX file. Raises UnmaskError for a model that is too large for it."""
     size = sum(p.numel() * p.element_size() for p in graph.parameters())
     if size >= LARGEST:
-        raise UnmaskError(f"The weights take {size / 1e9:.1f} GB, and an ONNX file holds less than 2.1: no graph.")
+        raise UnmaskError(f"The weights take {size / 1e9:.1f} GB, and an ONNX file at most 2.1: use a smaller model.")
     sizes = {"batch": 2, "choices": 3, "sequence": min(7, graph.model.positions or 7)}
     shape = [sizes[axis] for axis in graph.input_axes]
     dims = {i: torch.export.Dim(axis) for i, axis in enumerate(graph.input_axes)}
@@ -223,7 +221,7 @@ def write(graph: EncoderGraph, path: Path) -> None:
 
 
 def _plain(model: Model) -> Model:
-    """The same with attention in plain steps; parameters are shared."""
+    """A copy of the model with `PlainAttention`; it shares all parameters."""
     instead: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     for part in model.modules():
         if isinstance(part, Attention) and type(part.position) is Position and _usual(part):
@@ -236,7 +234,7 @@ def _usual(attention: Attention) -> bool:
 
 
 def _unsqueeze_in_steps(found: Any) -> None:
-    """One axis at a time: two at once, as the exporter writes it, hide a mask from ONNX Runtime's fusions."""
+    """Replace each Unsqueeze of two axes by two of one axis: ONNX Runtime does not recognise a mask with the former."""
     from onnx import helper, numpy_helper
 
     known = {one.name: one for one in found.graph.initializer}
@@ -262,7 +260,7 @@ def _with_known_axes(node: Any, known: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What is imported to write graphs speaks of its own affairs, at length and on every channel."""
+    """Silence the logs, warnings and prints of the libraries that write graphs."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""OnnxModel: a file of ONNX in the place of the model that it was made from.
+"""OnnxModel: an ONNX file that replaces the model that it was exported from.
 
 Shapes: B rows, T tokens, D width, M places, C outputs.
 """
@@ -24,13 +24,13 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def needed() -> None:
-    """Raises UnmaskError where what writes and runs ONNX is not installed."""
+    """Raises UnmaskError if a package that writes or runs ONNX is not installed."""
     if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
         raise needs("ONNX needs onnx, onnxscript and onnxruntime", "onnx")
 
 
 def open_session(path: Path | str) -> Any:
-    """A file of ONNX, ready to run on the CPU, with as many threads as PyTorch has."""
+    """An ONNX Runtime session on the CPU, with as many threads as PyTorch. Raises UnmaskError for an invalid file."""
     needed()
     import onnxruntime
 
@@ -39,22 +39,22 @@ def open_session(path: Path | str) -> Any:
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the library has a class for each kind of fault, and no common one
-        raise UnmaskError(f"{path} is no file that ONNX Runtime opens: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # the library's exceptions have no common class
+        raise UnmaskError(f"ONNX Runtime cannot open {path}: {str(error).splitlines()[0]}") from None
 
 
 class OnnxModel(Model):
-    """Answers as the graph does, wherever a `Model` answers: tasks and predictors need not know.
+    """A `Model` that runs the graph, so that tasks and predictors can use it unchanged.
 
-    graph  from which the file was written
-    path   of the file
+    graph  the graph that the file was written from
+    path   the ONNX file
     """
 
     def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
         own = graph.model
         super().__init__(own.config)
         self.model, self.heads, self.pooler = own, own.heads, own.pooler
-        self.graph, self.session = (graph,), open_session(path)  # in a tuple it is no part of this one
+        self.graph, self.session = (graph,), open_session(path)  # in a tuple, so that it is not a submodule
         self.eval()
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
@@ -63,12 +63,12 @@ class OnnxModel(Model):
         return found
 
     def forward(self, batch: Batch) -> Tensor:
-        """What stands for hidden states [B, T, C]: logits at every token, those of a text at each of its tokens; of an
-        encoder the hidden states. Raises UnmaskError for several sequences a row."""
+        """[B, T, C] in place of hidden states: logits of every token, or of a text, repeated for its tokens, or
+        hidden states. Raises UnmaskError for several sequences a row."""
         graph = self.graph[0]
         B, T = batch.tokens.shape
         if batch.documents is not None and int(batch.documents.max()) > 1:
-            raise UnmaskError("A graph reads one sequence a row; pad them with collate.pad.")
+            raise UnmaskError("A graph reads one sequence a row; pad the sequences with collate.pad.")
         seen = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
         segments = torch.zeros_like(batch.tokens) if batch.segments is None else batch.segments
         tensors = {"input_ids": batch.tokens, "attention_mask": seen, "token_type_ids": segments}
@@ -83,7 +83,7 @@ class OnnxModel(Model):
         return first.view(B, T, -1)
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """Answers [M, C] at places of the flattened rows."""
+        """Outputs [M, C] at places of the flattened rows. Raises UnmaskError for a head that is not in the graph."""
         if name != self.graph[0].head:
-            raise UnmaskError(f"The graph answers by its head '{self.graph[0].head}' alone, not by '{name}'.")
+            raise UnmaskError(f"The graph has only the head '{self.graph[0].head}', not '{name}'.")
         return hidden_BTD.flatten(0, 1)[places_M]

@@ -1,0 +1,191 @@
+"""Swin: attention within shifted windows, on a grid of patches that is merged from stage to stage (Liu et al. 2021).
+
+Shapes: B pictures, G patches of a side of the grid, N = G * G places of a picture, D width, M targets.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
+from unmask.models.model import Model, ModelConfig
+from unmask.models.stack_model import StackModel
+from unmask.nn import (
+    ACTIVATIONS,
+    ActivationName,
+    Attention,
+    Classifier,
+    Embedding,
+    FeedForward,
+    Patch,
+    Places,
+    Residual,
+    truncated_normal,
+)
+from unmask.nn.windows import PatchMerging, Stages, StochasticDepth, WindowAttention, WindowBias
+from unmask.types import Batch, Head, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swin(ModelConfig):
+    """The numbers that make a Swin; the defaults are Swin-T of 224 pixels with patches of 4 and windows of 7.
+
+    size        pixels of a side of a picture      patch  of a patch       channels  numbers of a pixel: 3, or 1 of grey
+    dim         D of the first stage, which doubles from stage to stage
+    depths      number of blocks of each stage     heads  attention heads of each block of a stage
+    window      patches of a side of a window; a stage whose grid is smaller has windows of its grid
+    ratio       width inside the feed-forward, divided by D
+    bias        whether queries, keys and values have one
+    dropout     after embeddings and sub-layers    attention_dropout  on attention weights
+    drop_path   rate of stochastic depth of the last block while training; it grows from 0 at the first
+    std         of the initialisation
+    vocabulary, length, padding  follow from the others: it has no vocabulary, and a place for each patch
+
+    Raises UnmaskError for sizes that do not go together.
+    """
+
+    size: int = 224
+    patch: int = 4
+    channels: int = 3
+    dim: int = 96
+    depths: tuple[int, ...] = (2, 2, 6, 2)
+    heads: tuple[int, ...] = (3, 6, 12, 24)
+    window: int = 7
+    ratio: float = 4.0
+    bias: bool = True
+    activation: ActivationName = "gelu"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    drop_path: float = 0.1
+    eps: float = 1e-5
+    std: float = 0.02
+    vocabulary: int = 0
+    length: int | None = None
+    padding: int | None = None
+
+    summaries: ClassVar[tuple[Kind, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.patch < 1 or self.size < self.patch or self.size % self.patch:
+            raise UnmaskError(
+                f"A picture of {self.size} pixels cannot be cut into patches of {self.patch}: choose a size that the "
+                "patch divides."
+            )
+        if not self.depths or len(self.depths) != len(self.heads) or min(*self.depths, 1) < 1:
+            raise UnmaskError(
+                f"depths = {list(self.depths)} and heads = {list(self.heads)} must name one number of blocks, and one "
+                "of heads, for each stage."
+            )
+        if self.window < 1:
+            raise UnmaskError(f"A window of {self.window} patches sees nothing: it must be at least 1.")
+        if not 0 <= self.drop_path < 1:
+            raise UnmaskError(f"drop_path must be at least 0 and less than 1, not {self.drop_path}.")
+        object.__setattr__(self, "length", self.grid**2)
+
+    @property
+    def grid(self) -> int:
+        """Patches of a side in the first stage."""
+        return self.size // self.patch
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return frozenset({"pictures"})
+
+    @property
+    def width(self) -> int:
+        return self.dim * 2 ** (len(self.depths) - 1)
+
+    def embedding(self) -> Embedding:
+        """A linear map of each patch, and a norm (section 3.1); its eps is 1e-5, as published."""
+        patches = Patch(self.channels * self.patch**2, self.dim)
+        return Embedding(Places(patches, self.dim, ()), norm=nn.LayerNorm(self.dim), dropout=self.dropout)
+
+    def block(self, stage: int, grid: int, shifted: bool, rate: float) -> nn.Module:
+        """z' = (S)W-MSA(LN(z)) + z; MLP(LN(z')) + z' (equation 3)."""
+        dim, heads, window = self.dim * 2**stage, self.heads[stage], min(self.window, grid)
+        shift = self.window // 2 if shifted and grid > self.window else 0  # one window is the whole grid: no shift
+        position = WindowBias(heads, self.window, window)
+        attention = Attention(dim, heads, position=position, dropout=self.attention_dropout)
+        if not self.bias:
+            for part in (attention.query, attention.key, attention.value):
+                part.register_parameter("bias", None)
+        windows = WindowAttention(attention, grid, window, shift)
+        feedforward = FeedForward(dim, int(self.ratio * dim), ACTIVATIONS[self.activation])
+
+        def residual(f: nn.Module) -> Residual:
+            return Residual(StochasticDepth(f, rate), before=nn.LayerNorm(dim, self.eps), dropout=self.dropout)
+
+        return nn.Sequential(OrderedDict(attention=residual(windows), feedforward=residual(feedforward)))
+
+    def stack(self) -> Stages:
+        """The stages, each but the last followed by a merging of patches, and the norm of the last (section 3.1)."""
+        stages, grid, before, total = list[nn.Module](), self.grid, 0, sum(self.depths)
+        for stage, depth in enumerate(self.depths):
+            rates = [self.drop_path * i / max(total - 1, 1) for i in range(before, before + depth)]
+            blocks = nn.Sequential(*(self.block(stage, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)))
+            last = stage == len(self.depths) - 1
+            merge = nn.Identity() if last else PatchMerging(self.dim * 2**stage, grid)
+            stages.append(nn.Sequential(OrderedDict(blocks=blocks, merge=merge)))
+            grid, before = (grid + 1) // 2, before + depth
+        return Stages(stages, nn.LayerNorm(self.width, self.eps))
+
+    def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Classifier(self.width, head.outputs)
+
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """As `ModelConfig.build`; the default has no heads. Heads read a mean, so that there is never a pooler."""
+        made = {name: head_of(self, head) for name, head in (heads or {}).items()}
+        model = SwinModel(self, self.embedding(), self.stack(), heads=made)
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """Weights from a truncated normal; biases, those of relative positions included, zero."""
+        truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
+
+
+class SwinModel(StackModel):
+    """Reads pictures one by one, however they are packed; its hidden states have one row a picture."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [B, N', D'] of the last stage, one row a picture, in the order of the signal. Raises
+        UnmaskError for pictures of another size."""
+        x_BND = self.embedding(batch.tokens, None, None, batch.signal).flatten(0, 1)
+        places, N = _places(batch), self.config.length
+        assert N is not None
+        if len(places) % N:
+            raise UnmaskError(f"Pictures must have {N} patches for this model: prepare them by its image processor.")
+        hidden_BND: Tensor = self.stack(x_BND[places].unflatten(0, (-1, N)))
+        return hidden_BND
+
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        """The mean of the last stage over each picture that holds one of these places, [M, D']."""
+        N = self.config.length
+        assert N is not None
+        if batch is None:
+            return hidden_BTD.mean(1)[places_M // N]
+        inside_MB = places_M[:, None] - _places(batch)[::N]
+        return hidden_BTD.mean(1)[((inside_MB >= 0) & (inside_MB < N)).int().argmax(1)]
+
+
+def _places(batch: Batch) -> Tensor:
+    assert batch.signal is not None  # `Places` has refused others
+    return batch.signal.places
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"dim": 96, "depths": (2, 2, 6, 2), "heads": (3, 6, 12, 24)},
+    "small": {"dim": 96, "depths": (2, 2, 18, 2), "heads": (3, 6, 12, 24)},
+    "base": {"dim": 128, "depths": (2, 2, 18, 2), "heads": (4, 8, 16, 32)},
+    "large": {"dim": 192, "depths": (2, 2, 18, 2), "heads": (6, 12, 24, 48)},
+    "cpu": {"size": 32, "patch": 2, "window": 4, "dim": 24, "depths": (2, 2, 2), "heads": (1, 2, 4)},
+}
+"""Published sizes (section 3.3), and one of 32 pixels that learns on a CPU."""

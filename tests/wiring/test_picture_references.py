@@ -1,0 +1,76 @@
+"""Plain references for pictures: their features against the formulas, and what they score on digits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.cli import main
+from unmask.tasks.picture_references import BLOCK, CELL, CLIP, EPS, ORIENTATIONS, oriented_gradients, pixel_values
+
+
+def by_loops(picture: np.ndarray) -> np.ndarray:
+    """HOG of Dalal & Triggs 2005 (section 6), pixel by pixel."""
+    H, W, C = picture.shape
+    cells = np.zeros((H // CELL, W // CELL, ORIENTATIONS))
+    for y in range(H):
+        for x in range(W):
+            gradients = [
+                (picture[min(y + 1, H - 1), x, c] - picture[max(y - 1, 0), x, c],
+                 picture[y, min(x + 1, W - 1), c] - picture[y, max(x - 1, 0), c])
+                for c in range(C)
+            ]  # fmt: skip
+            down, right = max(gradients, key=lambda one: np.hypot(*one))
+            degrees = np.degrees(np.arctan2(down, right)) % 180
+            for k in range(ORIENTATIONS):
+                centre = (k + 0.5) * 180 / ORIENTATIONS
+                distance = abs((degrees - centre + 90) % 180 - 90) / (180 / ORIENTATIONS)
+                cells[y // CELL, x // CELL, k] += max(0.0, 1 - distance) * np.hypot(down, right)
+    found = []
+    for y in range(len(cells) - BLOCK + 1):
+        for x in range(len(cells) - BLOCK + 1):
+            block = cells[y : y + BLOCK, x : x + BLOCK].transpose(2, 0, 1).ravel()
+            block = np.minimum(block / np.sqrt((block**2).sum() + EPS**2), CLIP)
+            found.append(block / np.sqrt((block**2).sum() + EPS**2))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_oriented_gradients_are_those_of_the_formula(channels):
+    picture = np.random.default_rng(0).random((16, 16, channels))
+    np.testing.assert_allclose(oriented_gradients(picture), by_loops(picture), atol=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**16), st.floats(0.1, 0.5), st.floats(0, 0.4))
+def test_oriented_gradients_do_not_depend_on_light(seed, contrast, brightness):
+    picture = np.random.default_rng(seed).random((16, 16, 1))
+    expected = oriented_gradients(picture)
+    np.testing.assert_allclose(oriented_gradients(contrast * picture + brightness), expected, atol=1e-5)
+
+
+def test_a_picture_of_one_colour_has_no_gradients():
+    assert not oriented_gradients(np.full((16, 16, 3), 0.5)).any()
+    assert (pixel_values(np.full((2, 3, 1), 0.5)) == 0.5).all()
+
+
+def test_the_references_of_digits_are_scored(tmp_path: Path, capsys):
+    Image = pytest.importorskip("PIL.Image")
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for i, (pixels, label) in enumerate(zip(digits.images[:400], digits.target[:400], strict=True)):
+        place = tmp_path / ("dev" if i % 4 == 0 else "train") / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
+    given = {"task": "image-classification", "train": tmp_path / "train", "dev": tmp_path / "dev"}
+    main(["baseline", *(part for name, value in given.items() for part in (f"--{name}", str(value))), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["scores"]) == ["baseline", "pixels", "hog"]
+    assert found["scores"]["baseline"]["dev"]["accuracy"] < 0.3
+    assert min(found["scores"][name]["dev"]["accuracy"] for name in ("pixels", "hog")) > 0.85
