@@ -591,7 +591,7 @@ def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
     assert "Next: unmask pretrain bert-mini --sentences none --corpus c" in said
     smallest = ["--model.layers", "1", "--model.dim", "8", "--model.hidden", "8", "--model.heads", "2", "--batch", "2"]
     main(["pretrain", "bert-tiny", "--sentences", "none", "--corpus", "c", "--out", "r", "--steps", "1", *smallest])
-    assert "Held-out masked words" in capsys.readouterr().out
+    assert "Held-out masked tokens" in capsys.readouterr().out
     (folder / "line.txt").write_text("One sentence alone.\n")
     main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
     assert "  Nothing is held out" in capsys.readouterr().out

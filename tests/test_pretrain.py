@@ -236,7 +236,7 @@ def test_a_run_can_start_from_a_model(folder, tmp_path):
 def test_the_report_holds_curves_guesses_and_configuration(folder, tmp_path):
     Pretrain(config(), [folder], tmp_path / "run", recipe="bert-tiny").run()
     page = report.write_report(tmp_path / "run").read_text()
-    for part in ("Masked words: loss", "word frequencies alone", "Next sentence", "What it guesses", "optimizer.lr"):
+    for part in ("Masked tokens: loss", "word frequencies alone", "Next sentence", "What it guesses", "optimizer.lr"):
         assert part in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 

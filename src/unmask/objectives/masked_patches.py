@@ -1,6 +1,6 @@
-"""Masked patches: hide patches of a picture and restore their pixels, as SimMIM does (Xie et al. 2022).
+"""Masked patches: mask patches of a picture and predict their pixels, as SimMIM does (Xie et al. 2022).
 
-Shapes: M hidden patches, N patches of a picture, F numbers of a patch.
+Shapes: M masked patches, N patches of a picture, F numbers of a patch.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ BLOCK = 256  # pictures whose order is drawn at once
 
 
 class MaskedPatches(Objective):
-    """Squares of patches are hidden, their places hold MASK, and a linear head restores their pixels (section 3).
+    """Squares of patches are masked: their places hold MASK, and a linear head predicts their pixels (section 3).
 
-    rate    share of the squares that are hidden      square  patches of a side of each
+    rate    share of the squares that are masked      square  patches along a side of each square
     """
 
     name = "patches"
-    terms = (Term("patches", "hidden patches"),)
-    head_labels = (("patches", "hidden patches"),)
+    terms = (Term("patches", "masked patches"),)
+    head_labels = (("patches", "masked-patch"),)
 
     def __init__(self, processor: ImageProcessor, *, rate: float, square: int) -> None:
         self.processor, self.rate, self.square = processor, rate, square
         self.heads = {self.name: Head("token", processor.channels * processor.patch**2, pretraining=True)}
         self.grid = processor.size // processor.patch
         if not 0 < rate < 1:
-            raise UnmaskError(f"The rate is the share of a picture that is hidden, between 0 and 1, not {rate}.")
+            raise UnmaskError(f"The rate is the share of a picture that is masked, between 0 and 1, not {rate}.")
         if square < 1 or self.grid % square:
             raise UnmaskError(f"Squares of {square} patches do not divide the {self.grid} patches of a side evenly.")
 
@@ -61,12 +61,12 @@ class MaskedPatches(Objective):
         return Joined([split.of_channels(self.processor.channels) for split in splits])
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
-        """Pictures [H, W, C] as a batch with hidden patches."""
+        """Pictures [H, W, C] as a batch with masked patches."""
         batch = collate.pad([self.processor.example(one) for one in pictures], Kind.PADDING, multiple=1)
         return self.corrupt(batch, rng)
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """Hide patches of every picture; its values stay in the signal, where no MASK reads them."""
+        """Mask patches of every picture; their values stay in the signal, which the model does not read at MASK."""
         assert batch.signal is not None
         hidden = np.concatenate([self.hidden(rng) for _ in range(len(batch.tokens))])
         chosen = torch.from_numpy(hidden)
@@ -75,7 +75,7 @@ class MaskedPatches(Objective):
         return replace(batch, tokens=tokens).with_targets(**{self.name: target})
 
     def hidden(self, rng: np.random.Generator) -> np.ndarray:
-        """[N] bool: which patches of a picture are hidden, the same number of each, at least one and not all."""
+        """[N] bool: which patches of a picture are masked: the same number in each, at least one and not all."""
         side = self.grid // self.square
         count = min(max(round(self.rate * side**2), 1), max(side**2 - 1, 1))
         squares = np.zeros(side**2, dtype=bool)
@@ -83,7 +83,8 @@ class MaskedPatches(Objective):
         return squares.reshape(side, side).repeat(self.square, 0).repeat(self.square, 1).ravel()
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        """The absolute error of the hidden pixels (section 3.4, "Raw pixel value regression"), summed over patches."""
+        """The mean absolute error of the pixels of each masked patch, summed over patches (section 3.4, "Raw pixel
+        value regression")."""
         target = batch.targets[self.name]
         restored_MF = model.answer(self.name, hidden_BTD, target.places, batch).float()
         return Loss((restored_MF - target.values.float()).abs().mean(-1).sum(), len(restored_MF))
@@ -91,11 +92,11 @@ class MaskedPatches(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedPatchesConfig(ObjectiveConfig):
-    """Hide squares of patches and restore their pixels.
+    """Mask squares of patches and predict their pixels.
 
-    rate      share of a picture that is hidden
-    square    patches of a side of each hidden square; published: 32 pixels
-    size      pixels of a side of what the model reads      patch  of a patch
+    rate      share of a picture that is masked
+    square    patches along a side of each masked square; published: 32 pixels
+    size      pixels of a side of the model's input         patch  pixels of a side of a patch
     channels  numbers of a pixel: 3, or 1 for grey
     """
 
@@ -106,7 +107,7 @@ class MaskedPatchesConfig(ObjectiveConfig):
     channels: int = 3
 
     kind: ClassVar[str] = "masked patches"
-    learned: ClassVar[str] = "hidden patches of pictures"
+    learned: ClassVar[str] = "masked patches of pictures"
     example: ClassVar[str] = "simmim-tiny"
     objective = MaskedPatches
     requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
@@ -119,7 +120,7 @@ class MaskedPatchesConfig(ObjectiveConfig):
         return PictureFolder(folder)
 
     def processor(self, processor: ImageProcessor) -> ImageProcessor:
-        """That of the folder, for pictures of this size."""
+        """The processor of the folder, set to this size of pictures and patches and to this number of channels."""
         if processor.channels != self.channels:
             mean = (float(np.mean(processor.mean)),) * self.channels
             processor = replace(processor, mean=mean, std=(float(np.mean(processor.std)),) * self.channels)
@@ -133,10 +134,10 @@ class MaskedPatchesConfig(ObjectiveConfig):
         return replace(self, **fields)
 
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
-        """Raises UnmaskError for a model that has no vector for hidden patches."""
+        """Raises UnmaskError for a model that has no vector for masked patches."""
         if not getattr(model.config, "hides", False):
             raise UnmaskError(
-                f"{folder} holds a model without a vector for hidden patches: begin from fresh weights, with a recipe "
+                f"{folder} holds a model without a vector for masked patches: start from new weights, with a recipe "
                 f"such as {self.example}, or from a model that learned {self.learned}."
             )
 
