@@ -549,7 +549,10 @@ def test_several_labels_as_text() -> None:
     task = written_task("multilabel", "multilabel", [Row(text="a", labels=("a,b", "c"))])
     assert task.target(Row(text="a", labels=("c", "a,b"))) == "a,b; c"
     assert task.said("a,b;c") == (["a,b", "c"], True)
-    for labels, says in ((("a,b", "c;d", "e|f", "g/h"), "stand in labels"), (("No Label",), "without labels")):
+    for labels, says in (
+        (("a,b", "c;d", "e|f", "g/h"), "so none of these can separate two labels"),
+        (("No Label",), "without labels"),
+    ):
         with pytest.raises(UnmaskError, match=says):
             written_task("multilabel", "multilabel", [Row(text="a", labels=labels)])
     with pytest.raises(UnmaskError, match="'late', which is not one of"):
