@@ -35,7 +35,7 @@ class WrittenTags(Written):
         if len(tokenizer.sentinels) < SENTINELS:
             raise UnmaskError(
                 f"Tags are written after {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
-                "does not have: take a T5 with the vocabulary of its pre-training."
+                "does not have: take a T5 as it was pre-trained."
             )
 
     def longest(self, lengths: Sequence[int], tokenizer: Tokenizer) -> tuple[int, float | None]:
