@@ -165,7 +165,7 @@ def test_hidden_patches_are_learned_resumed_and_fine_tuned(pictures, tmp_path, m
     values = torch.cat([batch.targets["patches"].values for batch in run.heldout])
     constant = (values - values.median(0).values).abs().mean()  # the best picture without reading any
     assert found.heldout["loss/patches"] < 0.8 * constant
-    assert "Hidden patches: loss" in write_report(tmp_path / "run").read_text()
+    assert "Masked patches: loss" in write_report(tmp_path / "run").read_text()
     assert config(save_every=30, evaluate_every=30).resumed(run_facts(tmp_path / "run")) == run.config
 
     half = Pretrain(config(save_every=30, evaluate_every=30), [folder], tmp_path / "half", recipe="simmim-tiny")
@@ -298,7 +298,7 @@ def test_fields_that_make_no_run(changes, message, pictures, tmp_path):
 
 
 def test_a_model_without_a_vector_for_hidden_patches(trunk, pictures, tmp_path):
-    with pytest.raises(UnmaskError, match="without a vector for hidden patches"):
+    with pytest.raises(UnmaskError, match="without a vector for masked patches"):
         Pretrain(config().starting_from(trunk), [pictures / "train"], tmp_path)
     with pytest.raises(UnmaskError, match="this run learns hidden words"):
         Pretrain(recipes.find("bert-tiny").override({"patches": "masked"}), [pictures / "train"], tmp_path)

@@ -19,11 +19,11 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import HiddenPatches, PictureConfig
+from unmask.objectives.pictures import MaskedPictures, PictureConfig
 from unmask.types import Batch, Head, Loss, Signal, Target
 
 
-class MaskedAutoencoder(HiddenPatches):
+class MaskedAutoencoder(MaskedPictures):
     """Random patches are left out of the rows, and restored from the others (section 3).
 
     rate        share of the patches that are hidden
@@ -33,7 +33,7 @@ class MaskedAutoencoder(HiddenPatches):
     """
 
     name = "pixels"
-    terms = (Term("pixels", "hidden patches"),)
+    terms = (Term("pixels", "masked patches"),)
     head_labels = (("pixels", "pixel decoder"),)
 
     def __init__(self, processor: ImageProcessor, *, rate: float, normalised: bool = False) -> None:
