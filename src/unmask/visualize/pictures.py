@@ -82,10 +82,8 @@ def _picture_attention(figure: Any, data: Data) -> None:
     figure.set_size_inches(2.4 * across, 2.6 * down)
     axes = figure.subplots(down, across, squeeze=False).flatten()
     for axis, (title, weights) in zip(axes, shown.items(), strict=False):
-        light = 1.0
-        if weights is not None:
-            shares = weights[0, first:].reshape(grid, grid)
-            light = np.kron(shares / shares.max(), np.ones((side // grid, side // grid)))[..., None]
+        shares = np.ones((grid, grid)) if weights is None else weights[0, first:].reshape(grid, grid)
+        light = np.kron(shares / shares.max(), np.ones((side // grid, side // grid)))[..., None]
         axis.imshow((pixels_HWC * (0.15 + 0.85 * light)).astype(np.uint8))
         axis.set(xticks=[], yticks=[])
         axis.set_title(title, fontsize=8)
