@@ -58,7 +58,7 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
     for part in (
         "A BERT from scratch",
         "Word-level F1",
-        "Masked words: loss",
+        "Masked tokens: loss",
         "Predictions during training",
         "warm_start",
     ):

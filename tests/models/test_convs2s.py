@@ -249,7 +249,7 @@ def test_small_is_small():
     [
         (lambda: TINY.build(as_heads({"mlm": 0})), "There is no head of a ConvS2S 'masked_token'"),
         (lambda: TINY.replace(kernel=4).build(), "odd, not 4"),
-        (lambda: TINY.replace(pointwise=3).build(), "of 2 layers 3 cannot be pointwise"),
+        (lambda: TINY.replace(pointwise=3).build(), "3 of 2 layers cannot be pointwise"),
         (lambda: TINY.replace(decoder_widths=()).build(), "at least one layer"),
         (lambda: TINY.replace(tied="all", source_vocabulary=30).build(), "Two vocabularies cannot share"),
         (lambda: TINY.replace(tied="output", output_dim=4).build(), "output_dim cannot be 4"),

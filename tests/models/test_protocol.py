@@ -356,7 +356,7 @@ def test_hidden_states_end_with_the_last_layer_or_are_refused(name: str) -> None
     if name not in READERS:
         batch = replace(batch, source=sources(name, 1)[0])
     if model.transformer is None and not name.startswith("elmo"):
-        with pytest.raises(UnmaskError, match="Hidden states of layers are those of"):
+        with pytest.raises(UnmaskError, match="Only a Transformer or an ELMo has hidden states"):
             model.hidden_states(batch)
         return
     states = model.hidden_states(batch)

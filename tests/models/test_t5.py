@@ -105,7 +105,7 @@ def test_rows_of_several_sequences_need_sources_of_as_many() -> None:
     batch = collate_pairs([[2, 3], [4]], [[5], [6, 7]], PAD, PAD, END)
     assert batch.documents is not None
     odd = Batch(batch.tokens, documents=batch.documents, positions=batch.documents.cumsum(1) - 1, source=batch.source)
-    with pytest.raises(UnmaskError, match="sources that hold as many"):
+    with pytest.raises(UnmaskError, match="must be packed, or neither"):
         MODELS["1.0"](odd)
     with pytest.raises(UnmaskError, match="no source"):
         MODELS["1.0"](Batch(batch.tokens))

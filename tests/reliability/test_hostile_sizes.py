@@ -182,5 +182,5 @@ def test_a_little_of_zstandard_is_unfolded_at_a_time(tmp_path):
 
 
 def test_token_vectors_wider_than_the_states_are_refused():
-    with pytest.raises(UnmaskError, match="at most 16 wide, as the states are, not 32"):
+    with pytest.raises(UnmaskError, match="of 32 numbers are wider than hidden states of 16"):
         MobileBert(vocabulary=20, **SIZE, factor=32).build()

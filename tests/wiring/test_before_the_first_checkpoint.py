@@ -140,7 +140,7 @@ def test_a_signal_ends_a_run_with_the_command_that_goes_on(
         with pytest.raises(SystemExit) as end:
             main([*RUNS[verb], *FEW, "--evaluate-every", "1", "--out", str(out)])
     assert end.value.code == 128 + signal.SIGTERM
-    assert f"Go on with: unmask {verb} --out '{out}' --resume\n" in capsys.readouterr().out
+    assert f"Continue with: unmask {verb} --out '{out}' --resume\n" in capsys.readouterr().out
     assert evaluated == [0, 1]
     main([verb, "--out", str(out), "--resume"])
     assert "3 of 3 steps" in capsys.readouterr().out

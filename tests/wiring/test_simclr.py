@@ -131,7 +131,7 @@ def test_the_loss_trace_is_the_golden_one(pictures, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"temperature": 0.0}, "must be above 0, not 0.0"),
+        ({"similarity_temperature": 0.0}, "must be above 0, not 0.0"),
         ({"crop": 0.0}, "above 0 and at most 1, not 0.0"),
         ({"crop": 1.5}, "above 0 and at most 1, not 1.5"),
         ({"colour": -1.0}, "between 0 and 2.5, not -1.0"),

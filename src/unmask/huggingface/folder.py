@@ -80,7 +80,9 @@ class Loaded(Generic[M]):
     def require_tokenizer(self, owner: object) -> Tokenizer:
         """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
         if self.tokenizer is None and self.processor is not None:
-            raise UnmaskError(f"{owner} reads by a {type(self.processor).__name__}, not a tokenizer: it takes no text.")
+            raise UnmaskError(
+                f"{owner} reads no texts: it has no tokenizer, but the processor {type(self.processor).__name__}."
+            )
         if self.tokenizer is None:
             raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")
         return self.tokenizer

@@ -1,4 +1,4 @@
-"""One page per wiring: the config's fields, how the parts are put together, and the Hugging Face names."""
+"""One page for each system: its config, and how its parts are put together."""
 
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta

@@ -15,7 +15,7 @@ from unmask.types import Head
 class Albert(Bert):
     """The numbers that make an ALBERT; the defaults are version 2 of ALBERT-base, which is trained without dropout.
 
-    factor  E, width of the stored token, segment and position vectors, from which one linear map leads to `dim`
+    factor  E, width of the stored token, segment and position vectors, which a linear map projects to `dim`
     """
 
     vocabulary: int = 30_000
@@ -28,7 +28,7 @@ class Albert(Bert):
     def embedding(self) -> Embedding:
         """V * E + E * D parameters in place of V * D (section 3.1, "Factorized embedding parameterization").
 
-        As published, what is added up and normalised is E wide, and is brought to the width of the stack after that.
+        As published, the vectors are summed and normalised at width E, and projected to the width of the stack then.
         """
         return Embedding(
             Token(self.vocabulary, self.factor),
@@ -40,8 +40,8 @@ class Albert(Bert):
         )
 
     def block(self) -> Block:
-        """As BERT's, but nothing is dropped after the feed-forward. The published code drops there as BERT does, and
-        `transformers` does not: a folder means what it means there."""
+        """As BERT's, but without dropout after the feed-forward, as in `transformers`, so that a folder computes the
+        same there. The published code has this dropout."""
         block = super().block()
         block.feedforward.dropout = Dropout(0.0)
         return block
@@ -51,7 +51,7 @@ class Albert(Bert):
         return Stack([self.block()], order=[0] * self.layers)
 
     def sequence_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """As BERT's; what says whether two segments are in their order is dropped out as other classifiers are."""
+        """As BERT's, but the head for sentence order has dropout, as other classifiers do."""
         if head.pretraining:
             return Classifier(self.dim, head.outputs, dropout=self.head_dropout or 0.0)
         return super().sequence_head(head, token)

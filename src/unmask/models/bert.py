@@ -43,8 +43,8 @@ class Bert(ModelConfig):
     layers      number of blocks                   heads   H, attention heads of each
     hidden      width inside the feed-forward      length  longest sequence, in tokens
     segments    number of segment embeddings       std     of the initialisation
-    positions   what the position table starts from: random vectors, as published, or sinusoids (Vaswani et al. 2017,
-                section 3.5), from which attention finds neighbours several times sooner (docs/log.md)
+    positions   initial position vectors: random, as published, or sinusoids (Vaswani et al. 2017, section 3.5), with
+                which attention to neighbours is learned several times sooner (docs/log.md)
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
     head_dropout  before a classifier; None is `dropout`
     padding        id of the padding token
@@ -88,7 +88,7 @@ class Bert(ModelConfig):
         )
 
     def position(self, dim: int) -> Learned:
-        """A vector of this width for each place."""
+        """Learned position vectors of this width."""
         return Learned(self.length, dim)
 
     def block(self) -> Block:
@@ -106,7 +106,7 @@ class Bert(ModelConfig):
         return Stack([self.block() for _ in range(self.layers)])
 
     def pooler(self, heads: Collection[Head]) -> Pooler | None:
-        """What stands between the first token of a sequence and those of these heads that answer for it."""
+        """The layer through which heads for sequences read the first token."""
         return Pooler(self.dim)
 
     @property
@@ -114,7 +114,7 @@ class Bert(ModelConfig):
         return self.dropout if self.head_dropout is None else self.head_dropout
 
     def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary, tied to the token vectors (section 3.1, Task #1)."""
+        """Logits over the vocabulary, tied to the token vectors (section 3.1, Task #1)."""
         return LanguageModelHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
@@ -129,7 +129,7 @@ class Bert(ModelConfig):
         return Classifier(3 * self.dim, head.outputs)
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """As `ModelConfig.build`; the default heads are those of masked words and next sentence."""
+        """As `ModelConfig.build`; the default heads are those of masked tokens and next-sentence prediction."""
         if heads is None:
             heads = {"mlm": Head("masked_token"), "nsp": Head("sequence", 2, pretraining=True)}
         embedding = self.embedding()
@@ -147,7 +147,7 @@ class Bert(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from."""
+        """Set the initial weights of a model, or of a part of one: see `truncated_normal`."""
         truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
         if self.positions == "sinusoids":
             for part in module.modules():
@@ -162,7 +162,7 @@ class Bert(ModelConfig):
 class Roberta(Bert):
     """RoBERTa (Liu et al. 2019): BERT with byte-level BPE, one segment, and positions that begin at padding + 1.
 
-    As in `transformers`, the head for hidden words has GELU whatever `activation` is, and the head for choices drops at
+    As in `transformers`, the head for masked tokens uses GELU whatever `activation` is, and the head for choices uses
     `dropout` whatever `head_dropout` is.
     """
 
@@ -174,11 +174,11 @@ class Roberta(Bert):
     token_kind = "bpe"
 
     def position(self, dim: int) -> Learned:
-        """The table has length + 2 rows whatever the padding is, as published ones have."""
+        """A table of length + 2 rows whatever the padding is, as in the published models."""
         return Learned(self.length + 1 - self.padding, dim, offset=self.padding + 1)
 
     def pooler(self, heads: Collection[Head]) -> Pooler:
-        """That of a text's classes or score is part of the published classifier, which drops before it as well."""
+        """For classes or a score, the pooler is part of the published classifier, which has dropout before it too."""
         classifies = any(head.kind == "sequence" and not head.pretraining for head in heads)
         return Pooler(self.dim, self.classifier_dropout if classifies else 0.0)
 

@@ -1,4 +1,4 @@
-"""CausalModel: a stack that reads from left to right, so that it can write; CausalState, what it keeps meanwhile.
+"""CausalModel: a stack that reads from left to right, so that it can write; CausalState, its state while it writes.
 
 Shapes: B rows, T tokens of a row, D width, V vocabulary; W hypotheses of each row, N = B * W of all.
 """
@@ -22,10 +22,10 @@ from unmask.types import Batch
 
 @dataclass(eq=False)
 class CausalState(State):
-    """What a causal model keeps while it writes.
+    """The state of a causal model while it writes.
 
-    cache      keys and values of all blocks; those of the beginning are held once for its W hypotheses
-    places_BW  where the next token of each hypothesis stands
+    cache      keys and values of all blocks; those of a prompt are stored once for its W hypotheses
+    places_BW  position of the next token of each hypothesis
     """
 
     width: int
@@ -42,7 +42,7 @@ class CausalState(State):
 class CausalModel(StackModel):
     """Tokens in, hidden states out; the state of a token depends on the tokens of its sequence up to it.
 
-    A sequence is summed up by the state of its last token, which alone has seen all of them.
+    The summary of a sequence is the state of its last token, the only one that has seen the whole sequence.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class CausalModel(StackModel):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> State:
-        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+        """Read the prompts `batch` [B, T], one per row, except for their last tokens, which are fed first.
 
-        Short ones are filled up on either side. Raises UnmaskError for one without a token or longer than the
+        Short prompts may be padded on either side. Raises UnmaskError for a prompt without a token or longer than the
         positions.
         """
         if "next" not in self.heads:
@@ -93,12 +93,12 @@ class CausalModel(StackModel):
         return logits_NV
 
     def room(self, lengths_B: Tensor) -> Tensor | None:
-        """The last token needs no place, as nothing reads it."""
+        """As `Model.room`; the last token needs no position, because it is never fed."""
         return None if self.positions is None else self.positions + 1 - lengths_B
 
 
 def left_aligned(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Rows [B, T] of one sequence each that all begin at the left, and their lengths [B].
+    """The rows [B, T] of one sequence each, moved so that all begin at the left, and their lengths [B].
 
     Raises UnmaskError for a row without a token.
     """
@@ -109,13 +109,13 @@ def left_aligned(batch: Batch) -> tuple[Tensor, Tensor]:
     real_BT = batch.documents > 0
     lengths_B = real_BT.sum(1)
     if not int(lengths_B.min()):
-        raise UnmaskError(f"Row {int(lengths_B.argmin())} has no token to continue from; give it the one that begins.")
+        raise UnmaskError(f"Row {int(lengths_B.argmin())} has no token to continue from; give it the start token.")
     order_BT = torch.arange(T, device=tokens_BT.device) + real_BT.int().argmax(1)[:, None]
     return tokens_BT.gather(1, order_BT % T), lengths_B
 
 
 def ends(batch: Batch, places_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the sequences that stand at these places of the flattened rows begin and end, [M] each."""
+    """The first and the last place of the sequences that hold these places of the flattened rows, [M] each."""
     T = batch.tokens.shape[1]
     rows_M = places_M // T * T
     if batch.documents is None:

@@ -1,4 +1,4 @@
-"""ConvS2S: gated convolutions read and write, with attention in every layer of the decoder (Gehring et al. 2017).
+"""ConvS2S: gated convolutions that read and write, with attention in every decoder layer (Gehring et al. 2017).
 
 Shapes: B rows (sources), T tokens written, S tokens read, E width of the vectors, C width of a layer, O width of the
 output, V vocabulary; N = B * width hypotheses.
@@ -41,16 +41,16 @@ from unmask.types import Head
 class ConvS2S(TextToTextConfig):
     """The numbers that make a ConvS2S; the defaults are the published model for WMT'16 English-Romanian.
 
-    vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
-                                                one vocabulary for both
-    tied        which vectors are one table: "none", as published; "output", those written and the weights of the
-                output; "all", those read as well, which takes one vocabulary
+    vocabulary  V, entries of the tokenizer     source_vocabulary  entries of the source's own tokenizer; None: one
+                                                vocabulary for both
+    tied        which tables are shared: "none", as published; "output", the target's vectors and the weights of the
+                output; "all", the source's vectors as well, which needs one vocabulary
     dim         E, width of token and position vectors
-    output_dim  O, width of what the output layer reads; None is `dim`
+    output_dim  O, width of the output layer's input; None is `dim`
     encoder_widths, decoder_widths              C of each layer; as many layers as widths
-    kernel      tokens that a layer sees        pointwise  of the last layers of each side, those that see one token
+    kernel      tokens that a layer sees        pointwise  how many of the last layers of each side see one token only
     length      longest sequence, in tokens     std        of the initial vectors (section 3.5)
-    dropout     on vectors, inputs of convolutions, and what the output layer reads (section 4.2)
+    dropout     on vectors, inputs of convolutions, and the output layer's input (section 4.2)
     start, end, padding  ids of the token that starts a target, of </s>, of padding
     """
 
@@ -72,7 +72,7 @@ class ConvS2S(TextToTextConfig):
 
     @property
     def width(self) -> int:
-        """O, of what the output layer reads."""
+        """O, the width of the output layer's input."""
         return self.output_dim or self.dim
 
     def tables(self) -> tuple[Token, Token]:
@@ -115,7 +115,7 @@ class ConvS2S(TextToTextConfig):
         )
 
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary."""
+        """Logits over the vocabulary."""
         if self.tied == "none":
             return normalised_linear(self.width, self.vocabulary)
         if self.output_dim not in (None, self.dim):
@@ -128,10 +128,10 @@ class ConvS2S(TextToTextConfig):
         return ConvS2SModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights that keep the variance of what passes through at 1 (section 3.5); biases are zero.
+        """Set weights that keep the variance of the activations at 1 (section 3.5); biases are zero.
 
-        N(0, sqrt(1 / n)) for n inputs; a gated unit quarters the variance, so that its convolution gets sqrt(4 / n);
-        where dropout keeps a share p of the inputs, sqrt(p / n) and sqrt(4 p / n).
+        N(0, sqrt(1 / n)) for n inputs. A gated unit quarters the variance, so its convolution gets sqrt(4 / n). Where
+        dropout keeps a share p of the inputs, sqrt(p / n) and sqrt(4 p / n).
         """
         assert isinstance(module, ConvS2SModel)
         generator = torch.Generator().manual_seed(seed)
@@ -151,7 +151,7 @@ class ConvS2S(TextToTextConfig):
         """(width before, width, kernel) of each layer of a side."""
         if not 0 <= self.pointwise <= len(widths) or not widths:
             raise UnmaskError(
-                f"Each side needs at least one layer, and of {len(widths)} layers {self.pointwise} cannot be pointwise."
+                f"Each side needs at least one layer; {self.pointwise} of {len(widths)} layers cannot be pointwise."
             )
         kernels = [self.kernel] * (len(widths) - self.pointwise) + [1] * self.pointwise
         return list(zip((widths[0], *widths[:-1]), widths, kernels, strict=True))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConvS2SState(State):
-    """What a ConvS2S keeps while it writes: the sources, the last inputs of each convolution, the place it is at."""
+    """The state of a ConvS2S while it writes: the sources, the last inputs of each convolution, the next position."""
 
     def __init__(self, memory: Memory, windows: list[Window], first_N: Tensor, width: int) -> None:
         self.memory, self.windows, self.first, self.width = memory, windows, first_N, width
@@ -52,10 +52,10 @@ class ConvS2SModel(TextToText):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, O] of the decoder. Raises UnmaskError without a source, or for too long sequences.
 
-        Padding stands at the end of the rows, where no token that counts looks for its past.
+        Padding is at the end of the rows, where the causal convolutions of real tokens do not reach.
         """
         if batch.source is None:
-            raise UnmaskError("A ConvS2S writes while it reads, but this batch has no source.")
+            raise UnmaskError("A ConvS2S reads a source, but this batch has no source.")
         memory = self.encode(batch.source)
         self._fits(batch.tokens.shape[1])
         hidden_BTO: Tensor = self.decoder(self.target(batch.tokens, positions_BT=batch.positions), memory)
@@ -64,9 +64,9 @@ class ConvS2SModel(TextToText):
     def encode(self, source: Batch) -> Memory:
         """Read the sources. Raises UnmaskError for a source that is too long.
 
-        Every layer of the decoder sends a gradient through the keys and one through the values, so what the encoder
-        gets of them is divided by twice the number of layers; the vectors of the tokens get theirs whole (section 3.4
-        divides by the number of attention layers, the authors' code by twice that).
+        Every decoder layer sends one gradient through the keys and one through the values. So the gradient of the
+        encoder's output is divided by twice the number of layers, as in the authors' code (section 3.4 divides by the
+        number of attention layers). The gradient of the token vectors is not scaled.
         """
         S = source.tokens.shape[1]
         self._fits(S)
@@ -74,7 +74,7 @@ class ConvS2SModel(TextToText):
         lengths_B, real_BS = source.lengths, None
         if lengths_B is None:
             lengths_B = torch.full((len(source.tokens),), S, device=e_BSE.device)
-        else:  # a source of nothing but padding sees its first place, which is finite and harmless
+        else:  # a source of padding alone sees its first place, so that its attention is finite
             lengths_B = lengths_B.clamp(min=1)
             real_BS = torch.arange(S, device=e_BSE.device) < lengths_B[:, None]
         z_BSE = self.encoder(e_BSE, None if real_BS is None else real_BS[..., None].to(e_BSE.dtype))
@@ -90,7 +90,7 @@ class ConvS2SModel(TextToText):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> ConvS2SState:
-        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        """Read the sources `batch`, one per row, and prepare to write `width` hypotheses for each."""
         memory = self.encode(batch)
         first_N = self.first(len(batch.tokens), width, batch.tokens.device)
         return ConvS2SState(memory, self.decoder.windows(), first_N, width)

@@ -1,4 +1,4 @@
-"""ELECTRA: a discriminator that finds the words which a small generator has replaced (Clark et al., 2020)."""
+"""ELECTRA: a discriminator that finds the tokens that a small generator has replaced (Clark et al., 2020)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Electra(Bert):
 
     factor          E, width of the token, segment and position vectors; where it is not `dim`, a linear map follows
     generator       size of the generator, as a share of the discriminator's width, heads and feed-forward
-    choice_dropout  before what scores a choice
-    choice_input_dropout  before the layer that comes before it
+    choice_dropout  before the layer that scores a choice
+    choice_input_dropout  before the dense layer that precedes it
     """
 
     dim: int = 256
@@ -49,7 +49,7 @@ class Electra(Bert):
     pools = False
 
     def embedding(self) -> Embedding:
-        """Token + segment + position, normalised, then brought to the width of the stack (section 3.4)."""
+        """Token + segment + position, normalised, then projected to the width of the stack (section 3.3)."""
         return Embedding(
             Token(self.vocabulary, self.factor),
             segment=Segment(self.segments, self.factor),
@@ -60,14 +60,14 @@ class Electra(Bert):
         )
 
     def pooler(self, heads: Collection[Head]) -> Pooler | None:
-        """None: heads that answer for a sequence have a layer of their own in its place."""
+        """None: heads for sequences have their own dense layer instead."""
         return None
 
     def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return LanguageModelHead(token, self.dim, activation=F.gelu, eps=self.eps)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """In pre-training it says whether a token was replaced, as the logit of yes (section 3.1)."""
+        """In pre-training, the logit that a token was replaced (section 2)."""
         if head.pretraining:
             return Projection(self.dim, self.dim, head.outputs, ACTIVATIONS[self.activation])
         return super().token_head(head, token)
@@ -86,11 +86,11 @@ class Electra(Bert):
         return self.replace(dim=dim, hidden=hidden, heads=max(1, round(self.heads * self.generator)))
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model. Where it is asked for masked tokens and, in pre-training, for a class of each
-        token, as by default, it is the discriminator with its generator, which answers for the masked tokens; else it
-        is one network.
+        """A freshly initialised model. With a head for masked tokens and a pre-training head for every token, as by
+        default, it is the discriminator with its generator, which has the head for masked tokens. With other heads it
+        is a single network.
 
-        pooler  is of no effect: there is none
+        pooler  has no effect: an ELECTRA has none
         """
         if heads is None:
             heads = {"rtd": Head("token", 1, pretraining=True), "mlm": Head("masked_token")}
@@ -115,7 +115,7 @@ class Electra(Bert):
 
 
 def _sharing(embedding: Embedding, other: Embedding) -> Embedding:
-    """The embedding with the vectors of another, and with its norm; the map to the stack stays its own (section 3.2,
+    """Make an embedding share the vectors and the norm of another, but not the projection to the stack (section 3.2,
     "Weight Sharing")."""
     embedding.token, embedding.segment = other.token, other.segment
     embedding.position, embedding.norm = other.position, other.norm
@@ -123,7 +123,7 @@ def _sharing(embedding: Embedding, other: Embedding) -> Embedding:
 
 
 class Discriminator(StackModel):
-    """The model that is kept, and the generator that it is trained against: `generator` is a model of its own."""
+    """The discriminator, which is kept after pre-training, and `generator`, the auxiliary model in its training."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Discriminator(StackModel):
 
 
 class DenseClassifier(Classifier):
-    """output(dropout(gelu(dense(dropout(x))))), of the first token of a sequence.
+    """output(dropout(gelu(dense(dropout(x))))) for the first token of a sequence.
 
     before, after  rates of the dropout before the dense layer and after it
     """

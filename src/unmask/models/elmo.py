@@ -1,8 +1,8 @@
-"""ELMo: words from characters, language models from both sides, their layers mixed for tasks (Peters et al., 2018).
+"""ELMo: words from characters, a bidirectional language model, and a mix of its layers for tasks (Peters et al., 2018).
 
 Shapes: B rows, T tokens (characters) of a row, W words of all rows, C characters of the longest, N sequences of words,
 S words of the longest, D width in one direction, L layers, E = 2 D (L + 1) numbers of all layers side by side,
-R width of a task's own network in one direction, M places.
+R width of a task's network in one direction, M places.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from unmask.types import Head
 class Elmo(ModelConfig):
     """The numbers that make an ELMo; the defaults are the published ones (Peters et al. 2018, section 3.4).
 
-    vocabulary  tokens, each a character that begins a word or continues with one
-    continues   first id of those that go on
-    characters  width of the vector of a character
-    widths      characters that a filter sees        filters   number of those of each width
-    highways    layers between filters and words     dim       D, width of a word and of each direction's outputs
+    vocabulary  number of tokens; each is a character that begins or continues a word
+    continues   first id of the characters that continue a word
+    characters  width of a character vector
+    widths      characters that a filter sees        filters   number of filters of each width
+    highways    highway layers after the filters     dim       D, width of a word and of each direction's outputs
     layers      L of the language model; 0: none, for a task's network alone
     hidden      cells of an LSTM, which are projected to `dim`
     task        R, width of the network of a task: a bidirectional LSTM between the vectors of words and the head
-    length      longest text that a task reads at once, in characters; nothing breaks beyond it
-    dropout     on what layers read and say
+    length      longest text that a task reads at once, in characters; the model itself has no limit
+    dropout     on inputs of layers and of heads
     padding     id of the padding token
 
-    Word boundaries are marked by tokens of their own for first characters, where the published model frames words by
-    two more characters; cells are not clipped.
+    First characters of words have their own tokens, which mark word boundaries; the published model frames each word by
+    two extra characters instead. Cells are not clipped.
     """
 
     vocabulary: int = 262
@@ -68,34 +68,34 @@ class Elmo(ModelConfig):
 
     @property
     def spelling(self) -> int:
-        """How many times as long as in pieces of words a text is, about: by so much tasks may have longer rows."""
+        """About how many characters a text has for each word piece: tasks allow rows that are longer by this factor."""
         return 8
 
     @property
     def width(self) -> int:
-        """2 R, of what a task's head reads."""
+        """2 R, the width of the input of a task's head."""
         return 2 * self.task
 
     def embedding(self) -> CharacterCNN:
         """The context-independent word vectors x."""
         if len(self.widths) != len(self.filters):
-            raise UnmaskError(f"{len(self.widths)} widths of filters need as many numbers, not {len(self.filters)}.")
+            raise UnmaskError(f"{len(self.widths)} widths need as many numbers of filters, not {len(self.filters)}.")
         filters = dict(zip(self.widths, self.filters, strict=True))
         return CharacterCNN(self.vocabulary, self.characters, filters, highways=self.highways, outputs=self.dim)
 
     def reader(self) -> TaskReader:
-        """The network of a task. Its own word vectors are learned from spelling, by 128 filters of 3 characters."""
+        """The network of a task. It also learns word vectors from characters, with 128 filters of 3 characters."""
         own = CharacterCNN(self.vocabulary, self.characters, {3: 128})
         return TaskReader(own, 2 * self.dim, self.task, layers=self.layers, dropout=self.dropout)
 
-    # Heads answer for words and texts, and there are none for single characters, such as a span.
+    # There are heads for words and texts, but none for single characters, which a span would need.
 
     def words_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the words of pre-training."""
+        """Logits over the words of pre-training."""
         return UntiedHead(self.dim, head.outputs)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Of a word, at its first character."""
+        """Outputs for a word, at its first character."""
         return Classifier(self.width, head.outputs, self.dropout)
 
     sequence_head = choice_head = token_head
@@ -103,8 +103,8 @@ class Elmo(ModelConfig):
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> ElmoModel:
-        """As `ModelConfig.build`; the default is the language model without its softmax, and `pooler` asks for the
-        network of a task."""
+        """As `ModelConfig.build`; the default is the language model without its softmax. `pooler` adds the network of
+        a task."""
         if self.layers and self.hidden <= self.dim:
             raise UnmaskError(f"An LSTM is projected to fewer numbers than its {self.hidden} cells, not to {self.dim}.")
         heads = heads or {}
@@ -120,8 +120,8 @@ class Elmo(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Xavier's uniform (Glorot & Bengio 2010), 1 for the bias of forget gates, -2 for that of highways, which at
-        first carry what they read (Srivastava et al. 2015); character vectors of about length 1."""
+        """Xavier's uniform (Glorot & Bengio 2010). Biases are 1 for forget gates, and -2 for highway gates, which pass
+        their input on at first (Srivastava et al. 2015). Character vectors have a length of about 1."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, nn.Embedding):

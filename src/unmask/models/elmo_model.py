@@ -1,8 +1,8 @@
-"""ElmoModel: a language model from both sides over spelled words, and what a task reads of it.
+"""ElmoModel: a bidirectional language model over words that are read as characters, and its outputs for tasks.
 
 Shapes: B rows, T tokens (characters) of a row, N sequences of words, S words of the longest, W words of all rows, D
-width in one direction, L layers, E = 2 D (L + 1) numbers of all layers side by side, R width of a task's own network
-in one direction, M places.
+width in one direction, L layers, E = 2 D (L + 1) numbers of all layers side by side, R width of a task's network in
+one direction, M places.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from unmask.models.elmo import Elmo
 
 WORDS = "words"
-"""The head of pre-training: which word comes next, or came before."""
+"""The head of pre-training, which predicts the next or the previous word."""
 
 
 class ElmoModel(StackModel):
-    """Characters in, states of words out, each at the place of its first character; elsewhere they are zero.
+    """Characters in, states of words out, each at the place of the word's first character; other places are zero.
 
     pooler  the network of a task, None in pre-training
     """
@@ -49,21 +49,21 @@ class ElmoModel(StackModel):
         self.pooler = reader
 
     def forward(self, batch: Batch) -> Tensor:
-        """All layers of the language model side by side [B, T, E], or what the network of a task says, [B, T, 2 R]."""
+        """All layers of the language model side by side [B, T, E], or the outputs of a task's network [B, T, 2 R]."""
         words = Words.of(batch.tokens, batch.documents, self.config.continues)
         sequences, lengths_N = words.sequences, words.sequences.lengths
         layers = self.stack(sequences.unpack(self.embedding(words.characters, words.lengths)[None]), lengths_N)
         if self.pooler is None:
-            said_NSE = torch.cat(layers, -1)
+            states_NSE = torch.cat(layers, -1)
         else:
             own_WD = self.pooler.own(words.characters, words.lengths)
-            said_NSE = self.pooler(sequences.unpack(own_WD[None]), layers, lengths_N)
-        said_WE = sequences.pack(said_NSE)[0]
-        flat = said_WE.new_zeros(batch.tokens.numel(), said_WE.shape[-1])
-        return flat.index_copy(0, words.places, said_WE).unflatten(0, batch.tokens.shape)
+            states_NSE = self.pooler(sequences.unpack(own_WD[None]), layers, lengths_N)
+        states_WE = sequences.pack(states_NSE)[0]
+        flat = states_WE.new_zeros(batch.tokens.numel(), states_WE.shape[-1])
+        return flat.index_copy(0, words.places, states_WE).unflatten(0, batch.tokens.shape)
 
     def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
-        """The state from the left after the last word of a sequence, and that from the right after its first."""
+        """[M, 2 R]: the forward state at the last word of a sequence, and the backward state at its first word."""
         assert batch is not None, "where a sequence ends is read off its batch"
         R, flat = self.config.task, hidden_BTD.flatten(0, 1)
         words = Words.of(batch.tokens, batch.documents, self.config.continues)
@@ -73,13 +73,13 @@ class ElmoModel(StackModel):
         return torch.cat([flat[words.places[last_M], :R], flat[words.places[first_M], R:]], -1)
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
-        """Of a language model; a state of a word stands at its first character, zeros at the others."""
+        """As `Model.hidden_states`, without the network of a task; other places than first characters are zero."""
         if self.pooler is not None:
             return super().hidden_states(batch)
         return list(self(batch).unflatten(-1, (self.config.layers + 1, -1)).unbind(2))
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
-        """[B, T, D]: the last layer from the left (0) or from the right (1), from which words are guessed."""
+        """[B, T, D]: the last layer of the forward (0) or the backward (1) direction, which predicts words."""
         D = self.config.dim
         begin = (2 * self.config.layers + number) * D
         return hidden_BTE[..., begin : begin + D]

@@ -1,4 +1,4 @@
-"""EncoderDecoder: a model that writes one sequence while it reads another; EncoderDecoderConfig, its numbers.
+"""EncoderDecoder: a model that reads one sequence and writes another; EncoderDecoderConfig, its config.
 
 Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary; N = B * width hypotheses.
 """
@@ -22,7 +22,7 @@ from unmask.types import Batch, Head
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(ModelConfig, ABC):
-    """What the numbers of encoder–decoders have in common.
+    """The base of the configs of encoder–decoders.
 
     start, end  ids of the token that starts a target, and of the one that ends it
     """
@@ -36,21 +36,21 @@ class EncoderDecoderConfig(ModelConfig, ABC):
         return frozenset()
 
     def refuse_pooler(self, pooler: bool) -> None:
-        """Raise UnmaskError where a model is asked to sum sequences up."""
+        """Raise UnmaskError for a model that is to have a pooler."""
         if pooler:
-            raise UnmaskError(f"{type(self).__name__} answers in words and has no pooler.")
+            raise UnmaskError(f"A {type(self).__name__} writes its answers and has no pooler.")
 
 
 class TextToTextConfig(EncoderDecoderConfig, ABC):
-    """The numbers of those that read a text and write one, and the parts that they are made of."""
+    """The base of the configs of encoder–decoders that read a text and write one, and how they are built of parts."""
 
     @abstractmethod
     def tables(self) -> tuple[Token, Token]:
-        """The vectors of the tokens that are read, and of those that are written; one table where both share it."""
+        """The tables of the token vectors of the source and of the target; one table twice where they share it."""
 
     @abstractmethod
     def embedding(self, token: Token) -> Embedding:
-        """What the layers read of a token and its place."""
+        """The embedding of tokens and their positions."""
 
     @abstractmethod
     def encoder(self) -> nn.Module:
@@ -58,11 +58,11 @@ class TextToTextConfig(EncoderDecoderConfig, ABC):
 
     @abstractmethod
     def decoder(self) -> nn.Module:
-        """The layers that write the target, and look at what the encoder says."""
+        """The layers that write the target from the outputs of the encoder."""
 
     @abstractmethod
     def assemble(self, **parts: Any) -> EncoderDecoder:
-        """The model of these parts: source, target, encoder, decoder and heads."""
+        """A model of these parts: source, target, encoder, decoder and heads."""
 
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
@@ -87,9 +87,9 @@ class TextToTextConfig(EncoderDecoderConfig, ABC):
 class EncoderDecoder(Model):
     """Reads `batch.source`, writes `batch.tokens`: all places at once in training, one after another in `generate`.
 
-    source, target    tokens and positions -> vectors; None where the sources are vectors
-    encoder, decoder  the layers that read and those that write; None as above
-    heads             name -> module from vectors [M, D] to answers [M, C]; "next" says which token follows
+    source, target    tokens and positions -> vectors; source is None where the sources are vectors
+    encoder, decoder  the layers that read and those that write; encoder is None where the sources are vectors
+    heads             name -> module from vectors [M, D] to outputs [M, C]; "next" predicts the next token
     """
 
     config: EncoderDecoderConfig
@@ -98,7 +98,7 @@ class EncoderDecoder(Model):
     encoder: nn.Module | None
     decoder: nn.Module
     crossing: ClassVar[str] = "attention"
-    """What stands in the names of the parts that attend to the source, and of no others."""
+    """A word in the names of the parts that attend to the source, and of no other parts."""
 
     @property
     def reads_source(self) -> bool:
@@ -121,7 +121,7 @@ class EncoderDecoder(Model):
         return self.source.token if self.source is not None and isinstance(self.source.token, Token) else None
 
     def alignment(self, batch: Batch) -> Tensor:
-        """How much each token that is guessed looks at each token of the source, [B, T, S], in the mean over layers and
+        """The attention of each predicted token to each token of the source, [B, T, S], averaged over layers and
         heads; a row sums to 1. Raises UnmaskError for a model without attention."""
         with record_attention(self) as maps:
             self(batch)

@@ -1,4 +1,4 @@
-"""GPT and GPT-2: Transformers that read from left to right and guess the next token (Radford et al. 2018, 2019)."""
+"""GPT and GPT-2: Transformers that read from left to right and predict the next token (Radford et al. 2018, 2019)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from unmask.nn import (
 from unmask.types import Head
 
 ACTIVATED = {"gelu": ACTIVATIONS["gelu_new"], **{name: ACTIVATIONS[name] for name in ("relu", "silu", "swish")}}
-"""Activations of GPT; by GELU it means the form that was published with it, by a tanh."""
+"""Activations of GPT; its "gelu" is the approximation with tanh, as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Gpt(ModelConfig):
     dropout     after sub-layers                   embedding_dropout  after the embeddings
     attention_dropout  on attention weights        activation  in the feed-forward, one of `ACTIVATED`
     head_dropout  before the classifier of tags alone, as in `transformers`; the paper has it before each. None is 0.1
-    padding, start, end  ids of what fills, begins and ends a text, as a folder tells them to others; None: it does not
+    padding, start, end  ids of the tokens that pad, begin and end a text, as written to a folder; None: not written
     """
 
     vocabulary: int = 40_478
@@ -74,11 +74,11 @@ class Gpt(ModelConfig):
         return Embedding(Token(self.vocabulary, self.dim), position=position, dropout=self.embedding_dropout)
 
     def attention(self) -> Attention:
-        """Self-attention; that it is causal is the model's mask."""
+        """Self-attention; the mask of the model makes it causal."""
         return Attention(self.dim, self.heads, dropout=self.attention_dropout)
 
     def feedforward(self) -> FeedForward:
-        """Four times as wide inside."""
+        """A feed-forward layer that is 4 D wide inside."""
         return FeedForward(self.dim, 4 * self.dim, ACTIVATED[self.activation])
 
     def block(self) -> Block:
@@ -115,8 +115,8 @@ class Gpt(ModelConfig):
         """A freshly initialised model.
 
         heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  of no effect: sequences are summed up without weights
+        seed    of the initialisation; None leaves it to the caller, who sets the parameters anyway
+        pooler  has no effect: the summary of a sequence has no weights
         """
         heads = {"next": Head("next_token")} if heads is None else heads
         embedding = self.embedding()
@@ -129,7 +129,7 @@ class Gpt(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights and embeddings from a normal of `std`, biases 0, norms 1 and 0."""
+        """Weights and embeddings from a normal distribution of `std`; biases 0; weights of norms 1, their biases 0."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, (nn.Linear, nn.Embedding)):
@@ -143,8 +143,8 @@ class Gpt(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Gpt2(Gpt):
-    """GPT-2 (Radford et al. 2019, section 2.3): GPT with the norms before the sub-layers and one behind the last, a
-    start at which the sum of many sub-layers is no larger than that of few, byte-level BPE and a longer context.
+    """GPT-2 (Radford et al. 2019, section 2.3): GPT with a norm before each sub-layer and one after the last block,
+    residual weights that are scaled down by depth at the start, byte-level BPE and a longer context.
 
     hidden  width inside the feed-forward; None: 4 D, as published
     """
@@ -169,11 +169,11 @@ class Gpt2(Gpt):
         )
 
     def stack(self) -> Stack:
-        """The blocks, one after the other, and the norm that pre-norm blocks leave to the end."""
+        """The blocks, one after the other, and a norm of their sum, as pre-norm blocks need."""
         return Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """The same, with what each of the 2 L sub-layers adds scaled by 1 / sqrt(2 L)."""
+        """As GPT's, with the output weights of each of the 2 L sub-layers scaled by 1 / sqrt(2 L) (section 2.3)."""
         super().initialise(module, seed)
         with torch.no_grad():
             for block in (part for part in module.modules() if isinstance(part, Block)):
@@ -191,4 +191,4 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"layers": 36, "dim": 1_280, "heads": 20},
     "xl": {"layers": 48, "dim": 1_600, "heads": 25},
 }
-"""Sizes: base is GPT and the smallest GPT-2, with medium, large and xl as published; below it, those of small BERTs."""
+"""Sizes: base is GPT and the smallest GPT-2; medium, large and xl are published; the smaller ones are BERT's."""

@@ -1,4 +1,4 @@
-"""Heads by kind: the layer of a page that answers what an objective or a task asks."""
+"""Heads by kind: a page builds the output layer for each kind of head that objectives and tasks use."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from unmask.errors import unknown
 from unmask.types import Head
 
 METHOD = "_head"
-"""A page answers a kind of head by its method of this name: `masked_token_head(head, token)`."""
+"""A page builds a kind of head with its method of this suffix: `masked_token_head(head, token)`."""
 
 ASKED = "asked"
-"""Where a layer keeps what it answers."""
+"""The attribute of a layer that holds its `Head`."""
 
 
 def head_of(page: Config, head: Head, token: nn.Embedding | None = None) -> nn.Module:
-    """The layer of a page for a head; `asked_of` tells the head again.
+    """Build the layer of a page for a head; `asked_of` returns the head of the layer.
 
-    token  the table of token vectors, for outputs that are tied to it; None: the model reads no ids
+    token  the table of token vectors, for outputs that are tied to it; None for a model that reads no ids
 
-    Raises UnmaskError for a kind that the page has no method for, naming those that it has.
+    Raises UnmaskError, with the kinds that the page has, for a kind that it has no method for.
     """
     make = getattr(page, head.kind + METHOD, None)
     if make is None:
@@ -33,7 +33,7 @@ def head_of(page: Config, head: Head, token: nn.Embedding | None = None) -> nn.M
 
 
 def asked_of(layer: nn.Module) -> Head | None:
-    """What a layer of `head_of` answers; None for one that was made elsewhere."""
+    """The head that `head_of` built a layer for; None for a layer that was made elsewhere."""
     found = getattr(layer, ASKED, None)
     return found if isinstance(found, Head) else None
 

@@ -20,7 +20,7 @@ from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Position, Stack
 
 
 class InferenceBlock:
-    """A `Block` for all tokens of a batch as one matrix: the same numbers up to rounding."""
+    """A `Block` that computes all tokens of a batch as one matrix, with the same results up to rounding."""
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
         self.residuals = (block.attention, block.feedforward)
@@ -34,9 +34,9 @@ class InferenceBlock:
         self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D]; the first B * T rows count. `seen` is added to the scores, if given."""
-        own, feedforward = self.residuals
-        x_ND = own.after(x_ND + self.output.forward(self._attend(own.before(x_ND), B, T, seen)))
+        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores."""
+        attention, feedforward = self.residuals
+        x_ND = attention.after(x_ND + self.output.forward(self._attend(attention.before(x_ND), B, T, seen)))
         return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
 
     def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
@@ -49,9 +49,9 @@ class InferenceBlock:
 
 
 class InferenceStack(Stack):
-    """Computes what `stack` would, up to rounding, from copies of its weights, which later training does not reach.
+    """The same results as `stack`, up to rounding, from copies of its weights, which later training does not change.
 
-    dtype  of the factors of its products; sums and norms stay in the number format of the stack
+    dtype  of the factors of matrix products; sums and norms keep the number format of the stack
     """
 
     def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
@@ -62,7 +62,7 @@ class InferenceStack(Stack):
     def forward(
         self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None, **_: Any
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]; no gradients. Positions are in x already."""
+        """[B, T, D] -> [B, T, D]; no gradients. `positions_BT` has no effect: x contains the positions."""
         B, T, D = x_BTD.shape
         if not B * T:
             return x_BTD.detach()
@@ -74,11 +74,10 @@ class InferenceStack(Stack):
 
 
 def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
-    """What answers in the place of a model, sooner where the device gains by it: one with an `InferenceStack` where the
-    blocks are those of BERT; otherwise, in another number format, one whose linear layers are pre-packed; else the
-    model itself.
+    """A model with the same answers that is faster on this device: one with an `InferenceStack` where the blocks are
+    those of BERT; otherwise, in another number format, one with pre-packed linear layers; otherwise the model itself.
 
-    Pooler and heads stay as they are, and are shared with the model, as its mode is.
+    Pooler and heads stay as they are and are shared with the model; so is its mode, training or evaluation.
 
     precision  see `kernels.processor.settle`
     """
@@ -88,13 +87,13 @@ def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
         found = StackModel(model.config, model.embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
         return found.train(model.training)
     if lowers(model, dtype):
-        own = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
-        return prepacked(model, dtype, but=own)
+        unchanged = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
+        return prepacked(model, dtype, but=unchanged)
     return model
 
 
 def _is_plain(stack: Stack) -> bool:
-    """Whether a stack has nothing but self-attention and feed-forward layers, none of them of a special kind."""
+    """Whether a stack has only self-attention and feed-forward layers, and no special kinds of them."""
     return (
         type(stack) is Stack
         and type(stack.position) is Position

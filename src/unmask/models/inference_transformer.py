@@ -21,18 +21,18 @@ from unmask.types import Batch
 
 
 class InferenceDecoderBlock:
-    """A `Block` of the decoder for one token of each hypothesis: the same numbers up to rounding."""
+    """A `Block` of the decoder for one token of each hypothesis, with the same results up to rounding."""
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
         assert block.cross is not None
         self.residuals = (block.attention, block.cross, block.feedforward)
-        own, cross, feedforward = (residual.f for residual in self.residuals)
-        assert isinstance(own, Attention)
+        attention, cross, feedforward = (residual.f for residual in self.residuals)
+        assert isinstance(attention, Attention)
         assert isinstance(cross, Attention)
         assert isinstance(feedforward, FeedForward)
-        self.heads, self.scale = own.heads, own.scale
-        self.projections = PrepackedLinear(own.query, own.key, own.value, dtype=dtype)
-        self.output = PrepackedLinear(own.output, dtype=dtype)
+        self.heads, self.scale = attention.heads, attention.scale
+        self.projections = PrepackedLinear(attention.query, attention.key, attention.value, dtype=dtype)
+        self.output = PrepackedLinear(attention.output, dtype=dtype)
         self.query = PrepackedLinear(cross.query, dtype=dtype)
         self.cross_output = PrepackedLinear(cross.output, dtype=dtype)
         self.up = PrepackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
@@ -41,14 +41,15 @@ class InferenceDecoderBlock:
     def __call__(self, x_ND: Tensor, W: int, kept: BlockCache, seen: Tensor | None, source: Tensor | None) -> Tensor:
         """[N, D] -> [N, D].
 
-        kept    what the block keeps, which the tokens join
-        seen    added to the scores of their own keys, source  to those of the memory; None: all are seen
+        kept    the cache of the block, to which the tokens are added
+        seen    added to the scores of self-attention; None: all tokens are visible
+        source  added to the scores of cross-attention; None: the whole source is visible
         """
-        own, cross, feedforward = self.residuals
+        attention, cross, feedforward = self.residuals
         assert kept.memory is not None
-        q_BHWK, k_BHWK, v_BHWK = self._split(self.projections(own.before(x_ND)), W, 3)
+        q_BHWK, k_BHWK, v_BHWK = self._split(self.projections(attention.before(x_ND)), W, 3)
         kept.own.extend(k_BHWK, v_BHWK)
-        x_ND = own.after(x_ND + self.output(self._attend(q_BHWK, kept.own.keys, kept.own.values, seen)))
+        x_ND = attention.after(x_ND + self.output(self._attend(q_BHWK, kept.own.keys, kept.own.values, seen)))
         (q_BHWK,) = self._split(self.query(cross.before(x_ND)), W, 1)
         x_ND = cross.after(x_ND + self.cross_output(self._attend(q_BHWK, kept.memory.keys, kept.memory.values, source)))
         return feedforward.after(x_ND + self.down(self.up(feedforward.before(x_ND))))
@@ -63,10 +64,10 @@ class InferenceDecoderBlock:
 
 
 class InferenceTransformer(Writer):
-    """Writes what `model` would write, up to rounding, from copies of its weights, which later training does not reach.
+    """Writes the same as `model`, up to rounding, from copies of its weights, which later training does not change.
 
     model      a Transformer in evaluation mode, without adapters (`nn.lora`)
-    precision  "bf16" multiplies in bfloat16, also where the source is read; see `kernels.processor.settle`
+    precision  "bf16" multiplies in bfloat16, in the encoder too; see `kernels.processor.settle`
     """
 
     def __init__(self, model: TransformerModel, precision: Precision = "fp32") -> None:
@@ -94,7 +95,7 @@ class InferenceTransformer(Writer):
         assert isinstance(state, TransformerState)
         cache, W = state.cache, state.width
         self.model.check_length(cache.length + 1)
-        places_TD = self.places_TD  # once: another thread may change it meanwhile
+        places_TD = self.places_TD  # read once: another thread may replace it
         if cache.length >= len(places_TD):
             self.places_TD = places_TD = self._places(2 * cache.length)
         x_ND: Tensor = self.model.target.token(tokens_N) + places_TD[cache.length]
@@ -106,7 +107,7 @@ class InferenceTransformer(Writer):
         return logits_NV
 
     def _places(self, length: int) -> Tensor:
-        """What the first places add to their tokens, [length, D]."""
+        """The position vectors of the first positions, [length, D]."""
         position = self.model.target.position
         assert isinstance(position, Position)
         weight = next(self.model.parameters())
@@ -114,8 +115,8 @@ class InferenceTransformer(Writer):
 
 
 def writer_layout(model: Writer, precision: Precision = "fp32") -> Writer:
-    """What writes the same, up to rounding, sooner: an `InferenceTransformer` where there is one, else the model, in
-    another number format with pre-packed layers. Raises UnmaskError as `settled` does.
+    """A faster writer of the same, up to rounding: an `InferenceTransformer` for a Transformer without adapters;
+    otherwise the model, with pre-packed layers in another number format. Raises UnmaskError as `settled` does.
     """
     chosen = settled(model, precision).precision
     if type(model) is TransformerModel and not adapters(model):  # T5 has the same wiring, but other parts
@@ -127,10 +128,10 @@ def writer_layout(model: Writer, precision: Precision = "fp32") -> Writer:
 
 
 def settled(model: Writer, precision: Precision) -> Settled:
-    """What a model computes in where `precision` is asked for. One that has no products in bfloat16 leaves "auto"
-    nothing to choose, and so nothing to say.
+    """The number format in which a model writes, given `precision`. For a model that is neither a Transformer nor a T5,
+    "auto" is always fp32.
 
-    Raises UnmaskError for bfloat16 where the model has next to no products that could be computed in it.
+    Raises UnmaskError for bfloat16 with such a model, which has hardly any products to compute in it.
     """
     if isinstance(model, TransformerModel):
         return settle(precision, model.device)
@@ -140,7 +141,7 @@ def settled(model: Writer, precision: Precision) -> Settled:
 
 
 def _as_linear(head: TiedHead) -> nn.Linear:
-    """The layer over the vocabulary that a tied head amounts to."""
+    """A tied head as the equal linear layer over the vocabulary."""
     V, D = head.token.weight.shape
     layer = nn.Linear(D, V, bias=False, device="meta")
     layer.weight = head.token.weight

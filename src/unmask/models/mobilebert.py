@@ -36,7 +36,7 @@ from unmask.types import Head, Signal
 class MobileBert(Bert):
     """The numbers that make a MobileBERT; the defaults are the published ones.
 
-    factor        E, width of the token vectors; each token reads three: the next, its own and the last
+    factor        E, width of the token vectors; each place reads three: those of the next, this and the previous token
     bottleneck    width inside a block
     feedforwards  feed-forward networks of a block, one after the other
     pooled        whether heads for sequences read the first token through a pooler; the published weights have none
@@ -54,7 +54,7 @@ class MobileBert(Bert):
     pooled: bool = True
 
     def embedding(self) -> Embedding:
-        """Three neighbouring token vectors, brought to D, + segment + position (section 3.1, "Embedding
+        """Three neighbouring token vectors, projected to D, + segment + position (section 3.1, "Embedding
         Factorization")."""
         return TrigramEmbedding(
             Token(self.vocabulary, self.factor, padding=self.padding),
@@ -66,12 +66,12 @@ class MobileBert(Bert):
         )
 
     def stack(self) -> Stack:
-        """Blocks that hand on D numbers and work with fewer; what comes out of one is added to what went in."""
+        """Residual blocks that are D wide outside and narrower inside."""
         narrow = [self.narrow() for _ in range(self.layers)]
         return Stack([Residual(f, after=NoNorm(self.dim), dropout=self.dropout) for f in narrow])
 
     def narrow(self) -> Bottleneck:
-        """What is inside a block (section 3.1 to 3.3)."""
+        """The inside of a block (sections 3.1 to 3.3)."""
         narrow, activation = self.bottleneck, ACTIVATIONS[self.activation]
         feedforwards = [
             Residual(FeedForward(narrow, self.hidden, activation), after=NoNorm(narrow))
@@ -86,9 +86,9 @@ class MobileBert(Bert):
         return Pooler(self.dim) if self.pooled else None
 
     def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """As BERT's, but that the vectors of the vocabulary are narrower than the hidden states."""
+        """As BERT's, for token vectors that are narrower than the hidden states."""
         if self.factor > self.dim:
-            raise UnmaskError(f"Token vectors are at most {self.dim} wide, as the states are, not {self.factor}.")
+            raise UnmaskError(f"Token vectors of {self.factor} numbers are wider than hidden states of {self.dim}.")
         return WideHead(token, self.dim, activation=ACTIVATIONS[self.activation], eps=self.eps)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
@@ -100,7 +100,7 @@ class MobileBert(Bert):
 
 
 class NoNorm(nn.Module):
-    """weight * x + bias, where others normalise: no mean and no variance to wait for (section 3.4)."""
+    """weight * x + bias in place of a layer norm, without a mean and a variance to compute (section 3.4)."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -112,10 +112,10 @@ class NoNorm(nn.Module):
 
 
 class TrigramEmbedding(Embedding):
-    """norm(transform(next, own and last token vector) + segment + position): a convolution of three over the tokens.
+    """norm(transform([next; this; previous] token vectors) + segment + position): a convolution of width 3.
 
-    Where positions are given, there is nothing beyond the ends of a sequence, be it followed by padding or by another
-    one. Without them the row is read as it stands, padding and all, as `transformers` reads it.
+    With positions, neighbours beyond the ends of a sequence are zero, whether padding or another sequence follows.
+    Without positions, the neighbours are those of the row, padding included, as in `transformers`.
     """
 
     reads_neighbours = True
@@ -131,7 +131,7 @@ class TrigramEmbedding(Embedding):
 
 
 def neighbours(x_BTE: Tensor, begins_BT: Tensor | None = None) -> Tensor:
-    """[B, T, 3 E]: of each token the next one, itself and the last one; zero beyond its sequence.
+    """[B, T, 3 E]: for each token the vectors of the next, this and the previous one; zero beyond its sequence.
 
     begins_BT  bool, where a sequence begins; None: one in each row
     """
@@ -145,7 +145,7 @@ def neighbours(x_BTE: Tensor, begins_BT: Tensor | None = None) -> Tensor:
 class Bottleneck(nn.Module):
     """leave(feedforwards(norm(enter(x) + attention(look(x), look(x), x)))): narrow between two linear maps.
 
-    Queries and keys are made of one narrow view of x that they share, values of x as it is (section 3.1).
+    Queries and keys are made from one narrow projection of x, values from x itself (section 3.1).
 
     dim, narrow   widths outside and inside
     attention     over `narrow` numbers, with values of `dim`
@@ -175,4 +175,4 @@ class Bottleneck(nn.Module):
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 4, "dim": 128, "heads": 2, "hidden": 256, "factor": 64, "bottleneck": 64, "feedforwards": 2},
 }
-"""One for a CPU; the published size is that of `MobileBert()`."""
+"""A size for a CPU; the published size is that of `MobileBert()`."""

@@ -1,4 +1,4 @@
-"""Model: what all models have in common, whatever their parts."""
+"""Model: the interface that all models share."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Model(nn.Module, ABC):
-    """Rows in, hidden states out; `answer` runs a head at the places that need one. What all models have in common.
+    """The base of all models: rows in, hidden states out; `answer` runs a head at the places that need it.
 
     config  the page's config, which built this model and can build it again
-    heads   name -> module from vectors [M, D] to answers [M, C]
-    pooler  what sums a sequence up for the heads that answer for it; None where the model has none
+    heads   name -> module from vectors [M, D] to outputs [M, C]
+    pooler  the layer that computes what heads for sequences read; None where the model has none
     """
 
     config: ModelConfig
@@ -42,36 +42,36 @@ class Model(nn.Module, ABC):
         """Hidden states [B, T, D] of `batch.tokens`. Raises UnmaskError for rows longer than the positions."""
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """Answers [M, C] of the head `name` at places of the flattened rows.
+        """Outputs [M, C] of the head `name` at places of the flattened rows.
 
-        batch  the rows that the hidden states are of; heads that answer for a sequence may need its layout (`summary`)
+        batch  the rows that the hidden states belong to; heads for sequences may need their layout (`summary`)
 
-        Only these places are computed: masked-language modelling needs the output layer at 15 % of them.
+        The head runs at these places only: masked language modelling needs it at 15 % of the tokens.
         """
         answers_MC: Tensor = self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
         return answers_MC
 
     def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor | Logits:
-        """The same, but what would be a product over the vocabulary is left to the loss."""
+        """As `answer`, but a final product over the vocabulary is left to the loss (`nn.Logits`)."""
         return logits_of(self.heads[name], self.head_inputs(name, hidden_BTD, places_M, batch))
 
     def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """What the head `name` reads, [M, D]: the states at these places, or summaries of the sequences there."""
+        """The inputs [M, D] of the head `name`: the states at these places, or summaries of the sequences there."""
         if name in self.of_sequences:
             return self.summary(hidden_BTD, places_M, batch)
         return hidden_BTD.flatten(0, 1)[places_M]
 
     def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
-        """What stands for the sequences that begin at these places, [M, D]: here the pooled state of their first token.
+        """Summaries [M, D] of the sequences that begin at these places: by default the pooled state of the first token.
 
-        batch  the rows; needed by models whose first token has not seen the sequence
+        batch  the rows; needed by models whose first token does not see the whole sequence
         """
         x_MD = hidden_BTD.flatten(0, 1)[places_M]
         return x_MD if self.pooler is None else self.pooler(x_MD)
 
     @property
     def of_sequences(self) -> list[str]:
-        """Names of the heads that answer for a whole sequence, in alphabetical order."""
+        """Names of the heads for whole sequences, in alphabetical order."""
         found = ((name, asked_of(layer)) for name, layer in self.heads.items())
         return sorted(name for name, head in found if head is not None and head.of_sequence)
 
@@ -79,7 +79,7 @@ class Model(nn.Module, ABC):
 
     @property
     def reads_source(self) -> bool:
-        """Whether it reads `batch.source` while it writes `batch.tokens`, as encoder–decoders do."""
+        """Whether the model reads `batch.source` and writes `batch.tokens`, as encoder–decoders do."""
         return False
 
     @property
@@ -89,73 +89,73 @@ class Model(nn.Module, ABC):
 
     @property
     def sequences_apart(self) -> bool:
-        """Whether the states of a sequence depend on the trunk and on its own tokens alone, so that those of a frozen
-        trunk may be kept."""
+        """Whether the hidden states of a sequence depend only on the trunk and on the tokens of that sequence, so that
+        the states of a frozen trunk can be cached."""
         return False
 
     @property
     def stacks(self) -> Mapping[str, nn.Module]:
-        """Its stacks of layers: "encoder", where every token sees every other, "decoder", where it sees those before
+        """The stacks of layers by name: in an "encoder" a token sees all others, in a "decoder" only those before
         it."""
         return {}
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """The layers of all stacks, the lowest first; one that runs several times is there once."""
+        """The layers of all stacks, the lowest first; a layer that runs several times is listed once."""
         stacks = (getattr(stack, "blocks", nn.ModuleList([stack])) for stack in self.stacks.values())
         return [block for blocks in stacks for block in blocks]
 
     @property
     def transformer(self) -> Stack | None:
-        """The layers, where they are one stack of blocks that a whole row passes one after the other; None for what
-        reads token by token, in segments, or with two stacks."""
+        """The stack of blocks of a model that has exactly one and reads whole rows with it; None for models that read
+        token by token or in segments, or that have two stacks."""
         return None
 
     @property
     def input_embedding(self) -> nn.Module | None:
-        """What turns the tokens that it reads into vectors; None where it reads vectors."""
+        """The module that turns input tokens into vectors; None for a model that reads vectors."""
         return None
 
     @property
     def token_table(self) -> Token | None:
-        """The table of vectors of the tokens that it reads; None where there is none, as where words are spelled."""
+        """The table of input token vectors; None for a model without one, such as one that reads characters."""
         return None
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
-        """What goes into the first layer and what comes out of each, L + 1 tensors [B, T, D].
+        """The input of the first layer and the output of each layer, L + 1 tensors [B, T, D].
 
-        Raises UnmaskError for a model whose layers are no blocks.
+        Raises UnmaskError for a model whose layers are not blocks.
         """
-        raise UnmaskError("Hidden states of layers are those of a Transformer or an ELMo; this model is neither.")
+        raise UnmaskError("Only a Transformer or an ELMo has hidden states of layers to show; this model is neither.")
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
-        """[B, T, D]: what it has read from the left (0) or from the right (1) alone. Raises UnmaskError for a model
+        """[B, T, D]: the states of the forward (0) or the backward (1) direction alone. Raises UnmaskError for a model
         that does not keep the two apart."""
-        raise UnmaskError("Words are guessed from both sides by an ELMo: take elmo-tiny.")
+        raise UnmaskError("Only an ELMo predicts words in both directions: take elmo-tiny.")
 
     def units(self, tokens_BT: Tensor) -> list[Tensor]:
-        """The units of each layer after each token, [B, T, U], from -1 to 1: outputs, or of an LSTM the tanh of its
-        cells. Raises UnmaskError for a model that carries no state from token to token."""
-        raise UnmaskError("Units that go from token to token are those of a recurrent network; this model is none.")
+        """The units of each layer after each token, [B, T, U], from -1 to 1: the outputs, or the tanh of an LSTM's
+        cells. Raises UnmaskError for a model that is not recurrent."""
+        raise UnmaskError("Only a recurrent network has units to show; this model is not recurrent.")
 
     # -- writing: see `models.writer.Writer`
 
     @property
     def writes(self) -> bool:
-        """Whether it writes token by token: it says what comes next, and a token has not seen what it is to say."""
+        """Whether the model writes token by token: it is causal, and has a head for the next token."""
         return self.causal and "next" in self.heads
 
     @property
     def continues_prompt(self) -> bool:
-        """Whether what it writes continues from what it has read, as a language model's does."""
+        """Whether the text that it writes continues its input, as with a language model."""
         return self.writes and not self.reads_source
 
     def room(self, lengths_B: Tensor) -> Tensor | None:
-        """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""
+        """[B]: the most tokens that fit after prompts of these lengths; None where nothing limits them."""
         return None
 
     def prefill(self, batch: Batch, width: int = 1) -> State:
-        """Read the sources or prompts of `batch`, one a row, and get ready to write `width` hypotheses for each. Raises
+        """Read the sources or prompts of `batch`, one per row, and prepare to write `width` hypotheses for each. Raises
         UnmaskError for a model that does not write."""
         raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
 
@@ -167,11 +167,11 @@ class Model(nn.Module, ABC):
 
     @property
     def auxiliary(self) -> Mapping[str, StackModel]:
-        """Models that are parts of this one in training; each has a folder of its name within that of this one."""
+        """Models that are trained as parts of this one, by name; each is saved in a subfolder of that name."""
         return {}
 
     def without_heads(self) -> Self:
-        """The same parts, their parameters shared, without the heads."""
+        """A model that shares all parts and parameters with this one, but has no heads."""
         other = copy.copy(self)
         other._modules = dict(self._modules)
         other.heads = nn.ModuleDict()

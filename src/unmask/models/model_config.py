@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config, ABC):
-    """What the numbers of every page have in common; a page adds its own, and its defaults.
+    """The base of the configs of all pages; a page adds its fields and defaults.
 
     vocabulary  V, entries of the tokenizer
     length      longest sequence, in tokens; None where nothing limits it
     padding     id of the padding token; None where a folder names none
 
-    What all models of a page share (`offers`, `token_kind`) stands on it without an annotation: it is no field.
+    Values that all models of a page share (`offers`, `token_kind`) are class attributes without an annotation, so that
+    they are not fields.
     """
 
     vocabulary: int
@@ -34,68 +35,71 @@ class ModelConfig(Config, ABC):
 
     @property
     def segments(self) -> int:
-        """How many texts of a sequence are told apart; 1: of a pair, nothing marks which is which."""
+        """How many segments of a sequence have different embeddings; with 1, the texts of a pair are not marked."""
         return 1
 
     @property
     def pools(self) -> bool:
-        """Whether heads that answer for a sequence read it through a layer that the model has beside them."""
+        """Whether heads for sequences read through a pooler, a layer of the model before the head."""
         return False
 
     @property
     def features(self) -> int | None:
-        """Numbers of a vector that it reads in place of a text; None: it reads tokens."""
+        """The size of the vectors that the model reads in place of a text; None for a model that reads tokens."""
         return None
 
     @property
     @abstractmethod
     def offers(self) -> frozenset[str]:
-        """What it has of what objectives of pre-training may require (`ObjectiveConfig.requires`):
+        """The properties of the model that objectives of pre-training may require (`ObjectiveConfig.requires`):
 
         bidirectional    the hidden state of a token depends on all tokens of its sequence
-        causal           it depends on the tokens up to its own alone
-        memory           causal, and rows continue from those of the batch before (`SegmentModel`)
-        two directions   two hidden states of each word, of the words up to its own and of those from its own on
-        encoder-decoder  it reads `batch.source` and writes `batch.tokens` (`EncoderDecoder`)
-        generator        a smaller model of masked words beside it fills in what it reads
-        pictures         it reads pictures
-        hidden patches   it has a state for each patch of a picture, and may have a vector for hidden ones
+        causal           the hidden state of a token depends only on that token and those before it
+        memory           causal, and rows continue those of the previous batch (`SegmentModel`)
+        two directions   each word has two hidden states: one of the words up to it, and one of the words from it on
+        encoder-decoder  the model reads `batch.source` and writes `batch.tokens` (`EncoderDecoder`)
+        generator        an auxiliary masked language model fills in the masked tokens of its input
+        pictures         the model reads patches of pictures
+        masked patches   the model has a vector for masked patches, and a state for each patch
+        projections      the model has a projection head on its class token
+        pixel decoder    an auxiliary decoder restores pictures from visible patches (`Mae`)
         """
 
     @property
     def token_kind(self) -> str:
-        """What a token is where no corpus is named, of the kinds of `unmask corpus build`."""
+        """The kind of tokens, one of those of `unmask corpus build`, for a run that names no corpus."""
         return "wordpiece"
 
     @property
     def sentence_encoder(self) -> bool:
-        """Whether a folder of it opens in `sentence-transformers`, so that it can be trained to embed sentences."""
+        """Whether its folders open in `sentence-transformers`, so that it can be trained to embed sentences."""
         return False
 
     @property
     def adafactor(self) -> bool:
-        """Whether training continues from its weights by Adafactor, as published, where no optimizer is asked for."""
+        """Whether training that continues from its weights uses Adafactor by default, as published."""
         return False
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Numbers of a hidden state, as heads see it."""
+        """The width of the hidden states that heads read."""
 
     @abstractmethod
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """A freshly initialised model. Raises UnmaskError for parts that do not go together, and for a head of a kind
+        """A freshly initialised model. Raises UnmaskError for parts that do not go together, and for a kind of head
         that the page has no method for (`models.heads`).
 
         heads   name -> kind of head; default: those of pre-training
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  sum sequences up though no head needs it
+        seed    of the initialisation; None leaves it to the caller, who sets the parameters anyway
+        pooler  add the pooler even where no head needs it
         """
 
     def transitions_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Scores of neighbouring tags, which reads what a head for tokens says, not hidden states."""
+        """The scores of adjacent tags (a linear-chain CRF), which read the outputs of a token head, not hidden
+        states."""
         return LinearChainCRF(head.outputs)
 
     @abstractmethod
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from."""
+        """Set the initial weights of a model, or of a part of one."""

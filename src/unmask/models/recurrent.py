@@ -1,8 +1,7 @@
 """RecurrentNetwork: an RNN, LSTM or GRU as language model, tagger or classifier.
 
-Shapes: B rows, T tokens of a row, N sequences of all rows (or hypotheses, in `next`), S tokens of the longest, D width
-of token vectors, H width of a state, E width of the outputs (H, or 2 H in two directions), M places, V vocabulary,
-L layers.
+Shapes: B rows, T tokens of a row, N sequences of all rows (or hypotheses), S tokens of the longest, D width of token
+vectors, H width of a state, E width of the outputs (H, or 2 H if bidirectional), M places, V vocabulary, L layers.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class RecurrentNetwork(ModelConfig):
 
     vocabulary     V, entries of the tokenizer        dim    D, width of the token vectors
     hidden         H, width of the state of a layer   layers, cell
-    bidirectional  every layer is read from both ends (Schuster & Paliwal 1997): for tags and classes, or to guess
-                   hidden words, but not the next one, which it would have seen
-    length         longest sequence, in tokens; None: no end is known
-    tbptt          tokens that a gradient goes back at most (truncated back-propagation through time, Williams & Peng
-                   1990): the state goes on through all of a sequence, its gradient stops at every so many tokens.
+    bidirectional  every layer reads in both directions (Schuster & Paliwal 1997): for tags, classes and masked tokens,
+                   but not for the next token, which it has seen
+    length         longest sequence, in tokens; None: no limit
+    tbptt          most tokens that a gradient goes back (truncated back-propagation through time, Williams & Peng
+                   1990): the state is carried through the whole sequence, its gradient stops after this many tokens.
                    None: it goes back to the beginning of the sequence
     dropout        on token vectors and on the outputs of each layer, not from step to step (Zaremba et al. 2014)
     padding        id of the padding token
@@ -64,13 +63,13 @@ class RecurrentNetwork(ModelConfig):
 
     @property
     def width(self) -> int:
-        """E, of what the last layer says of each token."""
+        """E, the width of the last layer's outputs."""
         return 2 * self.hidden if self.bidirectional else self.hidden
 
     def stack(self) -> RecurrentStack:
-        """The layers, one after the other. Raises UnmaskError for truncation that cannot be."""
+        """The layers, one after the other. Raises UnmaskError for `tbptt` below 1 or in a bidirectional network."""
         if self.tbptt is not None and self.bidirectional:
-            raise UnmaskError("A network that reads from the end, too, cannot be cut in windows; leave out tbptt.")
+            raise UnmaskError("The gradient of a bidirectional network cannot be truncated; leave out tbptt.")
         if self.tbptt is not None and self.tbptt < 1:
             raise UnmaskError(f"A gradient must go back at least one token, not {self.tbptt}.")
         widths = [self.dim] + [self.width] * (self.layers - 1)
@@ -78,11 +77,11 @@ class RecurrentNetwork(ModelConfig):
         return RecurrentStack([RecurrentLayer(layer, self.dropout, self.tbptt) for layer in layers])
 
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary. Raises UnmaskError in two directions, which have seen what they would guess."""
+        """Logits over the vocabulary. Raises UnmaskError for a bidirectional network, which has seen the next token."""
         if self.bidirectional:
             raise UnmaskError(
-                "A bidirectional network has seen the next token and cannot learn to guess it: set --bidirectional "
-                "false, or learn hidden words."
+                "A bidirectional network has seen the next token and cannot learn to predict it: set --bidirectional "
+                "false, or learn masked tokens."
             )
         return ProjectedHead(token, self.width)
 
@@ -90,7 +89,7 @@ class RecurrentNetwork(ModelConfig):
         return ProjectedHead(token, self.width)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs)  # the outputs of the stack are dropped out already
+        return Classifier(self.width, head.outputs)  # the stack has dropout on its outputs
 
     sequence_head = choice_head = token_head
 
@@ -102,9 +101,9 @@ class RecurrentNetwork(ModelConfig):
     ) -> RecurrentModel:
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
-        heads   name -> kind of head; default: the next token, or in two directions hidden words
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  of no effect: sequences are summed up without weights
+        heads   name -> kind of head; default: the next token, or masked tokens if bidirectional
+        seed    of the initialisation; None leaves it to the caller, who sets the parameters anyway
+        pooler  has no effect: the summary of a sequence has no weights
         """
         if heads is None:
             heads = {"mlm": Head("masked_token")} if self.bidirectional else {"next": Head("next_token")}
@@ -116,7 +115,7 @@ class RecurrentNetwork(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from."""
+        """Set the initial weights of a model, or of a part of one: see `xavier_uniform`."""
         xavier_uniform(module, seed, padding=self.padding)
 
 

@@ -1,4 +1,4 @@
-"""Recurrent decoders: from the last state of an encoder alone, and with the attention of Luong or of Bahdanau.
+"""Recurrent decoders: from the last state of an encoder alone, or with the attention of Luong or of Bahdanau.
 
 Shapes: B rows (sources), T tokens written, S tokens read, D width of token vectors, H width of the decoder's state, E
 width of the encoder's outputs, L layers; N = B * width hypotheses.
@@ -18,11 +18,11 @@ from unmask.nn import Keys, Recurrent, RecurrentState, StateAttention
 
 @dataclass(eq=False)
 class Seq2SeqState(State):
-    """What a recurrent decoder keeps while it writes.
+    """The state of a recurrent decoder while it writes.
 
-    recurrent  [L, N, H] of its layers
-    keys       what attention needs of the B sources; None without attention
-    fed        [N, H] what attention made of the token before, where the decoder reads it; None before the first token
+    recurrent  [L, N, H] states of its layers
+    keys       keys of the B sources, for attention; None without attention
+    fed        [N, H] attentional vectors of the previous token, for input feeding; None before the first token
     """
 
     width: int
@@ -38,28 +38,28 @@ class Seq2SeqState(State):
         if self.keys is not None:
             sources_B = rows_N[:: self.width] // self.width
             every_B = torch.arange(len(self.keys), device=sources_B.device)
-            if not torch.equal(sources_B, every_B):  # most often all sources go on, and nothing has to be copied
+            if not torch.equal(sources_B, every_B):  # usually all sources remain, and nothing has to be copied
                 self.keys = self.keys.select(sources_B)
 
 
 class Decoder(nn.Module, ABC):
-    """Writes the target: a recurrent network over the tokens so far, and its way to look at the source."""
+    """Writes the target: a recurrent network over the tokens so far, which knows the source in one way or another."""
 
     @abstractmethod
     def step(self, x_ND: Tensor, state: Seq2SeqState) -> Tensor:
-        """Read one token of each hypothesis; [N, H], from which the next one is guessed. Changes `state`."""
+        """Read one token of each hypothesis; [N, H], from which the next token is predicted. Changes `state`."""
 
     def forward(self, x_BTD: Tensor, state: Seq2SeqState) -> Tensor:
-        """Read all tokens of the targets, [B, T, H]: one after the other, where a step needs what the last one saw."""
+        """Read all tokens of the targets; [B, T, H]. By default one step follows the other."""
         return torch.stack([self.step(x_BD, state) for x_BD in x_BTD.unbind(1)], 1)
 
     def keys(self, states_BSE: Tensor, lengths_B: Tensor | None) -> Keys | None:
-        """What is kept of the sources."""
+        """The keys of the sources, which attention reads; None without attention."""
         return None
 
 
 class Bottleneck(Decoder):
-    """All that is known of the source is the state from which the decoder starts (Sutskever et al. 2014, section 2)."""
+    """A decoder that knows the source by its initial state alone (Sutskever et al. 2014, section 2)."""
 
     def __init__(self, network: Recurrent):
         super().__init__()
@@ -86,11 +86,11 @@ class AttendingDecoder(Decoder):
 
 
 class LuongDecoder(AttendingDecoder):
-    """Attends from its new state, after which the two are joined (Luong et al. 2015, section 3, equation 5).
+    """Attends from its new state, and combines context and state (Luong et al. 2015, section 3, equation 5).
 
     h_t = RNN(x_t, h_t-1)        c_t = attention(h_t)        a_t = tanh(W [c_t; h_t])
 
-    No step of the network needs the attention of the last one, so that all tokens of a target run at once.
+    No step of the network needs the attention of the previous step, so all tokens of a target are computed at once.
     """
 
     def __init__(self, network: Recurrent, attention: StateAttention):
@@ -112,7 +112,8 @@ class LuongDecoder(AttendingDecoder):
 
 
 class InputFeedingDecoder(LuongDecoder):
-    """Also reads its last attentional vector, so that it knows what was attended to (Luong et al. 2015, section 3.3).
+    """Also reads its previous attentional vector, so that it knows where it has attended (Luong et al. 2015, section
+    3.3).
 
     h_t = RNN([x_t; a_t-1], h_t-1)        c_t = attention(h_t)        a_t = tanh(W [c_t; h_t])
     """
@@ -127,11 +128,11 @@ class InputFeedingDecoder(LuongDecoder):
 
 
 class BahdanauDecoder(AttendingDecoder):
-    """Attends from its last state, and reads what it saw beside the token (Bahdanau et al. 2014, section 3.1).
+    """Attends from its previous state, and reads token and context together (Bahdanau et al. 2014, section 3.1).
 
     c_t = attention(h_t-1)        h_t = RNN([x_t; c_t], h_t-1)        output = maxout(W [h_t; x_t; c_t])
 
-    The output takes the larger of each two numbers (appendix A.2.2).
+    maxout takes the larger of each pair of numbers (appendix A.2.2).
 
     dim  D, width of the token vectors
     """

@@ -1,7 +1,7 @@
-"""RecurrentModel: a recurrent network over tokens, with heads; it writes where it reads from left to right.
+"""RecurrentModel: a recurrent network over tokens, with heads; it can write if it reads from left to right.
 
 Shapes: B rows, T tokens of a row, N sequences of all rows (or hypotheses), S tokens of the longest, D width of token
-vectors, H width of a state, E width of the outputs (H, or 2 H in two directions), V vocabulary, L layers.
+vectors, H width of a state, E width of the outputs (H, or 2 H if bidirectional), V vocabulary, L layers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 MOST_PADDED = 4
-"""Places, padding included, for each token, up to which padding is read as if it were text."""
+"""Up to this many places per token, padding included, padding is read as if it were text."""
 
 
 class RecurrentModel(StackModel):
-    """Tokens in, outputs of a recurrent network out. Every sequence is read from a state of zero: packed, padded and
-    single sequences give the same.
+    """Tokens in, outputs of a recurrent network out. Every sequence starts from a state of zero, so packed, padded and
+    single sequences give the same outputs.
 
-    A sequence is summed up by the state after the last token and, in two directions, that of the first token read from
-    the end.
+    The summary of a sequence is the state after its last token and, if bidirectional, the backward state at its first
+    token.
     """
 
     config: RecurrentNetwork
@@ -61,13 +61,14 @@ class RecurrentModel(StackModel):
         return sequences.pack(self.read(x_NSD, sequences.lengths.cpu()))
 
     def read(self, x_NSD: Tensor, lengths_N: Tensor | None = None) -> Tensor:
-        """Token vectors of sequences, one a row -> their outputs."""
+        """Token vectors [N, S, D] of sequences, one per row -> outputs [N, S, E]."""
         outputs_NSE, _ = self.stack(x_NSD, lengths_N=None if self._through(x_NSD, lengths_N) else lengths_N)
         return outputs_NSE
 
     def _through(self, x_NSD: Tensor, lengths_N: Tensor | None) -> bool:
-        """Whether to read on through the padding behind the sequences, which in one direction changes nothing before
-        it: on a CPU the kernels that know of no lengths go back several times faster. Not where most is padding."""
+        """Whether to read the padding after the sequences too, which does not change the outputs before it if the
+        network reads in one direction: on a CPU, the backward pass of the kernels without lengths is several times
+        faster. Not where most places are padding."""
         if lengths_N is None or self.config.bidirectional:
             return False
         N, S = x_NSD.shape[:2]
@@ -96,9 +97,9 @@ class RecurrentModel(StackModel):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
-        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+        """Read the prompts `batch` [B, T], one per row, except for their last tokens, which are fed first.
 
-        Short ones are filled up on either side. Raises UnmaskError for one without a token.
+        Short prompts may be padded on either side. Raises UnmaskError for a prompt without a token.
         """
         if "next" not in self.heads:
             raise unknown("head of this model", "next", self.heads)

@@ -1,4 +1,4 @@
-"""SegmentModel: reads a text in segments and remembers those before; SegmentState, what it keeps as it writes.
+"""SegmentModel: reads a text in segments, with a memory of earlier ones; SegmentState, its state while it writes.
 
 Shapes: L layers, B rows, T tokens of a segment, M tokens of the memory, S = M + T keys, D width, V vocabulary;
 W hypotheses of each row, N = B * W of all.
@@ -23,10 +23,10 @@ from unmask.types import Batch
 
 
 class SegmentStack(nn.Module):
-    """Blocks run one after the other, each with a memory of its own.
+    """Blocks that run one after the other, each with its own memory.
 
-    memory   M, tokens that a block remembers, and that are read at once
-    dropout  on what the last block says
+    memory   M, tokens that a block remembers, and tokens that it reads at once
+    dropout  on the outputs of the last block
     """
 
     def __init__(self, blocks: Sequence[nn.Module], memory: int, dropout: float = 0.0):
@@ -35,9 +35,9 @@ class SegmentStack(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None) -> Tensor:
-        """[B, T, D] -> [B, T, D], M tokens after M tokens, from an empty memory.
+        """[B, T, D] -> [B, T, D], M tokens at a time, from an empty memory.
 
-        mask  of no effect: what a token sees follows from its place
+        mask  has no effect: what a token sees follows from its position
         """
         hidden, memory = [], None
         for x_BtD, positions_Bt in zip(
@@ -48,12 +48,12 @@ class SegmentStack(nn.Module):
         return torch.cat(hidden, 1)
 
     def read(self, h_BTD: Tensor, positions_BT: Tensor, memory_LBMD: Tensor | None) -> tuple[Tensor, Tensor]:
-        """A segment: what the last block says of it [B, T, D], and the memory after it.
+        """Read a segment: the outputs of the last block [B, T, D], and the memory after the segment.
 
-        memory_LBMD  what each block has read, the last tokens of it; None or empty before the first segment
+        memory_LBMD  the last inputs of each block; None or empty before the first segment
 
-        A token at place p of its sequence sees the p tokens before it, and no further back than the memory goes. So a
-        memory is never wrong: where a sequence begins, or a row is filled up before it, nothing of it is seen.
+        A token at position p of its sequence sees the p tokens before it, as far back as the memory goes. So no token
+        sees what the memory holds of another sequence, or of padding before its own.
         """
         B, T, D = h_BTD.shape
         if memory_LBMD is None:
@@ -70,7 +70,7 @@ class SegmentStack(nn.Module):
 
 
 def _places(x_BTD: Tensor, positions_BT: Tensor | None) -> Tensor:
-    """[B, T] place of each token in its sequence: those given, or 0 … T-1."""
+    """[B, T] position of each token in its sequence: as given, or 0 … T-1."""
     if positions_BT is not None:
         return positions_BT
     return torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(x_BTD.shape[:2])
@@ -78,10 +78,10 @@ def _places(x_BTD: Tensor, positions_BT: Tensor | None) -> Tensor:
 
 @dataclass(eq=False)
 class SegmentState(State):
-    """What a Transformer-XL keeps while it writes, the same number of tokens for all hypotheses.
+    """The state of a Transformer-XL while it writes; the memories of all hypotheses have the same number of tokens.
 
-    memory_LNMD  of each hypothesis; a short beginning is filled up on the left
-    places_N     where the next token of each hypothesis stands
+    memory_LNMD  of each hypothesis; that of a short prompt is padded on the left
+    places_N     position of the next token of each hypothesis
     """
 
     width: int
@@ -96,10 +96,10 @@ class SegmentState(State):
 
 
 class SegmentModel(CausalModel):
-    """Tokens in, hidden states out; `read` goes on where a call before it ended.
+    """Tokens in, hidden states out; `read` continues where the previous call ended.
 
-    `forward` begins with an empty memory and reads a row M tokens at a time: what it costs grows with the length of a
-    row, not with its square, and a token sees at least the M before it in every layer.
+    `forward` begins with an empty memory and reads a row M tokens at a time. Its cost grows linearly with the length of
+    a row, and in every layer a token sees at least the M tokens before it.
     """
 
     stack: SegmentStack
@@ -107,8 +107,8 @@ class SegmentModel(CausalModel):
     def read(self, batch: Batch, memory_LBMD: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Hidden states [B, T, D] of a segment, and the memory [L, B, M, D] after it, which has no gradient.
 
-        memory_LBMD  what the call before gave; None at the beginning. `batch.positions` then say how many tokens of its
-                     sequence, this segment's and the memory's, stand before each token
+        memory_LBMD  the memory that the previous call returned, for which `batch.positions` must count the earlier
+                     tokens of each sequence, those in the memory included; None at the beginning
         """
         x_BTD = self.embedding(batch.tokens)
         return self.stack.read(x_BTD, _places(x_BTD, batch.positions), memory_LBMD)
@@ -117,9 +117,9 @@ class SegmentModel(CausalModel):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> State:
-        """Read the beginnings `batch` [B, T], one a row, but for their last tokens, which are fed first.
+        """Read the prompts `batch` [B, T], one per row, except for their last tokens, which are fed first.
 
-        Short ones are filled up on either side. Raises UnmaskError for one without a token.
+        Short prompts may be padded on either side. Raises UnmaskError for a prompt without a token.
         """
         if "next" not in self.heads:
             raise unknown("head of this model", "next", self.heads)

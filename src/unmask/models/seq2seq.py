@@ -42,15 +42,15 @@ from unmask.types import Head
 class Seq2Seq(TextToTextConfig):
     """The numbers and the parts that make a recurrent encoder–decoder.
 
-    vocabulary     V, entries of the tokenizer       source_vocabulary  where the source has a tokenizer of its own;
+    vocabulary     V, entries of the tokenizer       source_vocabulary  entries of the source's own tokenizer;
                                                      None: one vocabulary and one table of vectors for both
-    dim            D, width of the token vectors     length  longest sequence, in tokens; None: no end is known
+    dim            D, width of the token vectors     length  longest sequence, in tokens; None: no limit
     hidden         H, width of the decoder's state and of the encoder's outputs, both directions together
     layers, cell   of the encoder and of the decoder alike
-    attention      "none": the encoder's last state is all that the decoder has; "dot", "general": as Luong et al. 2015;
+    attention      "none": the decoder has only the encoder's last state; "dot", "general": as Luong et al. 2015;
                    "additive": as Bahdanau et al. 2014
-    input_feeding  the decoder also reads what attention made of the token before (Luong et al. 2015, section 3.3)
-    bidirectional  the encoder reads from both ends  reverse  it reads the source from its end (Sutskever et al. 2014,
+    input_feeding  the decoder also reads the attentional vector of the previous token (Luong et al. 2015, section 3.3)
+    bidirectional  the encoder reads both ways       reverse  it reads the source backwards (Sutskever et al. 2014,
                                                      section 3.3), which brings the first words of the two closer
     tied           the output's weights are the token vectors (Press & Wolf 2017)
     dropout        on token vectors, between layers and before the output (Zaremba et al. 2014)
@@ -103,11 +103,11 @@ class Seq2Seq(TextToTextConfig):
             return kind(self.network(self.dim), nn.Identity())
         if self.hidden % 2:
             raise UnmaskError(f"Two directions cannot share {self.hidden} hidden units evenly; choose an even number.")
-        both = Recurrent(self.cell, self.dim, self.hidden // 2, self.layers, bidirectional=True, dropout=self.dropout)
-        return kind(both, Bridge(self.hidden, cell=self.cell == "lstm"))
+        half = Recurrent(self.cell, self.dim, self.hidden // 2, self.layers, bidirectional=True, dropout=self.dropout)
+        return kind(half, Bridge(self.hidden, cell=self.cell == "lstm"))
 
     def decoder(self) -> Decoder:
-        """The layers that write the target, and their attention to what the encoder says."""
+        """The layers that write the target, and their attention to the encoder's outputs."""
         dim, hidden = self.dim, self.hidden
         if self.input_feeding and self.attention in ("none", "additive"):
             raise UnmaskError(
@@ -124,7 +124,7 @@ class Seq2Seq(TextToTextConfig):
         return LuongDecoder(self.network(dim), attention)
 
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary."""
+        """Logits over the vocabulary."""
         if not self.tied:
             return nn.Linear(self.hidden, self.vocabulary)
         tied = TiedHead(token, bias=True)
@@ -134,7 +134,7 @@ class Seq2Seq(TextToTextConfig):
         return Seq2SeqModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from; the padding's vector is zero."""
+        """Set the initial weights of a model, or of a part of one; the vector of the padding token is zero."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if self.scale is not None:

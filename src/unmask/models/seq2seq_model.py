@@ -41,10 +41,10 @@ class Seq2SeqModel(TextToText):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, H]. Raises UnmaskError without a source, for empty ones, or for too long sequences.
 
-        Padding stands at the end of the rows, where no token that counts is yet to come.
+        Padding is at the end of the rows, after all real tokens.
         """
         if batch.source is None:
-            raise UnmaskError("A Seq2Seq writes while it reads, but this batch has no source.")
+            raise UnmaskError("A Seq2Seq reads a source, but this batch has no source.")
         self._fits(batch.tokens.shape[1])
         state = self.read(batch.source)
         hidden_BTH: Tensor = self.dropout(self.decoder(self.target(batch.tokens), state))
@@ -59,7 +59,7 @@ class Seq2SeqModel(TextToText):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
-        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        """Read the sources `batch`, one per row, and prepare to write `width` hypotheses for each."""
         return self.read(batch, width)
 
     @torch.no_grad()
@@ -70,7 +70,7 @@ class Seq2SeqModel(TextToText):
         return logits_NV
 
     def alignment(self, batch: Batch) -> Tensor:
-        """How much each token that is guessed looks at each token of the source, [B, T, S]; a row sums to 1.
+        """The attention of each predicted token to each token of the source, [B, T, S]; a row sums to 1.
 
         Raises UnmaskError for a model without attention.
         """

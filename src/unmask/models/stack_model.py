@@ -18,8 +18,8 @@ class StackModel(Model):
     embedding  tokens, segments, positions and raw values -> vectors
     stack      the layers, in its `blocks`
     pooler     dense + tanh over the first token, or None where no head needs it
-    heads      name -> module from vectors [M, D] to answers [M, C]
-    mask       which tokens of a sequence see which; none sees those of another
+    heads      name -> module from vectors [M, D] to outputs [M, C]
+    mask       which tokens of a sequence see which; no token sees another sequence
     """
 
     embedding: nn.Module

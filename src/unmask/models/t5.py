@@ -1,4 +1,4 @@
-"""T5: a text-to-text Transformer of relative biases, norms without a mean, and nothing added (Raffel et al. 2020)."""
+"""T5: a text-to-text Transformer with relative position biases, RMS norms and no other biases (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class T5(TextToTextConfig):
     heads       H, attention heads                                  head_dim  K, width of each, whatever D / H is
     hidden      width inside the feed-forward                       feedforward  its kind, a name of `FEEDFORWARDS`
     encoder_layers, decoder_layers                                  number of blocks
-    buckets, furthest  of the relative biases: how many numbers a head has, and from which distance on all are alike
-    output      what turns a hidden state into logits. "scaled": the token vectors, the state times D^-0.5 (1.0);
-                "untied": a table of its own (1.1); "tied": the token vectors as they are
+    buckets, furthest  of the relative biases: how many a head has, and from which distance on they are all equal
+    output      weights of the output layer. "scaled": the token vectors, with the state times D^-0.5 (1.0);
+                "untied": a separate table (1.1); "tied": the token vectors, with the state as it is
     dropout     after embeddings, sub-layers and the last norm, on attention weights, and inside the feed-forward
-    factor      all initial weights are that many times as large
+    factor      scale of all initial weights
     start, end, padding  ids of the token that starts a target (the padding, as published), of </s>, of padding
     """
 
@@ -81,11 +81,11 @@ class T5(TextToTextConfig):
         return Residual(f, before=self.norm(), dropout=self.dropout)
 
     def norm(self) -> nn.RMSNorm:
-        """x / rms(x), times a number for each feature: layer norm without a mean and a bias (section 2.1)."""
+        """x / rms(x), times a weight for each feature: layer norm without a mean and a bias (section 2.1)."""
         return nn.RMSNorm(self.dim, self.eps)
 
     def attention(self) -> Residual:
-        """Multi-head attention whose scores are not scaled: the initialisation of the queries does that."""
+        """Multi-head attention without a scale of the scores: the initialisation of the queries includes it."""
         return self.residual(
             Attention(self.dim, self.heads, head_dim=self.head_dim, bias=False, scale=1.0, dropout=self.dropout)
         )
@@ -102,7 +102,7 @@ class T5(TextToTextConfig):
         return Embedding(token, dropout=self.dropout)
 
     def stack(self, blocks: list[Block], *, causal: bool) -> Stack:
-        """Blocks that share one relative bias, and the norm of the last one's output (section 2.1)."""
+        """Blocks that share one relative bias, and a norm of the last block's output (section 2.1)."""
         bias = T5Bias(self.heads, self.buckets, self.furthest, causal)
         return Stack(blocks, position=bias, norm=nn.Sequential(self.norm(), Dropout(self.dropout)))
 
@@ -111,12 +111,12 @@ class T5(TextToTextConfig):
         return self.stack([Block(self.attention(), self.mlp()) for _ in range(self.encoder_layers)], causal=False)
 
     def decoder(self) -> Stack:
-        """Blocks of causal self-attention, attention to what the encoder says, and feed-forward."""
+        """Blocks of causal self-attention, attention to the encoder's outputs, and feed-forward."""
         blocks = [Block(self.attention(), self.mlp(), cross=self.attention()) for _ in range(self.decoder_layers)]
         return self.stack(blocks, causal=True)
 
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary."""
+        """Logits over the vocabulary."""
         if self.output == "untied":
             return Classifier(self.dim, self.vocabulary, bias=False)
         return ScaledTiedHead(token) if self.output == "scaled" else TiedHead(token)
@@ -125,9 +125,9 @@ class T5(TextToTextConfig):
         return T5Model(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from: normal, with a variance of 1 / inputs.
+        """Set the initial weights of a model, or of a part of one: normal, with a variance of 1 / inputs.
 
-        Queries have 1 / (inputs * K), in place of a scale of the scores; token vectors 1, as the norms want them.
+        The variance of queries is 1 / (inputs * K), in place of a scale of the scores; that of token vectors is 1.
         """
         generator = torch.Generator().manual_seed(seed)
 
@@ -145,7 +145,7 @@ class T5(TextToTextConfig):
 
 
 class T5Model(TransformerModel):
-    """The wiring of a Transformer, out of T5's parts."""
+    """A Transformer that is built of T5's parts."""
 
     config: T5
 
@@ -166,7 +166,7 @@ SIZES = _sizes(
         "11b": (1_024, 128, 128, 65_536, 24),
     }
 )
-"""Version 1.0: as published (section 3.7), but for tiny and mini, which are of a CPU's size."""
+"""Version 1.0: as published (section 3.7), except for tiny and mini, which are for a CPU."""
 
 SIZES_V11 = _sizes(
     {
@@ -182,4 +182,4 @@ SIZES_V11 = _sizes(
     output="untied",
     dropout=0.0,
 )
-"""Version 1.1, with gated feed-forwards and an output of its own, pre-trained without dropout."""
+"""Version 1.1, with gated feed-forwards and an untied output, pre-trained without dropout."""

@@ -1,4 +1,4 @@
-"""Transformer: an encoder reads the source, a decoder that attends to it writes the target (Vaswani et al. 2017).
+"""Transformer: an encoder reads the source; a decoder attends to it and writes the target (Vaswani et al. 2017).
 
 D width, V vocabulary.
 """
@@ -37,9 +37,9 @@ POSITIONS: dict[str, type[Sinusoidal]] = {"interleaved": Sinusoidal, "halves": S
 class Transformer(TextToTextConfig):
     """The numbers that make a Transformer; the defaults are the base model of the paper.
 
-    vocabulary  V, entries of the tokenizer     source_vocabulary  where the source has a tokenizer of its own; None:
+    vocabulary  V, entries of the tokenizer     source_vocabulary  entries of the source's own tokenizer; None:
                                                 one vocabulary and one table of vectors for both (section 3.4)
-    dim         D, width of the hidden states   length  longest sequence, in tokens; None: sinusoids know no end
+    dim         D, width of the hidden states   length  longest sequence, in tokens; None: no limit
     encoder_layers, decoder_layers              number of blocks
     encoder_heads, decoder_heads                attention heads of each
     encoder_hidden, decoder_hidden              width inside the feed-forward
@@ -48,7 +48,7 @@ class Transformer(TextToTextConfig):
     attention_dropout, hidden_dropout           on attention weights, and inside the feed-forward
     positions   sines and cosines "interleaved", as the paper has them, or in "halves", as Marian has
     scale_embedding  multiply token vectors by sqrt(D) (section 3.4)
-    output_bias a number for each token, added to its logit; Marian has it
+    output_bias  whether the logit of each token has a bias, as in Marian
     std         of the initialisation; None: Xavier's uniform, and D^-0.5 for token vectors
     start, end, padding  ids of the token that starts a target, of </s>, of padding
     """
@@ -102,7 +102,7 @@ class Transformer(TextToTextConfig):
         return Residual(f, before=norm, dropout=self.dropout)
 
     def final_norm(self) -> nn.Module | None:
-        """Pre-norm blocks leave their sum as it is, so that the stack ends with a norm."""
+        """The norm at the end of a pre-norm stack, whose blocks do not normalise their sum; None for post-norm."""
         return nn.LayerNorm(self.dim, self.eps) if self.norm == "pre" else None
 
     def attention(self, heads: int) -> Residual:
@@ -123,7 +123,7 @@ class Transformer(TextToTextConfig):
         return Stack(blocks, norm=self.final_norm())
 
     def decoder(self) -> Stack:
-        """Blocks of causal self-attention, attention to what the encoder says, and feed-forward (section 3.1)."""
+        """Blocks of causal self-attention, attention to the encoder's outputs, and feed-forward (section 3.1)."""
         blocks = [
             Block(
                 self.attention(self.decoder_heads),
@@ -135,14 +135,14 @@ class Transformer(TextToTextConfig):
         return Stack(blocks, norm=self.final_norm())
 
     def next_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Over the vocabulary, with the token vectors as its weights."""
+        """Logits over the vocabulary, with the token vectors as weights (section 3.4)."""
         return TiedHead(token, bias=self.output_bias)
 
     def assemble(self, **parts: Any) -> TransformerModel:
         return TransformerModel(self, **parts)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from; biases and the padding's vector are zero."""
+        """Set the initial weights of a model, or of a part of one; biases and the padding token's vector are zero."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, nn.Linear):

@@ -1,4 +1,4 @@
-"""TransformerModel: an encoder reads the source, a decoder that attends to it writes the target.
+"""TransformerModel: an encoder reads the source; a decoder attends to it and writes the target.
 
 Shapes: B rows (sources), T tokens written, S tokens read, D width, V vocabulary; N = B * width hypotheses.
 """
@@ -16,7 +16,7 @@ from unmask.types import Batch
 
 
 class TransformerState(State):
-    """What a Transformer keeps while it writes: the keys and values of the source and of what was written."""
+    """The state of a Transformer while it writes: the keys and values of the source and of the tokens written."""
 
     def __init__(self, cache: Cache, first_N: Tensor) -> None:
         self.cache, self.first, self.width = cache, first_N, cache.width
@@ -41,21 +41,22 @@ class TransformerModel(TextToText):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D] of the decoder. Raises UnmaskError without a source, or for too long sequences.
 
-        Where rows hold one sequence each, padding stands at their end, where the causal mask hides it from every token
-        that counts. Where they hold several, sequence i of a row is written while sequence i of its source is read.
+        In rows of one sequence, padding is at the end, where the causal mask hides it from all real tokens. In packed
+        rows, sequence i of a row attends to sequence i of its source.
         """
         if batch.source is None:
-            raise UnmaskError("A Transformer writes while it reads, but this batch has no source.")
+            raise UnmaskError("A Transformer reads a source, but this batch has no source.")
         memory_BSD = self.encode(batch.source)
         x_BTD = self._embed(self.target, batch)
-        own = Mask(causal=True) & _sequences(batch) if _packed(batch) else Mask(causal=True)
+        causal = Mask(causal=True) & _sequences(batch) if _packed(batch) else Mask(causal=True)
+        crossing = _crossing(batch, batch.source)
         hidden_BTD: Tensor = self.decoder(
-            x_BTD, mask=own, memory=memory_BSD, memory_mask=_crossing(batch, batch.source), positions_BT=batch.positions
+            x_BTD, mask=causal, memory=memory_BSD, memory_mask=crossing, positions_BT=batch.positions
         )
         return hidden_BTD
 
     def encode(self, source: Batch) -> Tensor:
-        """What the encoder says of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
+        """The encoder's hidden states of the sources, [B, S, D]. Raises UnmaskError for a source that is too long."""
         mask = _sequences(source) if _packed(source) else _padding(source)
         memory_BSD: Tensor = self.encoder(self._embed(self.source, source), mask=mask, positions_BT=source.positions)
         return memory_BSD
@@ -68,7 +69,7 @@ class TransformerModel(TextToText):
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> TransformerState:
-        """Read the sources `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        """Read the sources `batch`, one per row, and prepare to write `width` hypotheses for each."""
         cache = self.decoder.begin(self.encode(batch), memory_mask=_padding(batch), width=width)
         return TransformerState(cache, self.first(len(batch.tokens), width, batch.tokens.device))
 
@@ -76,7 +77,7 @@ class TransformerModel(TextToText):
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one token to each hypothesis; logits [N, V] of the token after it. Changes `state`.
 
-        The hypotheses of a source are W tokens at the same place of one row [B, W]; each sees its own past.
+        The hypotheses of a source are W tokens at the same position, in one row [B, W]; each sees its past alone.
         Raises UnmaskError beyond the length of the model.
         """
         assert isinstance(state, TransformerState)
@@ -98,25 +99,25 @@ class TransformerModel(TextToText):
 
 
 def _padding(source: Batch) -> Mask | None:
-    """Hides the padding at the end of the sources; None where there is none."""
+    """A mask that hides the padding at the end of the sources; None where there is none."""
     lengths = source.lengths
     return None if lengths is None else Mask(lengths=lengths)
 
 
 def _sequences(batch: Batch) -> Mask:
-    """Hides the other sequences of a row."""
+    """A mask that hides the other sequences of a row."""
     return Mask(documents=batch.documents, boundaries=batch.boundaries)
 
 
 def _packed(batch: Batch) -> bool:
-    """Whether rows may hold several sequences: their places are then written down."""
+    """Whether rows may hold several sequences: the batch then has both positions and documents."""
     return batch.positions is not None and batch.documents is not None
 
 
 def _crossing(batch: Batch, source: Batch) -> Mask | CrossMask | None:
-    """Which tokens of its source a token sees. Raises UnmaskError where one of the two is packed and the other not."""
+    """Which source tokens each token sees. Raises UnmaskError where only one of the two batches is packed."""
     if _packed(batch) != _packed(source):
-        raise UnmaskError("Rows that hold several sequences need sources that hold as many, and rows of one, one.")
+        raise UnmaskError("Either both a batch and its source must be packed, or neither.")
     if batch.documents is None or source.documents is None or not _packed(batch):
         return _padding(source)
     return CrossMask(batch.documents, source.documents)

@@ -1,4 +1,4 @@
-"""Transformer-XL: reads a text in segments, with a memory of the hidden states of those before (Dai et al., 2019).
+"""Transformer-XL: reads a text in segments, with a memory of hidden states of earlier segments (Dai et al., 2019).
 
 Shapes: L layers, B rows, T tokens of a segment, M tokens of the memory, S = M + T keys, D width, V vocabulary;
 W hypotheses of each row, N = B * W of all.
@@ -40,9 +40,9 @@ class TransformerXl(ModelConfig):
     vocabulary  V, entries of the tokenizer        dim     D, width of the hidden states
     layers      number of blocks                   heads   H, attention heads of each
     hidden      width inside the feed-forward      memory  M, tokens that every layer remembers; longer rows are read
-                                                           so many at a time
-    length      longest sequence, in tokens; None: no end is known
-    dropout     after embeddings and sub-layers, and on what the last block says
+                                                           M tokens at a time
+    length      longest sequence, in tokens; None: no limit
+    dropout     after embeddings and sub-layers, and on the outputs of the last block
     attention_dropout  on attention weights
     std         of the initialisation
     padding     id of the padding token
@@ -80,7 +80,7 @@ class TransformerXl(ModelConfig):
         )
 
     def stack(self) -> SegmentStack:
-        """The blocks; u and v, in the equations without a number of a layer, are the same in all of them."""
+        """The blocks; they share u and v, which have no layer index in the equations (section 3.3)."""
         if self.memory < 1:
             raise UnmaskError(f"A Transformer-XL remembers at least one token, not {self.memory}; set --memory.")
         positions = [TransformerXL(self.dim, self.heads) for _ in range(self.layers)]
@@ -92,7 +92,7 @@ class TransformerXl(ModelConfig):
         return TiedHead(token, bias=True)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.dim, head.outputs)  # the output of the stack is dropped out already
+        return Classifier(self.dim, head.outputs)  # the stack has dropout on its outputs
 
     sequence_head = choice_head = token_head
 
@@ -105,8 +105,8 @@ class TransformerXl(ModelConfig):
         """A freshly initialised model. Raises UnmaskError for parts that do not go together.
 
         heads   name -> kind of head; default: the next token
-        seed    of the initialisation; None leaves that to the caller, who fills the parameters anyway
-        pooler  of no effect: sequences are summed up without weights
+        seed    of the initialisation; None leaves it to the caller, who sets the parameters anyway
+        pooler  has no effect: the summary of a sequence has no weights
         """
         heads = {"next": Head("next_token")} if heads is None else heads
         token = ScaledToken(self.vocabulary, self.dim)
@@ -118,7 +118,7 @@ class TransformerXl(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights, embeddings, u and v from a normal of `std`, biases 0, norms 1 and 0."""
+        """Weights, embeddings, u and v from a normal of `std`; biases 0; weights of norms 1, their biases 0."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, (nn.Linear, nn.Embedding)):
@@ -143,13 +143,13 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class SegmentBlock(nn.Module):
-    """One layer, which reads a segment and a memory of what it read before (section 3.2, with SG for no gradient):
+    """One layer, which reads a segment and a memory of its earlier inputs (section 3.2; SG stops the gradient):
 
         h~ = [SG(m) ; h]                q = h W_q      k = h~ W_k      v = h~ W_v
         a_ij = q_i·k_j + q_i·W_R R_i-j + u·k_j + v·W_R R_i-j           a token i sees the tokens j <= i
         o = norm(h + softmax(a / sqrt K) v W_o)        next h = norm(o + feedforward(o))
 
-    The last three terms of a_ij (section 3.3) are `nn.position.TransformerXL`.
+    `nn.position.TransformerXL` computes the last three terms of a_ij (section 3.3).
     """
 
     def __init__(self, attention: Residual, feedforward: Residual):

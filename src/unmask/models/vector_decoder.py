@@ -1,4 +1,4 @@
-"""VectorDecoder: one to many, a recurrent network that writes a sequence from a vector: of an image, of a class.
+"""VectorDecoder: one to many, a recurrent network that writes a sequence from a vector, as of an image or a class.
 
 Shapes: B rows, F numbers of a vector, T tokens written, D width of token vectors, H width of a state, V vocabulary,
 L layers; N = B * width hypotheses.
@@ -24,11 +24,11 @@ from unmask.types import Batch, Head
 
 @dataclass(frozen=True, kw_only=True)
 class VectorDecoder(EncoderDecoderConfig):
-    """The numbers that make a network that writes from vectors (Vinyals et al. 2015, "Show and Tell", of images).
+    """The numbers that make a network that writes from vectors, as Vinyals et al. 2015 ("Show and Tell") do of images.
 
     vocabulary    V                               features  F, numbers of a vector
     dim, hidden   D and H                         layers, cell  of the network
-    length        longest sequence, in tokens; None: no end is known
+    length        longest sequence, in tokens; None: no limit
     dropout       on token vectors, between layers and before the output
     start, end, padding  ids of the token that starts a sequence, of the one that ends it, of padding
     """
@@ -55,7 +55,7 @@ class VectorDecoder(EncoderDecoderConfig):
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
     ) -> VectorDecoderModel:
-        """As `ModelConfig.build`; the default is the next token."""
+        """As `ModelConfig.build`; the default head is that of the next token. Raises UnmaskError for a pooler."""
         self.refuse_pooler(pooler)
         model = VectorDecoderModel(self, {"next": Head("next_token")} if heads is None else heads)
         if seed is not None:
@@ -63,12 +63,12 @@ class VectorDecoder(EncoderDecoderConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Give a model, or a part of one, the weights it starts from."""
+        """Set the initial weights of a model, or of a part of one: see `xavier_uniform`."""
         xavier_uniform(module, seed, padding=self.padding)
 
 
 class VectorDecoderModel(EncoderDecoder):
-    """h_0 = tanh(W v) of each layer, and of an LSTM c_0 = W' v; from there on a language model.
+    """A language model that starts from h_0 = tanh(W v) in each layer and, for an LSTM, c_0 = W' v.
 
     The vectors are the signal of the source: `batch.source.signal.values` [B, F], one for each sequence to write.
     """
@@ -90,7 +90,7 @@ class VectorDecoderModel(EncoderDecoder):
         self.heads = nn.ModuleDict({name: head_of(config, head, token) for name, head in heads.items()})
 
     def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, T, H]. Raises UnmaskError without vectors, or for some of another width."""
+        """Hidden states [B, T, H]. Raises UnmaskError without vectors, or for vectors of another width."""
         if batch.source is None:
             raise UnmaskError("A VectorDecoder writes from vectors, but this batch has no source.")
         hidden_BTH: Tensor = self.dropout(self.decoder(self.target(batch.tokens), self.read(batch.source)))
@@ -103,14 +103,14 @@ class VectorDecoderModel(EncoderDecoder):
             raise UnmaskError("A VectorDecoder writes from vectors, but this source has tokens alone.")
         v_BF = vectors.signal.values
         if v_BF.shape[1] != config.features:
-            raise UnmaskError(f"This model writes from {config.features} numbers each, not from {v_BF.shape[1]}.")
+            raise UnmaskError(f"This model reads vectors of {config.features} numbers, not of {v_BF.shape[1]}.")
         first = RecurrentState(self.hidden(v_BF).tanh(), None if self.cell is None else self.cell(v_BF))
         first = first.map(lambda x: x.unflatten(1, (config.layers, config.hidden)).transpose(0, 1).contiguous())
         return Seq2SeqState(width, self.first(len(v_BF), width, v_BF.device), first.repeat(width))
 
     @torch.no_grad()
     def prefill(self, batch: Batch, width: int = 1) -> Seq2SeqState:
-        """Take the vectors of `batch`, one a row, and get ready to write `width` hypotheses for each."""
+        """Read the vectors of `batch`, one per row, and prepare to write `width` hypotheses for each."""
         return self.read(batch, width)
 
     @torch.no_grad()

@@ -1,5 +1,5 @@
-"""ViT: patches of a picture as words (Dosovitskiy et al. 2021). DeiT: with a token that learns from a teacher (Touvron
-et al. 2021).
+"""ViT: a Transformer over patches of a picture (Dosovitskiy et al. 2021). DeiT: ViT with a token that learns the
+teacher's prediction (Touvron et al. 2021).
 
 Shapes: M pictures, D width, C classes.
 """
@@ -40,13 +40,14 @@ from unmask.types import Batch, Head, Kind
 class Vit(ModelConfig):
     """The numbers that make a ViT; the defaults are ViT-base of 224 pixels with patches of 16.
 
-    size        pixels of a side of a picture      patch   of a patch      channels  numbers of a pixel: 3, or 1 of grey
+    size        pixels of a picture's side         patch   pixels of a patch's side
+    channels    numbers of a pixel: 3, or 1 for grey
     dim         D, width of the hidden states      layers  number of blocks
     heads       H, attention heads of each         hidden  width inside the feed-forward
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
-    hides       whether it has a vector for hidden patches, which masked pictures need
+    hides       whether it has a vector for masked patches, which pre-training with masked patches needs
     std         of the initialisation
-    vocabulary, length, padding  follow from the others: it has no vocabulary, and a place for each patch and summary
+    vocabulary, length, padding  follow from the others: no vocabulary, and one place for each patch and summary token
 
     Raises UnmaskError for a size that patches do not divide.
     """
@@ -80,7 +81,7 @@ class Vit(ModelConfig):
 
     @property
     def grid(self) -> int:
-        """Patches of a side."""
+        """Number of patches along a side."""
         return self.size // self.patch
 
     @property
@@ -108,7 +109,7 @@ class Vit(ModelConfig):
         )
 
     def stack(self) -> Stack:
-        """The blocks, and the norm of what they give (equation 4)."""
+        """The blocks, and a norm of their output (equation 4)."""
         return Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
 
     def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
@@ -122,11 +123,11 @@ class Vit(ModelConfig):
         return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU(), nn.Linear(self.dim, head.outputs))
 
     def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
-        """The model of these parts."""
+        """A model with this pooler and these heads."""
         return StackModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """As `ModelConfig.build`; the default has no heads, and no head reads a pooler."""
+        """As `ModelConfig.build`; by default there are no heads and no pooler."""
         made = {name: head_of(self, head) for name, head in (heads or {}).items()}
         model = self.assemble(Pooler(self.dim) if pooler else None, made)
         if seed is not None:
@@ -134,7 +135,7 @@ class Vit(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights from a truncated normal, biases zero; vectors of places and of summaries too are drawn."""
+        """Weights, position vectors and summary tokens from a truncated normal; biases and the MASK vector are zero."""
         generator = torch.Generator().manual_seed(seed)
         truncated_normal(module, self.std, generator)
         for part in module.modules():
@@ -146,8 +147,8 @@ class Vit(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Deit(Vit):
-    """DeiT (Touvron et al. 2021, section 4): a second summary, the distillation token, learns what a teacher says. The
-    classes are the mean of what both say."""
+    """DeiT (Touvron et al. 2021, section 4): a second summary token, the distillation token, learns the teacher's
+    prediction. The logits are the mean of those of both tokens."""
 
     summaries: ClassVar[tuple[Kind, ...]] = (Kind.CLS, Kind.DISTILL)
 
@@ -159,7 +160,7 @@ class Deit(Vit):
 
 
 class TwoHeads(nn.Module):
-    """The mean of what the class token and the distillation token say (section 4)."""
+    """The mean of the logits of the class token and of the distillation token (section 4)."""
 
     def __init__(self, label: Classifier, teacher: Classifier):
         super().__init__()
@@ -174,7 +175,7 @@ class DeitModel(StackModel):
     """A ViT whose summaries are the first two places of a picture."""
 
     def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """A head that answers for pictures reads the distillation token behind the class token too, [M, 2, D]."""
+        """Heads for pictures read the class token and the distillation token after it, [M, 2, D]."""
         if not isinstance(self.heads[name], TwoHeads):
             return super().head_inputs(name, hidden_BTD, places_M, batch)
         rows_ND = hidden_BTD.flatten(0, 1)

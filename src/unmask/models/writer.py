@@ -1,4 +1,4 @@
-"""Writer: a model that writes token by token; State, what it keeps from token to token.
+"""Writer: a model that writes token by token; State, its state from token to token.
 
 Shapes: B rows (sources), V vocabulary; N = B * width hypotheses.
 """
@@ -13,31 +13,31 @@ from unmask.types import Batch
 
 
 class State(Protocol):
-    """What a model keeps of the sequences that it writes, so that a token costs the same however many came before.
+    """The state of a model while it writes, with which each step computes the new token alone.
 
-    Hypotheses of one source lie together: number n belongs to source n // width, so what is kept of the source alone
-    (its keys and values, say) is held once for all of them.
+    The hypotheses of a source are adjacent: hypothesis n belongs to source n // width. So values that depend on the
+    source alone, such as its keys and values, are stored once for all its hypotheses.
 
     width  hypotheses of each source
-    first  [N] int64: the token to feed before anything is written
+    first  [N] int64: the token to feed first
     """
 
     width: int
     first: Tensor
 
     def select(self, rows_N: Tensor) -> None:
-        """Hypothesis i continues from hypothesis rows_N[i]: the best of a beam, or those that are not finished.
+        """Put hypothesis rows_N[i] in place of hypothesis i, to keep the best of a beam or the unfinished ones.
 
-        The `width` hypotheses of a source come from hypotheses of one source; which sources are left may change.
+        The `width` new hypotheses of a source must come from hypotheses of one source; sources may be left out.
         """
 
 
 class Writer(Protocol):
-    """What `generate` needs of a model. Every `Model` has these methods; other classes inherit the defaults."""
+    """The methods that `generate` calls. Every `Model` has them; other classes inherit the defaults."""
 
     @property
     def training(self) -> bool:
-        """Whether it would write with dropout."""
+        """Whether the model is in training mode, where it would write with dropout."""
         return False
 
     @property
@@ -47,15 +47,15 @@ class Writer(Protocol):
 
     @property
     def continues_prompt(self) -> bool:
-        """Whether what it writes continues from its source, as a language model's does; else the two are apart."""
+        """Whether the text that it writes continues its source, as with a language model; else they are two texts."""
         return False
 
     def room(self, lengths_B: Tensor) -> Tensor | None:
-        """[B]: the most tokens that fit behind prompts of these lengths; None where nothing limits them."""
+        """[B]: the most tokens that fit after prompts of these lengths; None where nothing limits them."""
         return None
 
     def prefill(self, batch: Batch, width: int = 1) -> State:
-        """Read the sources (the prompts, for a language model) of `batch`, one a row, and get ready to write `width`
+        """Read the sources of `batch` (the prompts, for a language model), one per row, and prepare to write `width`
         hypotheses for each."""
 
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:

@@ -72,12 +72,14 @@ class Contrastive(PictureObjective):
         self.augment = compose(crops, HorizontalFlip(), Maybe(jitter, 0.8), RandomGrey(0.2), blur)
 
     def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        """Views of held-out pictures, the same at every call. Raises UnmaskError for an odd number of rows."""
+        """Views of held-out pictures, the same at every call. A picture that would be alone in its batch is left out,
+        because it has no negatives. Raises UnmaskError for an odd number of rows."""
         if rows % 2:
             raise UnmaskError(f"A micro-batch of {rows} rows separates the two views of a picture: use an even number.")
         source, rng = self.source(splits), np.random.default_rng(0)
         pictures = [source.read(unit) for unit in range(min(max(limit_rows // 2, 1), len(source.cost)))]
-        return [self.rows(pictures[i : i + rows // 2], rng) for i in range(0, len(pictures), rows // 2)]
+        batches = (pictures[i : i + rows // 2] for i in range(0, len(pictures), rows // 2))
+        return [self.rows(batch, rng) for batch in batches if len(batch) > 1]
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Two neighbouring rows of each picture; the target at the class token says which view it is, 0 or 1."""
@@ -111,13 +113,13 @@ def nt_xent(projected_NP: Tensor, temperature: float) -> Loss:
 class ContrastiveConfig(PictureConfig):
     """Recognise the two augmented views of a picture among those of the micro-batch.
 
-    temperature  that cosine similarities are divided by
+    similarity_temperature  divides cosine similarities (tau)
     colour       strength of the colour jitter; published: 1.0, and 0.5 for pictures of 32 pixels
     crop         smallest share of a picture that a view covers
     projection   width of the vectors that are compared
     """
 
-    temperature: float = 0.1
+    similarity_temperature: float = 0.1
     colour: float = 0.5
     crop: float = 0.08
     projection: int = 128
@@ -133,7 +135,7 @@ class ContrastiveConfig(PictureConfig):
     def build(self, processor: ImageProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         return Contrastive(
             processor,
-            temperature=self.temperature,
+            temperature=self.similarity_temperature,
             colour=self.colour,
             crop=self.crop,
             projection=self.projection,

@@ -75,16 +75,19 @@ class Origin:
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
                 )
 
-    def settle(self, wanted: Config) -> ModelConfig:
-        """The sizes of the folder with the dropout of `wanted`. Raises UnmaskError if `wanted` has other sizes."""
+    def settle(self, wanted: Config, settings: Mapping[str, Any]) -> ModelConfig:
+        """The sizes of the folder with the dropout of `wanted`, and with the settings of the objective.
+
+        Raises UnmaskError if `wanted` has other sizes.
+        """
         stored, given = self.model.to_dict(), wanted.to_dict()
-        for name in stored.keys() - {*TRAINED, *STARTED}:
+        for name in stored.keys() - {*TRAINED, *STARTED, *settings}:
             if stored[name] != given.get(name):
                 raise UnmaskError(
                     f"Continued pre-training keeps the sizes of the model: {name} is {stored[name]} in {self.folder}, "
                     f"not {given.get(name)}; leave it out, or use Pretraining.starting_from."
                 )
-        return self.model.replace(**{name: given[name] for name in TRAINED if name in stored})
+        return self.model.replace(**{name: given[name] for name in TRAINED if name in stored}, **settings)
 
     def build(
         self,
