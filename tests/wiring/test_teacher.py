@@ -349,7 +349,7 @@ def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     assert run.objective.weights == {"spans": 0.75, "soft": 0.25}
     assert {"loss/spans", "loss/soft"} <= run.run().heldout.keys()
     for flag in ("states", "attention"):
-        with pytest.raises(UnmaskError, match=f"--{flag} compares models of one stack.* the student is a T5"):
+        with pytest.raises(UnmaskError, match=f"--{flag} compares models with one stack.* the student is a T5"):
             Pretrain(asked.override({flag: 1.0}), [text], tmp_path / flag)
     with pytest.raises(UnmaskError, match="Only a T5 can teach a T5"):
         Pretrain(config("gpt2-tiny", teacher=tmp_path / "teacher"), [text], tmp_path / "gpt")
