@@ -255,8 +255,7 @@ def test_a_run_that_has_hardly_learned_says_so(tmp_path: Path) -> None:
     assert loss > floor
     beside = f"{loss:.2f}, is not clearly better than word frequencies alone ({floor:.2f})"
     assert said == (
-        f"The model has hardly learned after 4 steps: its loss on the dev pairs, {beside}. "
-        "Train longer: give it more --steps."
+        f"The model has hardly learned after 4 steps: its loss on the dev pairs, {beside}. Train longer: raise --steps."
     )
     assert said in write_report(tmp_path / "run").read_text()
 
@@ -267,7 +266,7 @@ def test_a_run_whose_minutes_are_too_short_says_so(tmp_path: Path) -> None:
     few, learned = run.summary(run.run()).splitlines()[-2:]
     assert few.startswith("Only ")
     assert "fitted into 0.002 minutes, too few for a model to learn much: raise --minutes" in few
-    assert learned.endswith("Train longer: give it more --minutes.")
+    assert learned.endswith("Train longer: raise --minutes.")
 
 
 def row(step: int, **scores: float) -> dict[str, float]:
@@ -285,7 +284,7 @@ def row(step: int, **scores: float) -> dict[str, float]:
 )
 def test_a_score_that_is_of_no_use_is_named(metric: str, score: float, said: str | None) -> None:
     found = ending.hardly_learned([row(100, **{metric: score})], metric, 3.0, "--minutes")
-    assert said is None if found is None else f"after 100 steps: {said}. Train longer: give it more --minutes" in found
+    assert said is None if found is None else f"after 100 steps: {said}. Train longer: raise --minutes" in found
     assert (found is None) == (said is None)
 
 
@@ -474,8 +473,8 @@ def test_a_tsv_trains_from_the_command_line_and_has_a_page(tmp_path: Path, capsy
     assert (status, error) == (0, "")
     assert "held out of training" in said
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "Where it looks" in page
-    assert "What it writes" in page
+    assert "Attention: " in page
+    assert "Translations during training" in page
     run_cli(capsys, "report", str(out), "--no-open")
     assert (out / "report.html").read_text(encoding="utf-8") == page
     assert load(out).settings["search"]["beam_size"] == 5
@@ -511,7 +510,7 @@ BAD = {
     "another number of lines": (["train.en", "short.de"], [], "lines"),
     "no such file": (["nothing.en", "train.de"], [], "nothing.en"),
     "too few to hold some out": (["few.en", "few.de"], [], "--dev"),
-    "three files": (["train.en", "train.de", "train.de"], [], "not in 3 files"),
+    "three files": (["train.en", "train.de", "train.de"], [], "not as 3 files"),
     "not UTF-8": (["latin.en", "train.de"], [], "UTF-8"),
     "too long for every pair": (["train.en", "train.de"], ["--longest", "1"], "longer than"),
     "a vocabulary that holds nothing": (["train.en", "train.de"], ["--size", "2"], "too small"),

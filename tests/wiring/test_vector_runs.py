@@ -194,7 +194,7 @@ def test_texts_are_not_taken_for_vectors(tmp_path: Path, capsys) -> None:
         capsys, "train", "vector-decoder", "--out", str(tmp_path / "run"), "--steps", "1", "--pairs", *files
     )
     assert status == 2
-    assert "writes from vectors, and line 1 of the sources" in error
+    assert "reads vectors, but line 1 of the sources" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,4 @@
-"""Translation from pairs of texts: runs, the systems that have a name, scores, the page of a run."""
+"""Translation from pairs of texts: runs, named systems, scores, and the report of a run."""
 
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.evaluation import evaluate_pairs, render_scores

@@ -1,4 +1,4 @@
-"""What makes a translation run, as a config."""
+"""The config of a translation run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LIMITS = Limits(max_length=256)
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary(Config):
-    """One vocabulary for both sides: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
+    """One vocabulary for sources and targets: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
 
-    normalization  "nmt_nfkc_cf" makes everything lower case
+    normalization  normalisation of sentencepiece; "nmt_nfkc_cf" also lower-cases the text
     """
 
     kind: Literal["unigram", "bpe", "word", "character"] = "unigram"
@@ -30,11 +30,11 @@ class Vocabulary(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Config):
-    """What is minimised.
+    """The loss that is minimised.
 
-    label_smoothing     share of the probability that is asked for all tokens alike
-    scheduled_sampling  share of the true tokens that the model's own replace, while training
-    average             checkpoints, the last ones, whose mean weights are tried at the end; 0 or 1: none
+    label_smoothing     share of the target probability that is spread evenly over all tokens
+    scheduled_sampling  share of the true tokens that are replaced by predictions of the model during training
+    average             number of last checkpoints whose mean weights are evaluated at the end; 0 or 1: none
     """
 
     label_smoothing: float = 0.1
@@ -50,11 +50,11 @@ class Learning(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Translation(Config):
-    """Everything that makes a translation run; `systems.py` holds those with a name.
+    """All settings of a translation run; `systems.py` has named ones.
 
     model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder or T5; its vocabulary and special ids are the tokenizer's
     start   a folder whose weights and vocabulary to continue from (`translation.origin.starting_from`); None: new ones
-    search  how `unmask translate` searches by default; evaluations during the run are greedy
+    search  the default search of `unmask translate`; evaluations during the run are greedy
     """
 
     model: EncoderDecoderConfig = field(default_factory=Transformer)
@@ -67,6 +67,6 @@ class Translation(Config):
 
     @property
     def longest(self) -> int:
-        """Tokens of a side at most, the end included: of the texts, and of the positions of the model."""
+        """Most tokens of a source or a target, end token included: the limit of the texts, or the model's positions."""
         positions = getattr(self.model, "length", None)
         return self.texts.longest if positions is None else min(self.texts.longest, positions)

@@ -1,4 +1,4 @@
-"""How a translation run ended, in sentences: the score that is kept, beside the others, and whether it has learned."""
+"""Sentences on the end of a translation run: the score of the kept weights, and whether the model has learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEARNED = {"exact": 0.5, "bleu": 5.0}
 
 
 def unigram_loss(train: Sequence[np.ndarray], dev: Sequence[np.ndarray], end: int, vocabulary: int) -> float:
-    """Nats per dev token, the ends included, of a guess by the frequencies of the training tokens alone (add one)."""
+    """Loss in nats per dev token, end tokens included, of predictions by training-token frequencies (add one) alone."""
     counts = np.ones(vocabulary)
     counts += np.bincount(np.concatenate(train), minlength=vocabulary)
     counts[end] += len(train)
@@ -26,13 +26,13 @@ def unigram_loss(train: Sequence[np.ndarray], dev: Sequence[np.ndarray], end: in
 
 
 def kept(rows: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any] | None:
-    """The evaluation whose weights are kept: the best one, of equal ones the later; None where there is none yet."""
+    """The evaluation whose weights are kept: the best one, the later of equals; None if there is none yet."""
     scored = [row for row in rows if metric in row]
     return max(scored, key=lambda row: (row[metric], row["step"]), default=None)
 
 
 def score(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """The score that is kept, of how many evaluations, and the last one. There must be an evaluation."""
+    """The kept score, the number of evaluations, and the last score. There must be an evaluation."""
     scored, best = [row for row in rows if metric in row], kept(rows, metric)
     assert best is not None
     how = chosen(len(scored), best["step"], shown(metric, scored[-1][metric]))
@@ -40,10 +40,10 @@ def score(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
 
 
 def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None) -> list[str]:
-    """Sentences for a run that came to its end without a model that is of use, and what to do; none for any other.
+    """Sentences, with advice, for a complete run whose model is of no use; empty for any other.
 
     rows     evaluations
-    minutes  that the run was to take; None: its length was given in steps
+    minutes  planned minutes of the run; None: its length was given in steps
     floor    the loss of `unigram_loss`; None: the run continued from a model
     """
     learned = hardly_learned(rows, metric, floor, "--steps" if minutes is None else "--minutes")
@@ -54,7 +54,7 @@ def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | No
 def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float | None, option: str) -> str | None:
     """A sentence for a model that is of no use yet; None for any other.
 
-    option  what sets the length of the run
+    option  the option that sets the length of the run
     """
     best = kept(rows, metric)
     if best is None:
@@ -67,10 +67,10 @@ def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float 
     else:
         return None
     after = plural(rows[-1]["step"], "step")
-    return f"The model has hardly learned after {after}: {why}. Train longer: give it more {option}."
+    return f"The model has hardly learned after {after}: {why}. Train longer: raise {option}."
 
 
 def shown(metric: str, value: float) -> str:
-    """A score as a person reads it."""
+    """A score as text."""
     named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}"}
     return named.get(metric, f"{metric} {value:.3f}")

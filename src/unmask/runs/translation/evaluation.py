@@ -1,4 +1,4 @@
-"""Evaluation: a folder that translates, scored on pairs of texts with BLEU, chrF and by length of the source."""
+"""Evaluation of a translation model on pairs of texts: BLEU, chrF, and BLEU by length of the source."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def evaluate_pairs(
 ) -> dict[str, Any]:
     """Translate the sources of some pairs, and score the translations against the targets.
 
-    model   a Translator, or the folder for one
-    search  None: that of the model
+    model   a Translator, or the folder of one
+    search  settings of the search; None: those of the model
     columns, format, encoding  as for `read_pairs`
-    out     file for the translations, one a line, and an empty line for each pair that is left out, so that line n
-            belongs to line n of two aligned files, or to row n of a table
-    force   score references that look tokenised all the same
+    out     file for the translations, one a line, with an empty line for each pair that is left out: line n belongs to
+            line n of two aligned files, or to row n of a table
+    force   score references even if they look tokenised
 
-    Returns `scores` (bleu, chrf, and the BLEU of lower-cased tokens where words stand between spaces, each with its
-    signature), `exact` (the share of translations that equal their reference), `by_length` (of sources that are texts),
-    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
-    does not translate, for what is no pairs, and where `out` cannot be written.
+    Returns `scores` (bleu, chrf and, for text with spaces between words, the BLEU of lower-cased tokens, each with its
+    signature), `exact` (the share of translations that equal their reference), `by_length` (empty if sources are
+    vectors), `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a
+    folder that does not translate, for pairs that cannot be read, and if `out` cannot be written.
     """
     if out is not None:
         check_place(Path(out))
@@ -54,7 +54,7 @@ def evaluate_pairs(
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
-    translator.cut = translator.unknown = translator.endless = 0  # the notes are of these pairs
+    translator.cut = translator.unknown = translator.endless = 0  # so that the notes count these pairs only
     began = time.perf_counter()
     answers = list(translator.stream(found.sources))
     seconds = time.perf_counter() - began
@@ -68,7 +68,7 @@ def evaluate_pairs(
         "bleu": scores.bleu(texts, found.targets, force=force),
         "chrf": scores.chrf(texts, found.targets, force=force),
     }
-    if scores.tokenizer_for(found.targets) == "13a":  # which that of Multi30k counts with, whatever the script
+    if scores.tokenizer_for(found.targets) == "13a":  # the tokenizer of Multi30k's BLEU, for any script
         scored["bleu_lowercase_tokens"] = scores.multi30k_bleu(texts, found.targets)
     used = translator.search
     assert isinstance(used, Search)
@@ -85,7 +85,7 @@ def evaluate_pairs(
 
 
 def _lines(pairs: Bitext, texts: Sequence[str]) -> Iterator[str]:
-    """The lines of a file of translations, in the order of the input, empty where it had no pair."""
+    """The lines of a file of translations, in the order of the input; a line without a pair is empty."""
     line_of = dict(zip(pairs.lines, (" ".join(text.split("\n")) for text in texts), strict=True))
     left_out = chain.from_iterable(pairs.report.left_out.values())
     return (line_of.get(number, "") for number in sorted([*line_of, *left_out]))
@@ -102,12 +102,12 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
 
 
 def render_scores(found: Mapping[str, Any]) -> str:
-    """What `evaluate_pairs` found, as text."""
+    """The result of `evaluate_pairs` as text."""
     search = found["search"]
     how = "greedy" if search["beam_size"] == 1 else f"beam of {search['beam_size']}, score {search['formula']}"
     lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
     lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
-    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of the translations equal their reference")
+    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of translations that equal their reference")
     lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"] if found["by_length"] else []
     for bucket in found["by_length"]:
         words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"

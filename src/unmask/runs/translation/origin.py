@@ -1,4 +1,4 @@
-"""Where the weights and the vocabulary of a run are from: fresh ones, or those of a folder that it continues from."""
+"""The initial weights and the vocabulary of a run: new ones, or those of a folder that it continues from."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from unmask.train.optim import ADAFACTOR
 
 
 def starting_from(config: Translation, folder: Path | str) -> Translation:
-    """The same run from the weights, with the sizes, of the folder of an encoder–decoder; its dropout stays, and its
-    optimizer, unless it is any and the folder's a T5."""
+    """The same run, starting from the weights of an encoder–decoder folder, with its sizes. The dropout of the run
+    stays; its optimizer stays too, unless it is "auto" and the folder holds a T5, which gets Adafactor."""
     model = huggingface.load(folder, huggingface.ENCODER_DECODER).model.config
     dropout = getattr(config.model, "dropout", None)
     if dropout is not None and hasattr(model, "dropout"):
@@ -33,22 +33,22 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
 
 
 def learned(config: Translation, train: Bitext) -> Tokenizer:
-    """A vocabulary of the training pairs: of both sides, or where the sources are vectors, of the targets. Raises
-    UnmaskError where they should be vectors and are not."""
+    """A vocabulary learned from the sources and targets of the training pairs, or from the targets alone if the sources
+    are vectors. Raises UnmaskError if they should be vectors but are not."""
     wanted, vectors = config.vocabulary, config.model.features is not None
     texts = train.targets if vectors else [*train.sources, *train.targets]
     first = numbers.vector(train.sources[0]) if vectors else None
     if vectors and first is None:
         raise UnmaskError(
-            f"This system writes from vectors, and line {train.lines[0]:,} of the sources of {train.report.name} is "
-            "none: give numbers with spaces between, or an array in a .npy file."
+            f"This system reads vectors, but line {train.lines[0]:,} of the sources of {train.report.name} is no "
+            "vector: give numbers separated by spaces, or an array in a .npy file."
         )
     found = subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
     return found if first is None else Numbers(found.side, len(first))
 
 
 def vocabulary(folder: Path | str) -> Tokenizer:
-    """That of a folder. Raises UnmaskError where there is none."""
+    """The vocabulary of a folder. Raises UnmaskError if it has none."""
     tokenizer = huggingface.load(folder, huggingface.ENCODER_DECODER).tokenizer
     if tokenizer is None:
         raise UnmaskError(f"{folder} has no tokenizer: put the files of its vocabulary into the folder.")
@@ -56,26 +56,28 @@ def vocabulary(folder: Path | str) -> Tokenizer:
 
 
 def kept(checkpoint: Path, config: Translation) -> Tokenizer:
-    """The vocabulary that a run has kept in a checkpoint of its own."""
+    """The vocabulary that a run has saved in one of its checkpoints."""
     return Tokenizer.load(checkpoint, written=True) if config.model.features is None else vocabulary(checkpoint)
 
 
 def settled(config: Translation, tokenizer: Tokenizer) -> Translation:
-    """The config with everything that the tokenizer decides; a folder's model has its ids already. Raises UnmaskError
-    for what means nothing where sources are vectors."""
+    """The config, with the fields filled in that depend on the tokenizer; a model of a folder has its ids already.
+    Raises UnmaskError for a setting that has no meaning for sources that are vectors."""
     ids = {"vocabulary": tokenizer.size, "padding": tokenizer.pad, "start": tokenizer.start, "end": tokenizer.end}
     forbidden = {"blocking": {"forbidden": (tokenizer.pad,)}}
     if isinstance(tokenizer, Numbers):
         if config.texts.ratio is not None:
-            raise UnmaskError("A ratio compares the lengths of two texts, and a vector has none: leave --ratio out.")
+            raise UnmaskError(
+                "A ratio compares the lengths of two texts, but the sources are vectors: leave --ratio out."
+            )
         ids["features"] = tokenizer.features
     return config.replace(model={} if config.start else ids, search=forbidden)
 
 
 def build(config: Translation, *, resume: bool) -> Model:
-    """The model to train; a run that is resumed fills it from its own checkpoint, though the folder be gone.
+    """The model to train. A resumed run loads its weights from its checkpoint, even if the folder no longer exists.
 
-    Raises UnmaskError where other sizes are wanted than those of the folder.
+    Raises UnmaskError if the config has other sizes than the folder.
     """
     model = config.model.build(seed=config.training.seed)
     if config.start and not resume:
@@ -83,6 +85,6 @@ def build(config: Translation, *, resume: bool) -> Model:
             model.load_state_dict(huggingface.load(config.start, huggingface.ENCODER_DECODER).model.state_dict())
         except RuntimeError:
             raise UnmaskError(
-                f"A model that continues from {config.start} keeps its sizes; leave the fields of the model out."
+                f"A model that continues from {config.start} keeps its sizes: leave the fields of the model out."
             ) from None
     return model

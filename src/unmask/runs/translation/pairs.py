@@ -1,4 +1,4 @@
-"""The pairs of a translation run, as ids: read from files, cut into pieces, and fitted to the model."""
+"""The pairs of a translation run: read from files, tokenized, and filtered by length."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Ids = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Pairs:
-    """What a run learns from, and what it is scored on.
+    """The training pairs and the dev pairs of a run.
 
-    tokenizer        of both sides; it writes the targets with `tokenizer.target`
+    tokenizer         tokenizer of the sources; `tokenizer.target` is that of the targets
     sources, targets  ids [T] of the training pairs that fit, without `end`
-    dev              the pairs that are scored
-    notes            sentences on the pairs, for a person
-    fingerprints     "train" or "dev" -> digests of its texts, by which a resumed run knows them again
+    dev               pairs for evaluation
+    notes             sentences on the pairs, for the display
+    fingerprints      "train" or "dev" -> digests of its texts, by which a resumed run detects changes
     """
 
     tokenizer: Tokenizer
@@ -42,8 +42,8 @@ class Pairs:
 
 
 def read(config: Translation, out: Path, *, resume: bool) -> Pairs:
-    """The pairs that the config names, with the vocabulary that the run in `out`, or its starting folder, has, or with
-    a new one. Raises UnmaskError for files that cannot be read, and for pairs that changed since the run began."""
+    """Read the pairs of the config, with the vocabulary of the resumed run in `out`, of the starting folder, or a new
+    one. Raises UnmaskError for files that cannot be read, and for pairs that changed since the run began."""
     if not resume:
         config.texts.check()
     begun = run_facts(out).get("fingerprints", {}) if resume else {}
@@ -51,20 +51,20 @@ def read(config: Translation, out: Path, *, resume: bool) -> Pairs:
     tokenizer = _tokenizer(config, train, out, resume=resume)
     wanted = config.vocabulary.size
     if not config.start and tokenizer.size < wanted:
-        notes.append(f"The text gives no more than {tokenizer.size} of the {wanted} pieces that were asked for.")
+        notes.append(f"The text gives only {tokenizer.size} pieces, not {wanted}.")
     sources, targets = encode(tokenizer, train)
-    told = len(train.report.notes)
+    before = len(train.report.notes)
     train, kept = bitext.fitting(
         train, [*map(len, sources)], [*map(len, targets)], longest=config.longest - 1, ratio=config.texts.ratio
     )
-    notes += train.report.notes[told:]
+    notes += train.report.notes[before:]
     sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
     notes += unwritable(tokenizer, Training=(sources, targets), Dev=encode(tokenizer, dev))
     return Pairs(tokenizer, sources, targets, dev, tuple(notes), fingerprints)
 
 
 def encode(tokenizer: Tokenizer, pairs: Bitext) -> tuple[Ids, Ids]:
-    """Ids of both sides, without special tokens. Raises UnmaskError that names the line of a bad vector."""
+    """Ids of sources and targets, without special tokens. Raises UnmaskError that names the line of a bad vector."""
     try:
         return tokenizer.ids(pairs.sources), tokenizer.target.ids(pairs.targets)
     except NoVector as error:
@@ -74,7 +74,7 @@ def encode(tokenizer: Tokenizer, pairs: Bitext) -> tuple[Ids, Ids]:
 def _texts(
     texts: Texts, seed: int, begun: Mapping[str, Sequence[str]]
 ) -> tuple[Bitext, Bitext, list[str], dict[str, list[str]]]:
-    """Training and dev pairs, notes on them, and their fingerprints; `begun` has those of a run that is resumed."""
+    """Training and dev pairs, notes on them, and their fingerprints; `begun` has the fingerprints of a resumed run."""
     if made := texts.embedded:
         train, dev = made(texts.most or 50_000, seed=seed), made(texts.heldout, seed=seed, split="dev")
         return train, dev, [f"{train.description}."], {}
@@ -94,7 +94,7 @@ def _texts(
 
 
 def _tokenizer(config: Translation, train: Bitext, out: Path, *, resume: bool) -> Tokenizer:
-    """That of the last checkpoint or of the starting folder; else one that is learned from the training pairs."""
+    """The tokenizer of the last checkpoint or of the starting folder; else one learned from the training pairs."""
     sound = checkpoint.latest(out / "checkpoints") if resume else None
     if sound:
         return origin.kept(sound.folder, config)

@@ -1,4 +1,4 @@
-"""The report of a translation run: its curves, what it writes as it learns, and where it looks."""
+"""The report of a translation run: curves, translations during training, and attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmask.train.metrics import require_run
 
 CURVES = (
     ("Loss per token (nats)", "next/nll"),
-    ("Tokens guessed right", "next/correct"),
+    ("Accuracy of tokens", "next/correct"),
     ("BLEU of greedy translations", "bleu"),
     ("chrF of greedy translations", "chrf"),
     ("Share of exact answers", "exact"),
@@ -25,7 +25,7 @@ MAPS = 3  # sentences whose alignment is shown
 
 
 def report_of(folder: Path, run: dict[str, Any]) -> Report:
-    """What the page of a run shows. Raises UnmaskError where the folder has no metrics.jsonl."""
+    """The report of a run. Raises UnmaskError if the folder has no metrics.jsonl."""
     require_run(folder)
     train, heldout = history(folder)
     sections: list[report.Section] = []
@@ -42,7 +42,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
 
 
 def _hardly_learned(heldout: Rows, run: dict[str, Any]) -> str | None:
-    """What the run itself says at its end, if it has learned next to nothing."""
+    """The sentence of the run's summary if it has learned next to nothing."""
     if "metric" not in run:
         return None
     floor = None if run["config"].get("start") else run.get("baseline", {}).get("next/nll")
@@ -51,16 +51,16 @@ def _hardly_learned(heldout: Rows, run: dict[str, Any]) -> str | None:
 
 
 def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
-    """The last translations, below what was written on the way."""
+    """The translations of some dev sources at several evaluations, and their references."""
     rows: list[list[str]] = []
     for probe, given in probed:
         rows += [["source", probe["text"]], *([step, guesses[0][0]] for step, guesses in given)]
         rows += [["reference", " / ".join(probe["expected"])], ["", ""]]
-    return report.Table("What it writes, as it learns", ["", "text"], rows[:-1])
+    return report.Table("Translations during training", ["", "text"], rows[:-1])
 
 
 def _maps(folder: Path, sources: list[str]) -> list[report.Heatmap]:
-    """Where the finished model looks; nothing for a run that has not ended, or a model without attention."""
+    """The attention of the finished model; empty for a run that has not ended, or a model without attention."""
     if not (folder / "model.safetensors").exists():
         return []
     translator = Translator(folder)
@@ -70,6 +70,6 @@ def _maps(folder: Path, sources: list[str]) -> list[report.Heatmap]:
         return []
     titles = ["".join(one.source[:-1]).replace("·", " ").strip() for one in found]
     return [
-        report.Heatmap(f"Where it looks: {title}", one.target, one.source, one.weights)
+        report.Heatmap(f"Attention: {title}", one.target, one.source, one.weights)
         for title, one in zip(titles, found, strict=True)
     ]

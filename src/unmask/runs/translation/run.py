@@ -1,4 +1,4 @@
-"""A translation run: pairs of texts in; a portable folder with a model that translates, its scores and a report out."""
+"""A translation run: trains a model on pairs of texts, and writes a portable folder with model, scores and report."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from unmask.train.interrupt import cuttable
 
 __all__ = ["Learning", "Scores", "TrainTranslation", "Translation", "Vocabulary"]
 
-SHOWN = 6  # dev sentences whose translations are noted at every evaluation
+SHOWN = 6  # dev sentences whose translations are written to samples.jsonl at every evaluation
 OF_TRANSLATIONS: dict[str, Callable[..., metrics.Score]] = {"bleu": metrics.bleu, "chrf": metrics.chrf}
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How a run is scored.
+    """The scores of a run.
 
-    metric  decides which weights are kept
-    of      outputs for the first dev sources -> metrics
+    metric  metric that decides which weights are kept
+    of      function from outputs for the first dev sources to metrics
     """
 
     metric: str
@@ -53,7 +53,7 @@ class Scores:
 
     @classmethod
     def exact(cls, dev: Bitext) -> Scores:
-        """The share of outputs that equal their reference, for sources with one answer."""
+        """The share of outputs that equal their reference, for sources with a single correct target."""
         return cls("exact", lambda found: {"exact": metrics.exact_match_accuracy(found, dev.targets[: len(found)])})
 
     @classmethod
@@ -68,10 +68,10 @@ class Scores:
 
 
 class TrainTranslation(Run):
-    """A run that learns to write one text from another: a translation, a date, a label in words.
+    """A run that learns to generate one text from another: a translation, a date, a label in words.
 
-    pairs   what it learns from and is scored on; None: as `config.texts` names them
-    scores  how it is scored; None: exact answers for embedded pairs, BLEU for others
+    pairs   training pairs and dev pairs; None: those of `config.texts`
+    scores  scores of the outputs; None: exact matches for embedded pairs, BLEU for others
     """
 
     kind = "translation"
@@ -127,22 +127,22 @@ class TrainTranslation(Run):
         )
 
     def evaluate(self, model: nn.Module, step: int) -> Evaluation:
-        """Loss, perplexity and accuracy of the dev tokens; from the first step on, scores of greedy outputs, and some
-        of these."""
+        """Loss, perplexity and accuracy of the dev tokens; after step 0 also the scores of greedy outputs, and some of
+        the outputs as samples."""
         model = cast(Model, model)
         found = super().evaluate(model, step).numbers
         found["perplexity"] = math.exp(min(found["next/nll"], 50.0))
-        if step == 0:  # an untrained model writes until it is stopped
+        if step == 0:  # an untrained model generates up to the limit
             return Evaluation(found)
         with cuttable():
             outputs = self.translations(model, self.config.texts.scored)
         return Evaluation(found | self.scores.of(outputs), self._samples(outputs) if distributed.is_main() else ())
 
     def translations(self, model: Model, count: int, search: Search | None = None) -> list[str]:
-        """Outputs for the first dev sources, by greedy search unless `search` is given, in full precision, as the
-        folder will give them."""
-        own, longest = self.config.search, _tokens_read(model) + 1
-        search = search or Search(limits=own.limits, blocking=own.blocking)
+        """Outputs for the first dev sources, by greedy search unless `search` is given, in full precision, equal to
+        those of the finished folder."""
+        configured, longest = self.config.search, _tokens_read(model) + 1
+        search = search or Search(limits=configured.limits, blocking=configured.blocking)
         sources = [self.processor.closed(ids, longest) for ids in self.dev_sources[:count]]
         end, pad = self.processor.end, self.processor.pad
         with exactly(model.device):
@@ -182,7 +182,7 @@ class TrainTranslation(Run):
         return lines if result.stopped else lines + self.warnings()
 
     def warnings(self) -> list[str]:
-        """Sentences for a run that came to its end and has hardly learned."""
+        """Sentences for a complete run whose model has hardly learned."""
         floor = None if self.config.start else self.baseline["next/nll"]
         return ending.warnings(self.evaluations(), self.scores.metric, self.config.training.minutes, floor)
 
@@ -196,7 +196,7 @@ class TrainTranslation(Run):
         super().finish(result)
 
     def _choose(self) -> None:
-        """Leave the model with the weights that scored best on the dev pairs, or with a mean that scores better."""
+        """Give the model the weights that score best on the dev pairs, or mean weights if they score better."""
         if (self.out / BEST).is_dir():
             self._take(huggingface.load(self.out / BEST, huggingface.ENCODER_DECODER).model)
         place, most = self.out / "checkpoints", self.config.learning.average
@@ -218,12 +218,12 @@ class TrainTranslation(Run):
 
     def _take(self, other: nn.Module) -> None:
         values = other.state_dict()
-        with torch.no_grad():  # not `load_state_dict`, which splits a sharded model again
-            for name, own in self.model.named_parameters():
-                own.copy_(values[name])
+        with torch.no_grad():  # not `load_state_dict`, which would shard a sharded model again
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(values[name])
         self.model.eval()
 
 
 def _tokens_read(model: Model) -> int:
-    """Tokens of a source that are read at most, without its end."""
+    """Most tokens of a source that are read, without its end token."""
     return min(model.positions or LONGEST, LONGEST) - 1

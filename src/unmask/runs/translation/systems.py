@@ -1,7 +1,7 @@
-"""Every translation system that has a name, as a function that returns its config; nothing but choices.
+"""Every named translation system, as a function that returns its config.
 
-`unmask train transformer-small --pairs train.en train.de` looks names up here and overrides fields. The road that the
-lectures walk: a fixed vector between two networks, attention, convolution, the Transformer.
+`unmask train transformer-small --pairs train.en train.de` looks names up here and overrides fields. The systems are in
+historical order: a fixed vector between two networks, attention, convolution, the Transformer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unmask.runs.translation.texts import DATE_VECTORS, Texts
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 
-# A text that turns in circles is cut at three times its source, as Marian does.
+# An output that repeats itself is cut at three times the length of its source, as in Marian.
 BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))
 
 
@@ -66,7 +66,7 @@ def transformer_big() -> Translation:
 
 
 def vector_decoder() -> Translation:
-    """LSTM that writes a text from a vector: of an image, of a sentence, of a class (Vinyals et al. 2015)."""
+    """LSTM that generates a text from a vector: of an image, of a sentence, of a class (Vinyals et al. 2015)."""
     run = _run(VectorDecoder(dim=256, hidden=512), lr=2e-3)
     return run.replace(texts={"train": (DATE_VECTORS,)}, search={"limits": {"max_factor": None}})
 
@@ -76,7 +76,8 @@ def _recurrent(**fields: Any) -> Translation:
 
 
 def _transformer(size: str) -> Translation:
-    """Short runs: norms before the sub-layers learn from the first steps, at twice the rate (docs/log.md)."""
+    """Short runs: with norms before the sub-layers, models learn from the first steps, at twice the learning rate
+    (docs/log.md)."""
     model = _marian(size).replace(norm="pre")
     return _run(model, lr=2e-3).replace(learning={"average": 5}, training={"keep": 5})
 
@@ -127,21 +128,21 @@ def _run(model: EncoderDecoderConfig, lr: float) -> Translation:
 
 
 def tuned(folder: str) -> Translation:
-    """Go on from a folder, T5 or any of these, on other pairs, at half the rate of fresh weights."""
+    """Continue from a folder, of T5 or any of these systems, on other pairs, at half the learning rate."""
     run = _run(Transformer(), lr=5e-4).replace(learning={"label_smoothing": 0.0})
-    run = run.replace(search={"limits": {"max_factor": None}})  # texts of any kind, not translations alone
+    run = run.replace(search={"limits": {"max_factor": None}})  # targets may be other texts than translations
     return origin.starting_from(run, folder)
 
 
 def dates(config: Translation) -> Translation:
-    """The same system for the embedded default, dates to their ISO form, or from vectors: characters, small, about two
+    """The same system for the embedded pairs, dates or vectors to ISO dates: a small model of characters, about two
     minutes."""
     small = {"dim": 128, "dropout": 0.1}
     rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
     if hasattr(config.model, "cell"):
         small["hidden"] = 256
     if config.model.features is not None:
-        rate, tokens = 5e-3, 1_024  # 1e-3 with 2,048 tokens, and steps of 512, learned less in the time
+        rate, tokens = 5e-3, 1_024  # better in the same time than 1e-3 with 2,048 tokens, and than steps of 512
     return config.replace(
         model=small,
         texts={"tokens": tokens, "longest": 64},
@@ -160,7 +161,7 @@ def names() -> dict[str, str]:
         if inspect.isfunction(function)
         and function.__module__ == __name__
         and not name.startswith("_")
-        and function.__annotations__ == {"return": "Translation"}  # a system is not asked anything
+        and function.__annotations__ == {"return": "Translation"}  # a system takes no arguments
     }
 
 

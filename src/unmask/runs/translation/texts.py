@@ -1,4 +1,4 @@
-"""Which pairs a run reads, and how they are read from files."""
+"""The pairs of a run, and how they are read from files."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from unmask.errors import UnmaskError
 
 DATES, DATE_VECTORS = "dates", "date-vectors"
 EMBEDDED: dict[str, Callable[..., Bitext]] = {DATES: dates.pairs, DATE_VECTORS: dates.vectors}
-"""Name of the pairs that need no files -> what makes them: dates to their ISO form, and dates from vectors."""
+"""Name of pairs that need no files -> function that makes them: dates to their ISO form, and vectors to dates."""
 
-AT_ONCE = 8_192  # tokens of a batch that is only evaluated
+AT_ONCE = 8_192  # tokens of a batch in evaluations
 NO_TABLE = "Columns and formats belong to a table: leave them out for two aligned files, and for dates."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(Config):
-    """Which pairs are read, and how many tokens make a step.
+    """The pairs of a run, and the number of tokens of a step.
 
-    train, dev  two aligned files, sources and targets; or one table; or one of EMBEDDED, the default
-    columns     of a table: sources, targets
-    format      of a table, where the name does not tell
-    encoding    of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
-    most        training pairs to use, the first ones; of dates, how many are made (50,000)
-    heldout     pairs held out of training, where no dev files are given
-    longest     tokens of a side; longer training pairs are left out, and counted
-    ratio       leave out pairs with one side this many times as long as the other
+    train, dev  two aligned files, sources and targets; or one table; or a name in EMBEDDED, the default
+    columns     columns of the sources and the targets in a table
+    format      format of a table, if the name of the file does not show it
+    encoding    encoding of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
+    most        most training pairs, the first ones; for dates, how many are made (50,000)
+    heldout     pairs held out of training if there are no dev files
+    longest     most tokens of a source or a target; longer training pairs are left out, and counted
+    ratio       leave out pairs in which one text is this many times as long as the other
     tokens      target tokens of a step, over all processes
     scored      dev pairs that are translated and scored at every evaluation
-    allow_overlap  go on where more than a tenth of the dev pairs are also in training
+    allow_overlap  continue even if more than a tenth of the dev pairs are also training pairs
     """
 
     train: tuple[str, ...] = (DATES,)
@@ -54,10 +54,10 @@ class Texts(Config):
     allow_overlap: bool = False
 
     def check(self) -> None:
-        """Raises UnmaskError for what would be ignored (dev pairs beside dates, columns where there is no table), and
-        where no pair may be used."""
+        """Raises UnmaskError for settings that would be ignored (dev pairs with dates, columns without a table), and
+        for a `most` below 1."""
         if self.most is not None and self.most < 1:
-            raise UnmaskError(f"There must be a training pair at least, not {self.most}: raise --most.")
+            raise UnmaskError(f"There must be at least one training pair, not {self.most}: raise --most.")
         if self.embedded and self.dev:
             raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
         if (self.columns or self.format) and not (_is_table(self.train) or _is_table(self.dev)):
@@ -65,11 +65,11 @@ class Texts(Config):
 
     @property
     def embedded(self) -> Callable[..., Bitext] | None:
-        """What makes the training pairs where they are from no file."""
+        """The function that makes the training pairs; None if they are read from files."""
         return EMBEDDED.get(self.train[0]) if len(self.train) == 1 else None
 
     def pairs(self, names: Sequence[str]) -> Bitext:
-        """The pairs of `train` or `dev`; one may be a table and the other not."""
+        """Read the pairs of `train` or `dev`; one of the two may be a table and the other not."""
         if _is_table(names):
             return read_pairs(names, self.columns, self.format, self.encoding)
         return read_pairs(names, encoding=self.encoding)
@@ -81,10 +81,10 @@ def read_pairs(
     format: str | None = None,
     encoding: str | None = None,
 ) -> Bitext:
-    """Pairs of one table or of two aligned files; a name of EMBEDDED: 1,000 dates that no run has trained on. Raises
-    UnmaskError for another number of names, and for columns or a format of what is no table."""
+    """Read the pairs of one table or of two aligned files; for a name in EMBEDDED, 1,000 dates that no run trains on.
+    Raises UnmaskError for another number of names, and for columns or a format without a table."""
     if len(names) not in (1, 2):
-        raise UnmaskError(f"Pairs are in one table or in two aligned files, not in {len(names)} files.")
+        raise UnmaskError(f"Give pairs as one table or two aligned files, not as {len(names)} files.")
     if _is_table(names):
         return bitext.read(names[0], columns=columns, format=format, encoding=encoding)
     if columns or format:
@@ -95,18 +95,18 @@ def read_pairs(
 def unchanged(pairs: Bitext, names: Sequence[str], begun: Sequence[str] | None) -> list[str]:
     """A fingerprint of the sources and one of the targets, over all texts in order.
 
-    names  the files that the pairs are read from, as in `Texts`
-    begun  the fingerprints that a run began with; None: it is new, or older than they are
+    names  the files of the pairs, as in `Texts`
+    begun  the fingerprints that the run began with; None: the run is new, or of a version without fingerprints
 
-    Raises UnmaskError that names the file where the pairs are not those that the run began with.
+    Raises UnmaskError that names the file if the pairs are not those that the run began with.
     """
     found = [_fingerprint(side) for side in (pairs.sources, pairs.targets)]
     other = [place for place in range(2) if begun is not None and list(begun)[place : place + 1] != [found[place]]]
     if other:
         file = names[other[0]] if len(names) == 2 and len(other) == 1 else pairs.report.name
         raise UnmaskError(
-            f"The pairs of {file} are not those that this run began with: restore them to go on, or start anew in "
-            "another folder."
+            f"The pairs of {file} are not those that this run began with: restore them, or start a new run in another "
+            "folder."
         )
     return found
 
@@ -127,7 +127,7 @@ Sides = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 
 def unwritable(tokenizer: Tokenizer, **pairs: Sides) -> list[str]:
-    """A sentence for each set of pairs, by name, that the vocabulary cannot write in full."""
+    """A sentence for each set of pairs, by name, that has characters or words which the vocabulary lacks."""
     what = "pairs with characters or words that the vocabulary lacks, read as <unk>"
     notes = []
     for name, (sources, targets) in pairs.items():
@@ -138,8 +138,8 @@ def unwritable(tokenizer: Tokenizer, **pairs: Sides) -> list[str]:
 
 
 def cut_short(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], *, read: int, most: int) -> list[str]:
-    """Sentences on dev pairs whose ends are not read: of a source that is translated, `read` tokens are; for the loss,
-    `most` of each side."""
+    """Sentences on dev pairs that are cut: to `read` tokens of a source for translation, and to `most` tokens of source
+    and target for the loss."""
     beyond = sum(len(ids) > read for ids in sources)
     long = sum(max(len(source), len(target)) > most for source, target in zip(sources, targets, strict=True))
     of_sources = f"Dev sources with more than {read:,} tokens, whose ends are not read: {beyond:,}."
@@ -148,7 +148,7 @@ def cut_short(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], *, r
 
 
 def by_length(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], longest: int) -> Iterator[list[int]]:
-    """Numbers of the dev pairs in batches of about equal lengths, of `longest` tokens at most."""
+    """Indices of the dev pairs in batches of about equal lengths; a length counts as at most `longest` tokens."""
     sizes = [min(longest, 1 + max(len(source), len(target))) for source, target in zip(sources, targets, strict=True)]
     rows: list[int] = []
     for i in sorted(range(len(sizes)), key=lambda i: (sizes[i], len(targets[i]))):
