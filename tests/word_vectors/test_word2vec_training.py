@@ -196,7 +196,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, n
     whole = train(topics(100), config, threads=1)
     with pytest.raises(Killed):
         train(topics(100), config, out=tmp_path / "run", threads=1, display=killed_at(20))
-    with pytest.raises(UnmaskError, match="holds no word vectors yet; go on: unmask pretrain --out"):
+    with pytest.raises(UnmaskError, match="holds no word vectors yet; continue with: unmask pretrain --out"):
         read(tmp_path / "run")
     display = Display()
     found = train(out=tmp_path / "run", threads=1, display=display, resume=True)
@@ -211,7 +211,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, n
         "vectors.safetensors",
         "words.json",
     ]
-    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue with"):
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue"):
         train(out=tmp_path / "run", resume=True)
 
 
@@ -223,7 +223,7 @@ def test_a_run_that_was_stopped_goes_on_too(tmp_path, monkeypatch):
     first = train(topics(), config, out=tmp_path / "run", threads=1, display=display)
     assert first.facts["stopped"] == "SIGTERM"
     assert display.notes[-1] == f"Continue with: unmask pretrain --out {tmp_path / 'run'} --resume"
-    with pytest.raises(UnmaskError, match="did not end; continue with it by --resume"):
+    with pytest.raises(UnmaskError, match="holds an interrupted run; continue it with --resume"):
         train(topics(), config, out=tmp_path / "run", threads=1)
     found = train(topics(5), config, out=tmp_path / "run", threads=1, resume=True)
     assert found.facts["stopped"] is None
@@ -240,7 +240,7 @@ def test_a_run_that_was_killed_while_it_tidied_has_ended(tmp_path, often, monkey
         with pytest.raises(Killed):
             train(topics(100), often, out=tmp_path / "run", threads=1)
     assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
-    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue with"):
+    with pytest.raises(UnmaskError, match="has ended; there is nothing to continue"):
         train(out=tmp_path / "run", resume=True)
     assert not (tmp_path / "run" / "checkpoint").exists()
 
@@ -363,7 +363,7 @@ def test_what_was_learned_is_kept_when_it_stops(tmp_path, monkeypatch, number):
     found = train(topics(), SMALL.replace(epochs=100), out=tmp_path / "run", threads=1, display=display)
     assert found.facts["stopped"] == number.name
     assert 0 < found.facts["share_done"] < 0.5
-    assert "what was learned is kept" in display.notes[-3]
+    assert "the vectors so far are kept" in display.notes[-3]
     assert len(WordVectors.load(tmp_path / "run")) == 16
 
 

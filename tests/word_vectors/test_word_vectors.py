@@ -165,7 +165,7 @@ def test_of_a_word_that_comes_again_the_first_vector_is_kept(tmp_path, capsys):
     path.write_text("5 2\nking 1 2\nking 2 1\nman 0 1\nking 3 3\nman 2 2\n")
     found = read(path)
     assert (found.words, found.matrix.tolist()) == (["king", "man"], [[1, 2], [0, 1]])
-    note = f"Rows of {path} left out, as their word came before: 3 ('king' of row 2 is in row 1 already)."
+    note = f"Rows of {path} left out because their word is repeated: 3 ('king' of row 2 is in row 1 already)."
     assert found.notes == (note,)
     main(["words", "similarity", "--model", str(path), "king", "man"])
     assert capsys.readouterr().err == f"unmask: {note}\n"
@@ -194,8 +194,8 @@ GOOD = b"2 2\na " + np.array([1, 2], "<f4").tobytes() + b"\nb " + np.array([3, 4
         ("a.txt", b"2 2\na 1 2\nb 1\n", r":3: 'b' has 1 number where there must be 2"),
         ("a.txt", b"2 2\na 1 2\nb 1 x\n", r":3: the vector of 'b' is not made of numbers"),
         ("a.txt", b"2 2\na 1 2\nb 1 nan\n", r"'b' \(row 2\) is not made of finite"),
-        ("a.txt", b"99999999999 9999999\na 1 2\n", "makes no sense"),
-        ("a.txt", b"0 5\n", "makes no sense"),
+        ("a.txt", b"99999999999 9999999\na 1 2\n", "is no valid header"),
+        ("a.txt", b"0 5\n", "is no valid header"),
         ("a.txt", b"2 2\na\xff 1 2\nb 1 2\n", ":2 is not UTF-8"),
         ("a.txt", b"word\n", "0 numbers"),
         ("a.bin", b"", "does not begin with"),

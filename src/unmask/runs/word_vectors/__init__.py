@@ -1,4 +1,4 @@
-"""Word vectors: word2vec from text or any sequences, what vectors answer, files of others, scores."""
+"""Word vectors: word2vec from text or any sequences, queries, files of other programs, scores."""
 
 from unmask.runs.word_vectors.formats import read, write
 from unmask.runs.word_vectors.reading import Reading, random_walks

@@ -1,5 +1,5 @@
-"""The checkpoint of a run of word2vec: the text as numbers and both layers, from which a run that was killed goes on;
-its settings, which are there before.
+"""The checkpoint of a word2vec run, from which a killed run continues: the text as numbers and both layers; and the
+settings of the run, which are written before.
 
 Shapes: V words, R rows of the output layer, D numbers of a vector.
 """
@@ -28,11 +28,11 @@ FOLDER, STATE, WORDS, RUN = "checkpoint", "state.safetensors", "words.json", "ru
 
 @dataclass
 class State:
-    """How far a run has come.
+    """The progress of a run.
 
     inputs_VD, outputs_RD  both layers
-    jobs, total            jobs that are done, from the first on, and all of them
-    trained, seconds       words that were trained on so far, and how long that took
+    jobs, total            number of finished jobs, and of all jobs
+    trained, seconds       number of words trained on so far, and the time of the training
     """
 
     inputs_VD: np.ndarray
@@ -44,27 +44,28 @@ class State:
 
     @property
     def shape(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """Of the layers, and of the work."""
+        """The shapes of the layers, and the number of jobs."""
         return self.inputs_VD.shape, self.outputs_RD.shape, self.total
 
 
 def there(out: Path) -> bool:
-    """Whether a folder holds a run that can go on; one that has ended may have been killed while it tidied up."""
+    """Whether a folder holds a run that can be resumed. The checkpoint alone does not show it: a run that has ended may
+    have been killed before it removed its checkpoint."""
     return (out / FOLDER).is_dir() and (out / RUN).is_file() and not ended(out)
 
 
 def ended(out: Path) -> bool:
-    """Whether the run in a folder came to its end, by its run.json."""
+    """Whether the run in a folder is complete, by its run.json."""
     facts = read_json(out / RUN).get("facts")
     return isinstance(facts, dict) and facts.get("share_done") == 1
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked for, as run.json keeps it from before the text is read.
+    """The settings of a run, which are written to run.json before the text is read.
 
-    threads  None: of a run that did not write it down
-    files    of the text; empty: the installed documentation; None: the text came from elsewhere
+    threads  number of threads; None for a run of an older version
+    files    files of the text; empty: the installed documentation; None: the text was passed as sentences
     """
 
     config: Word2Vec
@@ -72,7 +73,7 @@ class Asked:
     files: tuple[str, ...] | None
 
     def write(self, out: Path, facts: Mapping[str, Any] | None = None) -> None:
-        """Write run.json, in the end with the `facts` of what came out."""
+        """Write run.json, at the end with the `facts` of the result."""
         found: dict[str, Any] = {"recipe": self.config.recipe, "config": self.config.to_dict(), "threads": self.threads}
         found |= {} if self.files is None else {"files": list(self.files)}
         found |= {} if facts is None else {"facts": dict(facts)}
@@ -80,7 +81,7 @@ class Asked:
 
 
 def begun(out: Path) -> Asked:
-    """What the run in a folder was asked for. Raises UnmaskError where its run.json is not one of word2vec."""
+    """The settings of the run in a folder. Raises UnmaskError if its run.json is damaged or not one of word2vec."""
     found = read_json(out / RUN)
     threads, files = found.get("threads"), found.get("files")
     if not isinstance(threads, int | None) or not isinstance(files, list | None):
@@ -90,9 +91,9 @@ def begun(out: Path) -> Asked:
 
 
 def save(out: Path, room: Path, corpus: Corpus, state: State) -> None:
-    """Write the state; the first time with the text, whose files move there: whole or not at all.
+    """Write the state, and the first time also the text, by moving its files; whole or not at all.
 
-    room  a folder on the same disk, for what is not whole yet
+    room  a temporary folder on the same disk
     """
     if there(out):
         _write(out / FOLDER, state)
@@ -108,7 +109,7 @@ def save(out: Path, room: Path, corpus: Corpus, state: State) -> None:
 
 
 def load(out: Path) -> tuple[Corpus, State]:
-    """What `save` wrote. Raises UnmaskError where it is damaged."""
+    """Read the result of `save`. Raises UnmaskError if it is damaged."""
     state = _read(out / FOLDER / STATE)
     facts = read_json(out / FOLDER / WORDS, max(LARGEST, LONGEST * len(state.inputs_VD)))
     try:
@@ -123,7 +124,7 @@ def load(out: Path) -> tuple[Corpus, State]:
 
 
 def remove(out: Path) -> None:
-    """Forget the checkpoint of a run that has ended."""
+    """Remove the checkpoint of a run that has ended."""
     shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""The loops of word2vec as machine code."""
+"""The loops of word2vec, compiled by numba."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from unmask.runs.word_vectors import kernel
 
 @cache
 def compiled(network: str) -> Callable[..., int]:
-    """`skip_gram` or `cbow` as machine code, which lets other threads run beside it; made once, and kept on disk.
+    """`skip_gram` or `cbow` as machine code that releases the GIL; compiled once, and cached on disk.
 
-    Raises UnmaskError where numba is not installed.
+    Raises UnmaskError if numba is not installed.
     """
     try:
         import numba
@@ -25,5 +25,5 @@ def compiled(network: str) -> Callable[..., int]:
     function = kernel.NETWORKS[network]
     try:
         return numba.njit(function, nogil=True, fastmath=True, error_model="numpy", cache=True)
-    except RuntimeError:  # there is no place to keep it that may be written
+    except RuntimeError:  # there is no writable folder for the cache
         return numba.njit(function, nogil=True, fastmath=True, error_model="numpy")

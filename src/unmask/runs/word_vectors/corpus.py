@@ -1,6 +1,6 @@
-"""Sentences as numbers on disk: read once, whatever they come from; the frequent words kept, phrases joined.
+"""Sentences as numbers on disk, read once from any source; rare words are left out, and phrases joined.
 
-Shapes: N words of the text, S sentences, V different words. Memory holds the different words, never the text.
+Shapes: N words of the text, S sentences, V different words. Only the different words are in memory, not the text.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from unmask.errors import UnmaskError
 from unmask.files import writing
 
 IDS, ENDS = "ids.int32", "ends.int64"
-CHUNK = 1 << 22  # numbers that are worked on at a time
-GATHERED = 1 << 18  # words of the text that are numbered at a time
-PAIRS = 20_000_000  # different neighbours that are counted before rare ones are forgotten
+CHUNK = 1 << 22  # numbers processed at a time
+GATHERED = 1 << 18  # words of the text numbered at a time
+PAIRS = 20_000_000  # most different pairs of neighbours in memory; beyond it, the rarest are dropped
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Corpus:
     counts  [V] int64 how often each occurs in `ids`
     ids     [N] int32, a memory map
     ends    [S] int64, a memory map: sentence s is `ids[ends[s - 1]:ends[s]]`
-    read    words of the text, those included that are no longer in `ids`
-    folder  where the two files are
+    read    number of words of the text, including words that are no longer in `ids`
+    folder  folder of the two files
     """
 
     words: list[str]
@@ -43,7 +43,8 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path, words: list[str], read: int) -> Corpus:
-        """What a `Writer` wrote into a folder, its words counted. Raises ValueError where numbers exceed the words."""
+        """Open the files that a `Writer` wrote into a folder, and count the words. Raises ValueError if a number in
+        them exceeds the words."""
         ids, ends = _map(folder / IDS, np.int32), _map(folder / ENDS, np.int64)
         counts = np.zeros(len(words), dtype=np.int64)
         for begin in range(0, len(ids), CHUNK):
@@ -51,7 +52,7 @@ class Corpus:
         return cls(words, counts, ids, ends, read, folder)
 
     def chunks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Where each chunk begins, its ids, and the ends of sentences that lie in it, counted from there."""
+        """(begin, ids, ends) of each chunk; the ends are those of the sentences that end in it, relative to `begin`."""
         for begin in range(0, len(self.ids), CHUNK):
             end = min(begin + CHUNK, len(self.ids))
             first = np.searchsorted(self.ends, begin, side="right") if begin else 0
@@ -59,17 +60,17 @@ class Corpus:
             yield begin, np.asarray(self.ids[begin:end]), np.asarray(self.ends[first:last]) - begin
 
     def frequent(self, folder: Path, min_count: int, most: int | None = None) -> Corpus:
-        """The same sentences of words that occur at least `min_count` times, at most the `most` frequent of them.
+        """The same sentences with only the words that occur at least `min_count` times, at most the `most` frequent.
 
-        The words are numbered by how often they occur, of equals the one that came first; others leave no gap. Raises
-        UnmaskError where no two words are left.
+        The words are numbered by frequency, equals in their earlier order; removed words leave no gap. Raises
+        UnmaskError if fewer than two words are left.
         """
         order = np.argsort(-self.counts, kind="stable")
         order = order[self.counts[order] >= max(min_count, 1)][:most]
         if len(order) < 2:
             raise UnmaskError(
                 f"Of {len(self.words):,} different words, {len(order)} occur at least {min_count} times; "
-                f"give more text, or set --min-count lower."
+                f"give more text, or lower --min-count."
             )
         new = np.full(len(self.words), -1, dtype=np.int32)
         new[order] = np.arange(len(order), dtype=np.int32)
@@ -98,7 +99,7 @@ class Writer:
             self._ends.close()
 
     def write(self, ids: np.ndarray, stay: np.ndarray, ends: np.ndarray) -> None:
-        """The ids that `stay` marks, and the sentences that end among them."""
+        """Write the ids that `stay` marks, and the ends of their sentences."""
         kept = np.concatenate([[0], np.cumsum(stay)])
         with writing(self.folder):
             self._ids.write(ids[stay].astype(np.int32).tobytes())
@@ -107,14 +108,14 @@ class Writer:
 
 
 def number(sentences: Iterable[Sequence[str | int]], folder: Path, *, limit: int | None = None) -> Corpus:
-    """Read sentences once and write them as numbers, words numbered in the order in which they come.
+    """Read sentences once and write them as numbers. Words are numbered in the order in which they first occur.
 
-    sentences  words, or ids of whatever comes in sequences; an id is the word that is written so
-    limit      most different words in memory: where there are more, the rarest are forgotten, first those that occurred
-               once, then twice, and so on; what they counted is lost, so that counts are lower bounds. A forgotten
-               word is written as "" and has the count 0
+    sentences  lists of words, or of ids of any items; an id becomes the word with its digits
+    limit      most different words in memory. If there are more, the rarest are dropped: first words that occurred
+               once, then twice, and so on. Their counts are lost, so all counts are lower bounds. A dropped word
+               becomes "" with the count 0
 
-    Raises UnmaskError where there are no words, or something is not a sequence of words.
+    Raises UnmaskError if there are no words, or for a sentence that is not a sequence of words.
     """
     numbers = itertools.count()
     index: dict[str, int] = defaultdict(numbers.__next__)
@@ -143,7 +144,7 @@ def number(sentences: Iterable[Sequence[str | int]], folder: Path, *, limit: int
 
 
 def _gathered(sentences: Iterable[Sequence[str | int]]) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The words of many sentences at a time, and where each of these ends."""
+    """The words of many sentences at a time, and the end of each sentence."""
     words: list[str] = []
     ends: list[int] = []
     for place, sentence in enumerate(sentences, 1):
@@ -162,11 +163,11 @@ def _gathered(sentences: Iterable[Sequence[str | int]]) -> Iterator[tuple[list[s
 
 
 def join_phrases(corpus: Corpus, folder: Path, threshold: float, min_count: int) -> Corpus:
-    """Two words that come together far more often than by chance become one, `new_york`.
+    """Join two words that occur together far more often than by chance into one, such as `new_york`.
 
-    Joined are neighbours a b with (n_ab - delta) N / (n_a n_b) above the threshold: Mikolov et al. 2013b, equation 6,
-    times the number of words N as in the released code, which makes it the ratio to chance. Delta is `min_count`. Where
-    pairs overlap, the first is joined. Another pass over the result finds longer phrases.
+    Neighbours a b are joined if (n_ab - delta) N / (n_a n_b) is above the threshold: Mikolov et al. 2013b, equation 6,
+    times the number of words N as in the released code, which makes it a ratio to chance. Delta is `min_count`. Of
+    overlapping pairs, the first is joined. Another pass over the result finds longer phrases.
     """
     size = len(corpus.words)
     keys, totals = _count_pairs(corpus)
@@ -200,7 +201,7 @@ def join_phrases(corpus: Corpus, folder: Path, threshold: float, min_count: int)
 
 
 def _pairs(ids: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbours of one sentence as numbers a * size + b, and the place of a; chunks end sentences."""
+    """Neighbours a b within sentences as numbers a * size + b, and the index of a. A chunk's end ends a sentence."""
     last = np.zeros(len(ids), dtype=bool)
     last[-1:] = True
     last[ends[ends > 0] - 1] = True
@@ -209,7 +210,7 @@ def _pairs(ids: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.ndarray, np
 
 
 def _count_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Different pairs in ascending order, and how often each occurs; the rarest are forgotten where there are many."""
+    """Different pairs in ascending order, and the count of each; if there are too many, the rarest are dropped."""
     keys, totals = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     rare = 1
     for _, ids, ends in corpus.chunks():
@@ -223,7 +224,7 @@ def _count_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_of_overlapping(hit: np.ndarray) -> np.ndarray:
-    """Of marked places that follow one another, every other one, from the first on."""
+    """Of consecutive marked places, every second one, beginning with the first."""
     places = np.arange(len(hit))
     begins = hit & ~np.concatenate([[False], hit[:-1]])
     run = np.maximum.accumulate(np.where(begins, places, 0))
@@ -231,5 +232,5 @@ def _first_of_overlapping(hit: np.ndarray) -> np.ndarray:
 
 
 def _map(path: Path, kind: type) -> np.ndarray:
-    """A file of numbers as a memory map; one that is empty cannot be mapped."""
+    """A file of numbers as a memory map, or an array if it is empty, which cannot be mapped."""
     return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)

@@ -1,4 +1,4 @@
-"""Scores of word vectors: analogy questions answered, and agreement with people on how alike two words are."""
+"""Scores of word vectors: accuracy on analogy questions, and correlation with human similarity scores."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from unmask.errors import UnmaskError, plural
 from unmask.metrics.scores import of_scores
 from unmask.runs.word_vectors.vectors import WordVectors
 
-QUESTIONS = 64  # that are answered at a time
-FREQUENT = 300_000  # words that take part in analogies, as is usual
+QUESTIONS = 64  # questions answered at a time
+FREQUENT = 300_000  # most frequent words that take part in analogies, as is usual
 
 
 @dataclass(frozen=True)
 class Section:
-    """Analogy questions of one kind: `a b c d` asks what is to c as b is to a.
+    """Analogy questions of one kind. The question `a b c d` is: what is to c as b is to a? The answer is d.
 
-    correct, asked  questions whose answer was d; whose four words all have vectors
-    total           questions of the file
+    correct  number of questions answered correctly
+    asked    number of questions whose four words all have vectors
+    total    number of questions in the file
     """
 
     name: str
@@ -32,7 +33,7 @@ class Section:
     total: int
 
     def to_dict(self) -> dict[str, Any]:
-        """With the accuracy of those asked (None where none was), and the share that was asked."""
+        """As JSON, with the accuracy on the questions asked (None if there are none), and their share of all."""
         accuracy = self.correct / self.asked if self.asked else None
         asked = self.asked / self.total if self.total else 0.0
         return {"section": self.name, "accuracy": accuracy, "correct": self.correct, "asked": self.asked,
@@ -41,10 +42,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the cosines of pairs of words agree with what people said.
+    """The correlation of cosine similarities of pairs of words with human scores.
 
-    spearman, pearson  correlations over the pairs that have vectors; 0 where there are none
-    pairs, unknown     pairs of the file, and those of them that have a word without a vector
+    spearman, pearson  correlations over the pairs that have vectors; 0 if there are none
+    pairs, unknown     number of pairs in the file, and of pairs that have a word without a vector
     """
 
     spearman: float
@@ -53,7 +54,7 @@ class Agreement:
     unknown: int
 
     def to_dict(self) -> dict[str, Any]:
-        """With the share of unknown pairs."""
+        """As JSON, with the share of unknown pairs."""
         return {"spearman": self.spearman, "pearson": self.pearson, "pairs": self.pairs, "unknown": self.unknown,
                 "unknown_share": self.unknown / self.pairs}  # fmt: skip
 
@@ -63,11 +64,11 @@ def analogies(
 ) -> list[Section]:
     """The sections of a file in the format of `questions-words.txt`, and "total" last (Mikolov et al. 2013a, 4.1).
 
-    most      only the so many first, which are the most frequent, words can be asked about or be an answer
+    most      only the first `most` words, which are the most frequent, can be in a question or an answer
     encoding  as for `data.files.lines.lines`
 
-    Capitals count as small letters; where words differ in nothing else, the first one stands for all. The three words
-    of a question are no answers to it. Raises UnmaskError that names the line that is not a question.
+    Case is ignored; of words that differ only in case, the first one is used. The three words of a question are not
+    candidates for its answer. Raises UnmaskError that names a line that is not a question.
     """
     folded = _Folded(vectors, most)
     read = _sections(Path(path), encoding)
@@ -81,10 +82,10 @@ def analogies(
 def agreement(
     vectors: WordVectors, path: str | Path, *, most: int = FREQUENT, encoding: str | None = None
 ) -> Agreement:
-    """Agreement with a file of pairs and scores: two words and a number a line, between tabs, spaces or commas.
+    """Agreement with a file of pairs and scores: two words and a number a line, separated by tabs, commas or spaces.
 
-    The first line may name the columns, and lines that begin with # are left out. Capitals, `most` and
-    `encoding` count as in `analogies`. Raises UnmaskError that names the line that is not a pair.
+    The first line may name the columns; lines that begin with # are ignored. Case, `most` and `encoding` are as in
+    `analogies`. Raises UnmaskError that names a line that is not a pair.
     """
     folded = _Folded(vectors, most)
     cosines, scores, pairs = [], [], 0
@@ -101,7 +102,7 @@ def agreement(
 
 
 class _Folded:
-    """Vectors by words in small letters, of the first word that is written so."""
+    """Vectors by words without case; of words that differ only in case, the vector of the first."""
 
     def __init__(self, vectors: WordVectors, most: int) -> None:
         self.unit_VD = vectors.unit(slice(most))
@@ -109,23 +110,23 @@ class _Folded:
         self.fold = np.array([self.index.setdefault(_fold(w), i) for i, w in enumerate(vectors.words[:most])], np.int64)
 
     def answer(self, questions: Sequence[tuple[str, ...]]) -> tuple[int, int]:
-        """How many questions were answered rightly, and how many could be asked."""
+        """Number of questions answered correctly, and number of questions whose words all have vectors."""
         known = [tuple(self.index[w] for w in q) for q in questions if all(w in self.index for w in q)]
         correct = 0
         for begin in range(0, len(known), QUESTIONS):
-            asked_Q4 = np.array(known[begin : begin + QUESTIONS])
-            a_QD, b_QD, c_QD = (self.unit_VD[asked_Q4[:, i]] for i in range(3))
+            words_Q4 = np.array(known[begin : begin + QUESTIONS])
+            a_QD, b_QD, c_QD = (self.unit_VD[words_Q4[:, i]] for i in range(3))
             scores_QV = (b_QD - a_QD + c_QD) @ self.unit_VD.T
-            for scores_V, words in zip(scores_QV, asked_Q4[:, :3], strict=True):
+            for scores_V, words in zip(scores_QV, words_Q4[:, :3], strict=True):
                 scores_V[words] = -np.inf
                 while self.fold[best := int(scores_V.argmax())] in words and scores_V[best] > -np.inf:
-                    scores_V[best] = -np.inf  # one of the three, with other capitals
-            correct += int((self.fold[scores_QV.argmax(1)] == asked_Q4[:, 3]).sum())
+                    scores_V[best] = -np.inf  # one of the three words in another case
+            correct += int((self.fold[scores_QV.argmax(1)] == words_Q4[:, 3]).sum())
         return correct, len(known)
 
 
 def _sections(path: Path, encoding: str | None) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Name and questions of each section; those before the first name make one of their own."""
+    """Name and questions of each section; questions before the first name form a section of their own."""
     name = "questions"
     questions: list[tuple[str, ...]] = []
     for number, line in lines(path, encoding=encoding):
@@ -138,7 +139,7 @@ def _sections(path: Path, encoding: str | None) -> Iterator[tuple[str, list[tupl
             questions.append(words)
         elif words:
             raise UnmaskError(
-                f"{path}:{number} has {plural(len(words), 'word')}; a question is four, a section begins with a colon."
+                f"{path}:{number} has {plural(len(words), 'word')}; a question has four, a section begins with a colon."
             )
     if questions:
         yield name, questions
@@ -171,5 +172,5 @@ def _finite(text: str) -> float | None:
 
 
 def _fold(word: str) -> str:
-    """Capitals as small letters, as the reference folds them: by way of capitals."""
+    """A word without case, in capitals as in the reference implementation."""
     return word.upper()

@@ -1,4 +1,4 @@
-"""Files of word vectors as others write them: the text and the binary format of word2vec, and text without a header."""
+"""Files of word vectors of other programs: the text and the binary format of word2vec, and text without a header."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import atomic
 from unmask.runs.word_vectors.vectors import WordVectors
 
-LONGEST_WORD = 10_000  # bytes; what is longer comes from a damaged file
-WIDEST = 100_000  # numbers of a vector
-BLOCK = 10_000  # vectors that are held apart before they are put together
+LONGEST_WORD = 10_000  # most bytes of a word; a longer one comes from a damaged file
+WIDEST = 100_000  # most numbers of a vector
+BLOCK = 10_000  # vectors that are stacked into one array
 
 Named = Iterator[tuple[str, np.ndarray]]
 
 
 def read(path: str | Path) -> WordVectors:
-    """Word vectors of a folder of ours or of a file: binary where its name ends in `.bin`, else text.
+    """Read word vectors from a folder of unmask or from a file: binary if its name ends in `.bin`, else text.
 
-    `.gz` and `.zst` are opened. Text may lack the header, as GloVe's. Of a word that a file has twice, as some that are
-    published do, the first vector is kept; `WordVectors.notes` counts the others. Raises UnmaskError that names the
-    file and the row of what is wrong: a header that promises what is not there, a word that is not UTF-8, a vector with
-    a number too few or that is not finite.
+    Files may be compressed (`.gz`, `.zst`). Text may lack the header, as in GloVe. If a file has a word twice, as some
+    published ones do, the first vector is kept; `WordVectors.notes` counts the others. Raises UnmaskError that names
+    the file and the row of an error: a header that does not match the file, a word that is not UTF-8, a vector of
+    another length or with a number that is not finite.
     """
     path = Path(path)
     if path.is_dir():
@@ -36,10 +36,10 @@ def read(path: str | Path) -> WordVectors:
 
 
 def write(vectors: WordVectors, path: str | Path) -> None:
-    """Write the binary format where the name ends in `.bin`, else text; whole or not at all.
+    """Write the binary format if the name ends in `.bin`, else text; whole or not at all.
 
-    Text holds the shortest decimals that give the same float32 again. Raises UnmaskError for a word that is empty or
-    holds white space, which neither format can hold.
+    Text has the shortest decimals that give the same float32 again. Raises UnmaskError for a word that is empty or
+    has white space, which neither format supports, and for a compressed file.
     """
     path = Path(path)
     if path.suffix.lower() in COMPRESSED:
@@ -56,7 +56,7 @@ def write(vectors: WordVectors, path: str | Path) -> None:
 
 
 def _encodes(word: str) -> bool:
-    """No lone surrogates, which UTF-8 does not know."""
+    """Whether UTF-8 can encode a word: it has no lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
@@ -65,7 +65,7 @@ def _is_binary(path: Path) -> bool:
 
 
 def _gather(path: Path, named: Named) -> WordVectors:
-    """The vectors as they come: memory grows with what is there, not with what a header promises."""
+    """Collect the vectors. Memory grows with the actual number of vectors, not with the number in the header."""
     index: dict[str, int] = {}
     blocks: list[np.ndarray] = []
     block: list[np.ndarray] = []
@@ -85,18 +85,18 @@ def _gather(path: Path, named: Named) -> WordVectors:
     blocks += [np.stack(block)] if block else []
     if not blocks:
         raise UnmaskError(f"{path} holds no vectors.")
-    notes = [f"Rows of {path} left out, as their word came before: {repeated:,} ({first})."] if repeated else []
+    notes = [f"Rows of {path} left out because their word is repeated: {repeated:,} ({first})."] if repeated else []
     return WordVectors(list(index), np.concatenate(blocks), notes=notes)
 
 
 def _header(path: Path, line: str) -> tuple[int, int] | None:
-    """Number of vectors and numbers of each, where the line says so."""
+    """Number of vectors and numbers of each, if the line is a header."""
     fields = line.split()
     if len(fields) != 2 or not all(field.isascii() and field.isdigit() and len(field) < 12 for field in fields):
         return None
     count, dim = int(fields[0]), int(fields[1])
     if not count or not 0 < dim <= WIDEST:
-        raise UnmaskError(f"{path}:1 promises {count:,} vectors of {dim:,} numbers, which makes no sense.")
+        raise UnmaskError(f"{path}:1 is no valid header: it has {count:,} vectors of {dim:,} numbers.")
     return count, dim
 
 
@@ -130,9 +130,9 @@ def _binary(path: Path) -> Named:
     with opened(path) as file:
         header = _header(path, file.readline(64).decode("ascii", "replace"))
         if header is None:
-            raise UnmaskError(f"{path} does not begin with how many vectors it holds and how long they are.")
+            raise UnmaskError(f"{path} does not begin with the number of vectors and their length.")
         count, dim = header
-        least = count * (4 * dim + 2)  # a letter and a space before each
+        least = count * (4 * dim + 2)  # with a word of one letter and a space before each vector
         if path.suffix.lower() not in COMPRESSED and path.stat().st_size < least:
             raise UnmaskError(
                 f"{path} promises {count:,} vectors of {dim:,} numbers, at least {least:,} bytes, "
@@ -149,7 +149,7 @@ def _binary(path: Path) -> Named:
 
 
 def _word(path: Path, row: int, peek: Callable[[int], bytes], read: Callable[[int], bytes]) -> str:
-    """The bytes before the next space, less the line end that some writers put after each vector."""
+    """The text before the next space, without the line end that some programs write after each vector."""
     found = b""
     while b" " not in (ahead := peek(1)):
         found += read(len(ahead))
@@ -163,6 +163,6 @@ def _word(path: Path, row: int, peek: Callable[[int], bytes], read: Callable[[in
 
 
 def _short(word: str) -> str:
-    """A word as a message shows it: not too long, and as text."""
+    """A word for a message: shortened, and escaped if it is not printable."""
     word = word if word.isprintable() else ascii(word)[1:-1]
     return word if len(word) <= 40 else word[:40] + "…"

@@ -1,7 +1,7 @@
-"""The two networks of word2vec and the one update that both make: skip-gram and CBOW as loops that numba compiles.
+"""The two networks of word2vec, skip-gram and CBOW, and their common update, as loops for numba.
 
 Shapes: V words, D numbers of a vector, R rows of the output layer (V with negative sampling, V - 1 with a Huffman
-tree), N words of a job. The functions are plain Python, and run as such; `compiled.py` makes machine code of them.
+tree), N words of a job. The functions are plain Python, and run as such; `compiled.py` compiles them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
-"""The logistic function at even distances from -REACH to REACH, and one beyond; there it is 0 or 1 to 2e-7."""
+"""The logistic function at equal distances from -REACH to REACH, and one beyond; there it is 0 or 1 up to 2e-7."""
 
 
 class Job(NamedTuple):
-    """A piece of text, and how it is learned.
+    """A piece of text, and the settings of its training.
 
-    words_N  [N] int32 ids of whole sentences        ends   [S] int64: where each of them ends in `words_N`
-    keep_V   [V] int64, of 2**32: the chance that an occurrence of a word stays
-    window   the furthest neighbour; how far a word looks is drawn from 1 to it, so that near ones count more
-    alpha    the learning rate                       state  of the generator, below 2**48
+    words_N  [N] int32 ids of whole sentences        ends   [S] int64: end of each sentence in `words_N`
+    keep_V   [V] int64, times 2**32: probability that an occurrence of a word is kept
+    window   largest window; that of each word is drawn from 1 to it, so that near neighbours count more
+    alpha    learning rate                           state  state of the generator, below 2**48
     """
 
     words_N: np.ndarray
@@ -44,8 +44,8 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
     The loss is -sum_k [y_k log s(u_k . h) + (1 - y_k) log s(-u_k . h)], s the logistic function (Mikolov et al. 2013b,
     equation 4 for negative sampling, equation 3 for the hierarchical softmax). With g_k = alpha (y_k - s(u_k . h)):
 
-        error <- sum_k g_k u_k     the step for h, which the caller makes
-        u_k   <- u_k + g_k h       made here, one row after the other
+        error <- sum_k g_k u_k     the step for h, which the caller adds to h
+        u_k   <- u_k + g_k h       done here, one row after the other
     """
     error_D[:] = 0.0
     for k in range(count):
@@ -60,21 +60,21 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)) to 1e-6: a straight line between two entries of a table, for exp is a seventh of the time."""
+    """1 / (1 + exp(-x)) up to 1e-6, by interpolation in a table, because exp would take a seventh of the time."""
     place = (min(max(x, -REACH), REACH) + REACH) * (STEPS / (2 * REACH))
-    left = min(max(int(place), 0), STEPS)  # again, for what is not a number passes by the limits above
+    left = min(max(int(place), 0), STEPS)  # clipped again, because NaN passes the limits above
     return LOGISTIC[left] + (place - left) * (LOGISTIC[left + 1] - LOGISTIC[left])
 
 
 def random(state: int) -> int:
-    """The next state of the generator; `state >> 16` are 32 random bits."""
+    """The next state of the generator; `state >> 16` has 32 random bits."""
     return (state * MULTIPLIER + INCREMENT) & MASK
 
 
 def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> tuple[int, int]:
-    """Write the rows and labels of one prediction of `word`; returns how many, and the state of the generator.
+    """Write the rows and labels of one prediction of `word`; returns their number, and the state of the generator.
 
-    Noise that happens to be the word itself is left out.
+    Noise that equals the word itself is left out.
     """
     count = 0
     for k in range(output.offsets[word], output.offsets[word + 1]):
@@ -94,15 +94,15 @@ def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> 
 
 
 def take(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
-    """Copy rows twice: the first take steps that no other thread sees before `put_back` adds them, the second stay. All
-    threads write to the few rows near the root of a tree, and each write takes a row from the caches of the others."""
+    """Copy rows twice. The first copies are updated, unseen by other threads until `put_back` adds the updates. All
+    threads write to the few rows near the root of a tree, and each write to one clears it from the other caches."""
     for k in range(count):
         copies_2KD[1, k] = outputs_RD[rows[k]]
-        copies_2KD[0, k] = copies_2KD[1, k]  # not the row again, which another thread may have changed
+        copies_2KD[0, k] = copies_2KD[1, k]  # not from the row, which another thread may have changed
 
 
 def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
-    """Add the steps that were made on the copies; what other threads did to the rows meanwhile stays."""
+    """Add the updates of the copies to the rows; updates of other threads in the meantime are kept."""
     for k in range(count):
         u_D = outputs_RD[rows[k]]
         for d in range(u_D.shape[0]):
@@ -110,7 +110,7 @@ def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
 
 
 def subsample(job: Job) -> tuple[int, Any, Any]:
-    """The state of the generator, [N] the words that stay, and where their sentences then end."""
+    """The state of the generator, [N] the words that are kept, and the ends of their sentences."""
     kept_N, kept_ends = np.empty_like(job.words_N), np.empty_like(job.ends)
     state, count, begin = job.state, 0, 0
     for sentence in range(job.ends.shape[0]):
@@ -127,14 +127,15 @@ def subsample(job: Job) -> tuple[int, Any, Any]:
 def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from each of its neighbours alone (Mikolov et al. 2013a, figure 1).
 
-    Changes inputs and outputs in place; returns how many words were left by the subsampling. The paper predicts the
-    neighbour from the word; the released code the word from the neighbour, as here: it visits the same pairs. What a
-    tree asks about a word is the same for all its neighbours; their steps reach the shared rows after the last of them.
+    Changes inputs and outputs in place; returns the number of words that subsampling kept. The paper predicts the
+    neighbour from the word; the released code predicts the word from the neighbour, as here, which visits the same
+    pairs. With a tree, the rows of a word are the same for all its neighbours, and the shared rows are updated after
+    the last neighbour.
     """
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     error_D = np.empty_like(inputs_VD[0])
     tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
-    asked, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
+    used, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
     state, kept_N, kept_ends = subsample(job)
     begin = 0
     for end in kept_ends:
@@ -152,7 +153,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
                     h_D = inputs_VD[kept_N[j]]
                     if not tree:
                         count, state = questions(kept_N[i], output, state, rows, labels)
-                    update(h_D, among_RD, asked, labels, count, job.alpha, error_D)
+                    update(h_D, among_RD, used, labels, count, job.alpha, error_D)
                     for d in range(h_D.shape[0]):
                         h_D[d] += error_D[d]
             if tree:
@@ -164,7 +165,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
 def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from the mean of its neighbours (Mikolov et al. 2013a, figure 1).
 
-    Result as of `skip_gram`. Each neighbour takes the whole step for the mean, as in the released code, not its share.
+    The result is as for `skip_gram`. Each neighbour gets the whole step of the mean, as in the released code.
     """
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     h_D, error_D = np.empty_like(inputs_VD[0]), np.empty_like(inputs_VD[0])
@@ -196,4 +197,4 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
-PARTS = (update, sigmoid, random, questions, take, put_back, subsample)  # what the networks call, and what that calls
+PARTS = (update, sigmoid, random, questions, take, put_back, subsample)  # functions that the networks call

@@ -1,4 +1,4 @@
-"""Sequences to learn from: prose cut into words, lines of tokens, JSON lists of items, walks on a graph."""
+"""Sequences for word2vec: prose split into words, lines of tokens, JSON lists of items, random walks on a graph."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from unmask.errors import UnmaskError
 
 _ASCII_WORD = re.compile(r"\w+(?:'\w+)*")
 _LETTER = re.compile(r"\w")
-_TIDY = str.maketrans({"_": " ", "’": "'"})  # emphasis of plain text, or the joint of a phrase; don’t is don't
+_TIDY = str.maketrans({"_": " ", "’": "'"})  # `_` marks emphasis, or joins words of a phrase; don’t becomes don't
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Config):
     """How files become sequences of words.
 
-    tokens    words: prose, cut into sentences and words, without punctuation; spaces: each line is a sequence of
-              whatever stands between white space
-    lower     capitals become small letters
-    column    of JSON lines, CSV, TSV and Parquet: the field that holds prose
-    encoding  of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
+    tokens    words: prose, split into sentences and words, without punctuation; spaces: each line is a sequence of
+              tokens separated by white space
+    lower     lower-case the text
+    column    field of the prose in JSON lines, CSV, TSV and Parquet
+    encoding  encoding of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     """
 
     tokens: Literal["words", "spaces"] = "words"
@@ -49,9 +49,9 @@ def read(
 
     statistics  filled while documents are read, as by `data.text.reading.documents`
 
-    A JSONL file whose lines are lists, `["a", "b"]` or `[3, 17, 4]`, gives each of them as it stands. All else is text
-    as `data.text.reading.documents` reads it, compressed or not. Raises UnmaskError for a path that does not exist, a
-    file that is damaged or empty, and a list that holds anything but texts and whole numbers.
+    In a JSONL file whose lines are lists, `["a", "b"]` or `[3, 17, 4]`, each list is a sequence. Other files are text,
+    read by `data.text.reading.documents`, compressed or not. Raises UnmaskError for a path that does not exist, a
+    file that is damaged or empty, and a list with anything but texts and whole numbers.
     """
     reading = Reading() if reading is None else reading
     for path in map(Path, paths):
@@ -73,14 +73,14 @@ def cut(texts: Iterable[TextDocument], reading: Reading | None = None) -> Iterat
         text = document.text.lower() if reading.lower else document.text
         if reading.tokens == "spaces":
             yield from (found for line in text.split("\n") if (found := line.split()))
-        else:  # sentences first: where they end, capitals tell
+        else:  # split into sentences before lower-casing, because capitals help to find their ends
             for sentence in sentences(document.text):
                 if found := words(sentence.lower() if reading.lower else sentence):
                     yield found
 
 
 def words(sentence: str) -> list[str]:
-    """The words of a sentence: what holds a letter or a digit."""
+    """The words of a sentence: the tokens with a letter or a digit."""
     sentence = sentence.translate(_TIDY)
     if sentence.isascii():
         return _ASCII_WORD.findall(sentence)
@@ -118,9 +118,9 @@ def _lists(path: Path, encoding: str | None) -> Iterator[list[str]]:
 
 
 def edges(path: str | Path, encoding: str | None = None) -> list[tuple[str, str]]:
-    """The edges of a graph: two names a line, with white space between them; lines that begin with # are left out.
+    """The edges of a graph: two names a line, separated by white space; lines that begin with # are ignored.
 
-    Raises UnmaskError that names the line that has not two names.
+    Raises UnmaskError that names a line without two names, and for a file without edges.
     """
     found = []
     for number, line in lines(Path(path), encoding=encoding):
@@ -128,9 +128,7 @@ def edges(path: str | Path, encoding: str | None = None) -> list[tuple[str, str]
         if not names or line.startswith("#"):
             continue
         if len(names) != 2:
-            raise UnmaskError(
-                f"{path}:{number} has {len(names)} fields; an edge is two names with a space between them."
-            )
+            raise UnmaskError(f"{path}:{number} has {len(names)} fields; an edge is two names separated by a space.")
         found.append((names[0], names[1]))
     if not found:
         raise UnmaskError(f"{path} holds no edges.")
@@ -147,9 +145,9 @@ def random_walks(
 ) -> Iterator[list[str]]:
     """Uniform random walks on a graph, as sentences whose words are nodes (DeepWalk; Perozzi et al. 2014, section 4).
 
-    walks     from every node, in a new order each time
-    length    most nodes of a walk; it ends where no edge leads on
-    directed  edges lead from the first node to the second only
+    walks     number of walks from every node; the order of the nodes is new for each
+    length    most nodes of a walk; it ends early at a node without edges
+    directed  follow edges from the first node to the second only
     """
     if walks < 1 or length < 1 or not edges:
         raise UnmaskError("Walks need at least one edge, and at least one walk of one node.")
@@ -176,7 +174,7 @@ def _walk(
     length: int,
     rng: np.random.Generator,
 ) -> Iterator[list[str]]:
-    """One walk from each start, all in step."""
+    """One walk from each start, all at the same time."""
     path_WL = np.full((len(starts), length), -1)
     path_WL[:, 0] = here = starts
     on = np.arange(len(starts))

@@ -1,4 +1,4 @@
-"""What counts of words decide: which are left out, which are drawn as noise, and the Huffman tree over them."""
+"""Sampling by word counts: subsampling of frequent words, negative samples, and the Huffman tree of words."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-FULL = 1 << 32  # a probability of 1, as the kernel compares 32 random bits with it
+FULL = 1 << 32  # a probability of 1; the kernel compares 32 random bits with it
 
 
 class Output(NamedTuple):
-    """Which yes-or-no questions the output layer asks about a word: some that stand fixed, and some drawn as noise.
+    """The binary classifications of the output layer for each word: fixed rows, and rows drawn as noise.
 
     offsets    [V + 1] int64: the fixed rows of word w are `rows[offsets[w]:offsets[w + 1]]`
-    rows       [.] int32 into the output vectors: the word itself, or the inner nodes above it in a Huffman tree
-    labels     [.] float32: the right answer, 1 or 0
-    threshold  [V] int64, of 2**32: column i of the alias table keeps i below it, and gives `alias[i]` from it on
+    rows       [.] int32 indices of output vectors: the word itself, or the inner nodes above it in a Huffman tree
+    labels     [.] float32: labels of the fixed rows, 1 or 0
+    threshold  [V] int64, times 2**32: column i of the alias table gives i below it, else `alias[i]`
     alias      [V] int32
-    negative   rows drawn from the alias table for every prediction, whose answer is 0
-    longest    most rows that one prediction asks
+    negative   number of rows drawn from the alias table for every prediction, with the label 0
+    longest    most rows of one prediction
     """
 
     offsets: np.ndarray
@@ -35,8 +35,8 @@ class Output(NamedTuple):
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
     """[V] probability that an occurrence of each word is trained on: sqrt(t / f) + t / f, at most 1.
 
-    f is the share of the word, t the threshold; 0 keeps all. Mikolov et al. 2013b discard with 1 - sqrt(t / f)
-    (equation 5); the code that they released, and all who followed it, keep t / f more, which this does too.
+    f is the frequency of the word, t the threshold; 0 keeps all. Mikolov et al. 2013b discard with 1 - sqrt(t / f)
+    (equation 5); their released code, and all later ones, keep t / f more, and so does this function.
     """
     if threshold <= 0:
         return np.ones(len(counts))
@@ -101,7 +101,7 @@ def huffman_tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def negative_sampling(counts: np.ndarray, negative: int, power: float = 0.75) -> Output:
-    """Each word is told from `negative` words drawn as noise."""
+    """Negative sampling: each word is distinguished from `negative` words drawn as noise."""
     size = len(counts)
     threshold, alias = alias_table(noise_probabilities(counts, power))
     own = np.arange(size + 1, dtype=np.int64)
@@ -109,12 +109,12 @@ def negative_sampling(counts: np.ndarray, negative: int, power: float = 0.75) ->
 
 
 def hierarchical_softmax(counts: np.ndarray) -> Output:
-    """Each word is found by the turns that lead to it in a Huffman tree; nothing is drawn."""
+    """Hierarchical softmax: each word is predicted by the turns that lead to it in a Huffman tree, without noise."""
     offsets, rows, labels = huffman_tree(counts)
     nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
     return Output(offsets, rows, labels, *nothing, negative=0, longest=int(np.diff(offsets).max()))
 
 
 def output_rows(output: Output) -> int:
-    """Rows R of the output vectors."""
+    """R, number of output vectors."""
     return int(output.rows.max()) + 1

@@ -1,4 +1,4 @@
-"""The settings of word2vec: the network, its output layer, which words have a vector, how files are read."""
+"""The settings of word2vec: the network, its output layer, the words that get a vector, and how files are read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from unmask.runs.word_vectors.reading import Reading
 
 @dataclass(frozen=True, kw_only=True)
 class Words(Config):
-    """Which words have a vector, and how often they are seen.
+    """Which words get a vector, and how often they are used in training.
 
-    min_count   rarer words are left out          most        keep the so many most frequent; None: all
-    limit       different words in memory while the text is read (see `corpus.number`); None: as many as there are
-    subsample   frequent words are skipped at random (see `sampling.keep_probabilities`); 0: never
+    min_count   rarer words are left out
+    most        keep only the `most` frequent words; None: all
+    limit       most different words in memory while the text is read (see `corpus.number`); None: no limit
+    subsample   threshold for skipping frequent words at random (see `sampling.keep_probabilities`); 0: never
     phrases     passes that join pairs into phrases, such as 2 for `new_york_times`
-    phrase_threshold  of the first pass; each further one has half of it
+    phrase_threshold  threshold of the first pass; each further one has half of it
     """
 
     min_count: int = 5
@@ -35,14 +36,17 @@ class Words(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Word2Vec(Config):
-    """The settings of word2vec (Mikolov et al. 2013a, b); the numbers are those that gensim begins with.
+    """The settings of word2vec (Mikolov et al. 2013a, b); the defaults are those of gensim.
 
     network   skip-gram predicts a word from each neighbour, cbow from their mean
-    output    negative: tell the word from `negative` others drawn at random; hierarchical: find it in a Huffman tree
-    noise     power of the counts from which those others are drawn
-    dim       D, numbers of a vector            window  furthest neighbour, in words
-    epochs    times that the text is read       alpha, min_alpha  first and last learning rate, linear between
-    save_minutes  from one checkpoint to the next, in a run that has a folder
+    output    negative: distinguish the word from `negative` others drawn at random; hierarchical: find it in a Huffman
+              tree
+    noise     power of the counts by which those others are drawn
+    dim       D, numbers of a vector
+    window    largest distance of a neighbour, in words
+    epochs    passes over the text
+    alpha, min_alpha  first and last learning rate, linear in between
+    save_minutes  minutes between checkpoints, in a run that has a folder
     """
 
     network: Literal["skip-gram", "cbow"] = "skip-gram"
@@ -61,11 +65,11 @@ class Word2Vec(Config):
 
     @property
     def recipe(self) -> str:
-        """What `unmask pretrain` calls it."""
+        """The recipe of `unmask pretrain`."""
         return "word2vec" if self.network == "skip-gram" else "word2vec-cbow"
 
     def check(self) -> None:
-        """Raises UnmaskError for a number that makes no sense."""
+        """Raises UnmaskError for an invalid number."""
         for name in ("dim", "window", "epochs", "negative", "words.min_count"):
             if self.places()[name] < 1:
                 raise UnmaskError(f"{name} must be at least 1, not {self.places()[name]}.")
@@ -82,7 +86,7 @@ class Word2Vec(Config):
             raise UnmaskError("subsample, phrases and seed must not be negative, and noise must be finite.")
 
     def questions(self, counts: np.ndarray) -> sampling.Output:
-        """What the output layer asks about words that occur so often."""
+        """The output layer for words with these counts [V]."""
         if self.output == "hierarchical":
             return sampling.hierarchical_softmax(counts)
         return sampling.negative_sampling(counts, self.negative, self.noise)

@@ -1,4 +1,4 @@
-"""word2vec from sentences to vectors: the jobs that threads share, what is shown, the folder of a run."""
+"""Training of word2vec: jobs shared by threads, the display, and the folder of a run."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from unmask.runs.word_vectors.settings import Word2Vec, Words
 from unmask.runs.word_vectors.vectors import WordVectors
 from unmask.train.interrupt import Interrupt
 
-SHOWN = 10  # files that were not read as they stand, and are named
-JOB = 10_000  # words of a job; a longer sentence is read in parts
+SHOWN = 10  # most files named in the list of those that were not read exactly as they are
+JOB = 10_000  # words of a job; a longer sentence is split
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave.
+    """The result of training.
 
-    vectors  the input vectors, which are what people mean by word vectors
+    vectors  the input vectors, which are the usual word vectors
     outputs  [R, D] the output vectors: of words, or of the inner nodes of the tree
-    facts    words read, of these trained on, different ones; words a second; the share of the training that was done,
+    facts    number of words read, trained on, and different; words a second; the share of the training that is done,
              and the signal that stopped it, or None
     """
 
@@ -63,20 +63,20 @@ def train(
 ) -> Trained:
     """Learn word vectors.
 
-    sentences  lists of words or ids, read once and kept as numbers in a temporary file (4 bytes a word), beside `out`
-               where that is given
-    files      what to read in their place, as `reading.read` does. Neither: the installed documentation
-    out        folder for the vectors and `run.json`, which has the settings from before the text is read
-    threads    None: one for each core. With one, the same seed gives the same vectors; more of them write to the same
-               vectors without waiting for one another (Recht et al. 2011), so that runs differ a little
-    display    anything with start, show, note and close, such as `train.display.Terminal`
-    resume     continue with the run in `out`, with its settings and its threads unless others are given, from its last
-               checkpoint, which has kept the text; where there is none yet, begin again from the start, with the text
-               that it was to read. With one thread the vectors are those of a run that was never cut short
+    sentences  lists of words or ids, read once and stored as numbers in a temporary file (4 bytes a word), beside
+               `out` if it is given
+    files      files to read instead, by `reading.read`. Without sentences and files: the installed documentation
+    out        folder for the vectors and `run.json`, which gets the settings before the text is read
+    threads    number of threads; None: one for each core. With one thread, the same seed gives the same vectors;
+               several write to the same vectors without locks (Recht et al. 2011), so that runs differ a little
+    display    an object with start, show, note and close, such as `train.display.Terminal`
+    resume     continue the run in `out` with its settings, and with its threads unless others are given, from its last
+               checkpoint, which holds the text. Without a checkpoint, begin from the start, with the text of the run.
+               With one thread, the vectors equal those of an uninterrupted run
 
     After SIGTERM or Ctrl-C the vectors learned so far are kept, and `facts["stopped"]` names the signal. Raises
-    UnmaskError for settings, text or a folder that will not do, where there is nothing to resume, and where numba is
-    not installed; Stopped where a signal comes before there is anything to keep but the settings.
+    UnmaskError for invalid settings, text or folders, if there is nothing to resume, and if numba is not installed;
+    Stopped if a signal comes before there is anything to keep but the settings.
     """
     target = None if out is None else Path(out)
     begun = None
@@ -115,7 +115,7 @@ def train(
 
 
 def _prepared(sentences: Iterable[Sequence[str | int]], words: Words, folder: Path, display: Any) -> Corpus:
-    """The text as numbers, with phrases joined and rare words left out."""
+    """Write the text as numbers, with phrases joined and rare words left out."""
     corpus = number(sentences, folder / "read", limit=words.limit)
     for step in range(words.phrases):
         corpus = join_phrases(corpus, folder / f"phrases-{step}", words.phrase_threshold / 2**step, words.min_count)
@@ -138,7 +138,7 @@ def _learn(
     state: State | None,
     save: Callable[[State], None] | None,
 ) -> Trained:
-    """All epochs, in jobs that the threads take in turn; now and then all of them wait while the state is saved."""
+    """Train all epochs, in jobs that the threads take in turn; all threads wait while the state is saved."""
     output = config.questions(corpus.counts)
     cuts = _cuts(corpus.ends, len(corpus.ids))
     parts = len(cuts) - 1
@@ -151,27 +151,26 @@ def _learn(
         np.int64
     )
     jobs = itertools.count(state.jobs)
-    # Texts of a kind mostly stand together, and what is read last is learned at the lowest rate: each epoch has its own
-    # order.
+    # Each epoch has its own order: similar texts are often adjacent, and the last ones have the lowest learning rate.
     orders = [np.random.default_rng([config.seed, epoch, 1]).permutation(parts) for epoch in range(config.epochs)]
     progress = _Progress(state, config, corpus, display)
 
     def work(until: float) -> None:
-        while interrupt.name is None and (job := next(jobs)) < total:  # in this order: no job is taken and not done
+        while interrupt.name is None and (job := next(jobs)) < total:  # in this order, so that every job taken is done
             part = orders[job // parts][job % parts]
             begin, end = cuts[part], cuts[part + 1]
             first, last = np.searchsorted(corpus.ends, [begin, end], side="right")
             ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
             drawn = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
-            ids = np.array(corpus.ids[begin:end])  # a copy: what may not be written is another type to the compiler
+            ids = np.array(corpus.ids[begin:end])  # a copy: numba compiles again for a read-only array
             left = run(Job(ids, ends, keep_V, config.window, alpha, drawn), inputs_VD, outputs_RD, output)
             progress.done(alpha, left)
             if time.monotonic() > until:
                 break
 
     nothing = Job(np.zeros(0, np.int32), np.zeros(0, np.int64), keep_V, config.window, config.alpha, 0)
-    run(nothing, inputs_VD, outputs_RD, output)  # compiled before the clock
+    run(nothing, inputs_VD, outputs_RD, output)  # compiles before the time is measured
     progress.start()
     with ThreadPoolExecutor(threads) as pool:
         while True:
@@ -200,7 +199,7 @@ def _initial(words: int, rows: int, config: Word2Vec) -> tuple[np.ndarray, np.nd
 
 
 def _cuts(ends: np.ndarray, count: int) -> np.ndarray:
-    """Where jobs begin and end: at the last end of a sentence within JOB words, or there where none ends."""
+    """The boundaries of jobs: the last end of a sentence within JOB words, or JOB words if no sentence ends there."""
     cuts = [0]
     while cuts[-1] < count:
         reach = cuts[-1] + JOB
@@ -211,7 +210,7 @@ def _cuts(ends: np.ndarray, count: int) -> np.ndarray:
 
 
 class _Progress:
-    """Words a second, and the learning rate, a few times a second at most; how far the run has come, in its state."""
+    """Shows words a second and the learning rate, at most a few times a second; keeps the progress in the state."""
 
     def __init__(self, state: State, config: Word2Vec, corpus: Corpus, display: Any) -> None:
         self.state, self.words, self.display = state, config.epochs * corpus.read, display
@@ -223,7 +222,7 @@ class _Progress:
             self.display.start(self.state.jobs, self.state.total)
 
     def done(self, alpha: float, left: int) -> None:
-        """A job is done; `left` words of it remained after subsampling."""
+        """A job is done, of which subsampling kept `left` words."""
         with self.lock:
             self.state.jobs += 1
             self.state.trained += left
@@ -234,7 +233,7 @@ class _Progress:
                 self.display.show(row)
 
     def pause(self) -> None:
-        """No job is being done."""
+        """Called when no job is running."""
         self.state.seconds = self.before + time.perf_counter() - self.began
 
     def close(self) -> None:
@@ -245,7 +244,7 @@ class _Progress:
         return self.state.jobs / self.state.total
 
     def speed(self) -> float:
-        """Words of the text, those included that are skipped or have no vector, a second."""
+        """Words of the text a second, including words that are skipped or have no vector."""
         return self.words * self.share() / self.state.seconds
 
     def facts(self) -> dict[str, Any]:
@@ -261,29 +260,29 @@ class _Progress:
 def _watched(
     sentences: Iterable[Sequence[str | int]], interrupt: Interrupt, target: Path | None
 ) -> Iterator[Sequence[str | int]]:
-    """The sentences, until someone wants to stop."""
+    """The sentences; raises Stopped after a signal."""
     for sentence in sentences:
         if interrupt.name is not None:
-            way = "nothing was saved." if target is None else f"continue with: {_command(target)}"
-            raise Stopped(f"Stopped by {interrupt.name} while the text was read; {way}")
+            advice = "nothing was saved." if target is None else f"continue with: {_command(target)}"
+            raise Stopped(f"Stopped by {interrupt.name} while the text was read; {advice}")
         yield sentence
 
 
 def _command(target: Path) -> str:
-    from unmask.train.checkpoint import command  # which loads torch, and is seldom asked
+    from unmask.train.checkpoint import command  # here, because it loads torch and is seldom needed
 
     return command("pretrain", target)
 
 
 def _begun(out: Path, config: Word2Vec | None) -> Asked:
-    """What the run that goes on was asked for, which the settings that are given must be. Raises UnmaskError where
-    there is none, or it has ended."""
+    """The settings of the run to resume. Raises UnmaskError if there is none, if it has ended, and if other settings
+    are given."""
     from unmask.train.checkpoint import require_begun
 
     require_begun(out)
     if checkpoint.ended(out):
         checkpoint.remove(out)
-        raise UnmaskError(f"The run in {out} has ended; there is nothing to continue with.")
+        raise UnmaskError(f"The run in {out} has ended; there is nothing to continue.")
     begun = checkpoint.begun(out)
     if config is not None and config != begun.config:
         raise UnmaskError(f"The run in {out} continues with its own settings; leave out the others.")
@@ -298,13 +297,13 @@ def _text(
     target: Path | None,
     statistics: TextStatistics,
 ) -> tuple[Iterable[Sequence[str | int]], tuple[str, ...] | None]:
-    """What to read, where nothing was read yet, and the names of its files; `statistics` are filled on the way. Raises
-    UnmaskError for a run that goes on, and does not know where its text came from."""
+    """The sentences to read, if no checkpoint has them, and the names of their files; reading fills `statistics`.
+    Raises UnmaskError for a resumed run that does not know the source of its text."""
     if sentences is not None:
         return sentences, None if begun is None else begun.files
     if begun is not None and not files:
         if begun.files is None and target is not None and not checkpoint.there(target):
-            raise UnmaskError(f"The run in {target} had not read its text yet, which came from no file: give it again.")
+            raise UnmaskError(f"The run in {target} had not read its text, which came from no file: give it again.")
         names = begun.files
     else:
         names = tuple(map(str, files))
@@ -313,8 +312,8 @@ def _text(
 
 @contextmanager
 def _settings(asked: Asked, target: Path | None) -> Iterator[None]:
-    """What is asked for, in the folder of the run; it goes again where an error ends the run before its first
-    checkpoint."""
+    """A context that writes the settings to the folder of the run, and removes them if an error ends the run before its
+    first checkpoint."""
     if target is None:
         yield
         return
@@ -335,10 +334,10 @@ def _settings(asked: Asked, target: Path | None) -> Iterator[None]:
 
 
 def _refuse_taken(out: Path) -> None:
-    """Raises UnmaskError where the folder is there already, and holds more than the settings of a run that was killed
-    before its first checkpoint."""
+    """Raises UnmaskError if the folder exists, and holds more than the settings of a run that was killed before its
+    first checkpoint."""
     if checkpoint.there(out):
-        raise UnmaskError(f"{out} holds a run that did not end; continue with it by --resume, or remove it.")
+        raise UnmaskError(f"{out} holds an interrupted run; continue it with --resume, or remove it.")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - {checkpoint.RUN}):
         raise UnmaskError(f"{out} exists already; name another folder with --out, or remove it.")
     check_replaceable(out)
@@ -347,8 +346,8 @@ def _refuse_taken(out: Path) -> None:
 
 
 class _workplace:
-    """A temporary folder, beside the target where there is one: it must hold the text as numbers. What a process that
-    was killed left of the same target is removed."""
+    """A temporary folder for the text as numbers, beside the target if there is one. Leftovers of a killed process for
+    the same target are removed."""
 
     def __init__(self, target: Path | None) -> None:
         self.target = target
@@ -369,7 +368,7 @@ class _workplace:
 
 
 def _save(trained: Trained, asked: Asked, target: Path) -> None:
-    """The vectors, then `run.json`, which says that the run has ended; then the checkpoint goes."""
+    """Write the vectors, then `run.json`, which marks the run as ended; then remove the checkpoint."""
     trained.vectors.save(target)
     asked.write(target, trained.facts)
     if trained.facts["stopped"] is None:
@@ -380,7 +379,7 @@ def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
     facts, vectors = trained.facts, trained.vectors
     if facts["stopped"]:
         done = f"{facts['share_done']:.0%} of the training"
-        display.note(f"Stopped by {facts['stopped']} after {done}; what was learned is kept.")
+        display.note(f"Stopped by {facts['stopped']} after {done}; the vectors so far are kept.")
     speed = f"{facts['words_per_second']:,.0f} words/s"
     place = "" if target is None else f" -> {target}"
     display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")

@@ -1,4 +1,4 @@
-"""WordVectors: a vector for every word, what they answer, and the folder that they are kept in."""
+"""WordVectors: a vector for every word, queries, and the folder of the vectors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from unmask.errors import UnmaskError
 from unmask.files import atomic, write_text
 
 TENSORS, WORDS = "vectors.safetensors", "words.json"
-LONGEST = 512  # bytes of a word and its count in words.json, on average
-SPELLINGS = 50_000  # most frequent words among which a like spelling is looked for
+LONGEST = 512  # largest mean bytes of a word and its count in words.json
+SPELLINGS = 50_000  # most frequent words that are searched for a similar spelling
 
 Word = str | int
-"""A word, or the number of an item, which stands for the word that is written so."""
+"""A word, or the number of an item, which stands for the word with its digits."""
 
 
 class WordVectors:
@@ -29,12 +29,12 @@ class WordVectors:
 
     words   V different words
     matrix  [V, D] float32
-    counts  [V] int64 how often each occurs, or None where they are unknown
-    notes   sentences on what was left out when they were read
+    counts  [V] int64 count of each word; None if the counts are unknown
+    notes   sentences on vectors that were left out while reading
 
-    `vectors["king"]` is a vector, `"king" in vectors` asks, `len(vectors)` is V. Similarities are cosines. Whatever is
-    asked about a word that is not there raises UnmaskError, which names a like spelling. Words of the same length as
-    rows, different from one another, and finite numbers are required: UnmaskError says which is not.
+    `vectors["king"]` is a vector, `"king" in vectors` a test, `len(vectors)` is V. Similarities are cosines. A query
+    with an unknown word raises UnmaskError, which names a similar spelling. The constructor raises UnmaskError if the
+    number of words is not that of the vectors or counts, if a word occurs twice, and for numbers that are not finite.
     """
 
     def __init__(
@@ -73,28 +73,28 @@ class WordVectors:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """[V] the length of each vector; 1 for one of zeros, which so stays as it is wherever it is divided by this."""
+        """[V] the length of each vector; 1 for a zero vector, so that a division by its length does not change it."""
         lengths_V = np.sqrt(np.einsum("vd,vd->v", self.matrix, self.matrix))
         return np.where(lengths_V > 0, lengths_V, np.float32(1))
 
     def unit(self, rows: slice | list[int] = slice(None)) -> np.ndarray:
-        """[N, D] the vectors of some rows, or of all, at length 1."""
+        """[N, D] the vectors of some rows, or of all, scaled to length 1."""
         unit_ND: np.ndarray = self.matrix[rows] / self.lengths[rows, None]
         return unit_ND
 
-    # -- questions
+    # -- queries
 
     def most_similar(
         self, positive: Iterable[Word] = (), negative: Iterable[Word] = (), top: int = 10
     ) -> list[tuple[str, float]]:
-        """The `top` words nearest to the sum of the unit vectors of `positive`, less those of `negative`, and cosines.
+        """The `top` words nearest to the sum of the unit vectors of `positive` minus those of `negative`, with cosines.
 
-        Words that were asked with are left out.
+        The given words are left out. Raises UnmaskError without any word, for unknown words, and for `top` below 1.
         """
         positive, negative = _several(positive), _several(negative)
         added, taken = [self.place(w) for w in positive], [self.place(w) for w in negative]
         if not added and not taken:
-            raise UnmaskError("Nearest to what? Name at least one word.")
+            raise UnmaskError("Give at least one word.")
         if top < 1:
             raise UnmaskError(f"The number of words to find must be at least 1, not {top}.")
         query_D = self.unit(added).sum(0) - self.unit(taken).sum(0)
@@ -113,15 +113,15 @@ class WordVectors:
         return float(a_D @ b_D)
 
     def odd_one_out(self, words: Sequence[Word]) -> str:
-        """The word whose vector is the furthest from the mean of all of them."""
+        """The word whose vector is furthest from the mean of all of them."""
         places = [self.place(word) for word in words]
         if len(set(places)) < 2:
-            raise UnmaskError("Which of them does not match? Name at least two different words.")
+            raise UnmaskError("Give at least two different words.")
         unit_ND = self.unit(places)
         return self.words[places[int(np.argmin(unit_ND @ unit_ND.mean(0)))]]
 
     def place(self, word: Word) -> int:
-        """Row of a word."""
+        """Row of a word. Raises UnmaskError for an unknown word."""
         found = self.index.get(str(word))
         if found is None:
             raise UnmaskError(f"There is no vector for '{word}' among {len(self):,} words{self._hint(str(word))}")
@@ -156,15 +156,16 @@ class WordVectors:
         folder = Path(folder)
         if not (folder / TENSORS).is_file():
             if (folder / "checkpoint").is_dir():
-                raise UnmaskError(f"{folder} holds no word vectors yet; go on: unmask pretrain --out {folder} --resume")
+                command = f"unmask pretrain --out {folder} --resume"
+                raise UnmaskError(f"{folder} holds no word vectors yet; continue with: {command}")
             raise UnmaskError(f"{folder} holds no word vectors ({TENSORS} is missing).")
         try:
             tensors = load_file(folder / TENSORS)
         except (OSError, SafetensorError, ValueError) as error:
             raise UnmaskError(f"{folder / TENSORS} cannot be read: {error}.") from None
         matrix = tensors.get("vectors", np.empty(0))
-        rows = min([*matrix.shape[:1], matrix.size])  # a matrix of no columns may say that it has any number
-        facts = read_json(folder / WORDS, max(LARGEST, LONGEST * rows))  # of millions of words it is a large file
+        rows = min([*matrix.shape[:1], matrix.size])  # a damaged matrix without columns may have any number of rows
+        facts = read_json(folder / WORDS, max(LARGEST, LONGEST * rows))  # large for millions of words
         words, counts = facts.get("words"), facts.get("counts")
         if "vectors" not in tensors or not _all(words, str) or not (counts is None or _all(counts, int)):
             raise UnmaskError(f"{folder} is damaged: {TENSORS} and {WORDS} must hold vectors, words and counts.")
@@ -176,7 +177,7 @@ class WordVectors:
 
 
 def largest(scores_V: np.ndarray, top: int) -> np.ndarray:
-    """[top] places of the largest scores, largest first, of equals the first."""
+    """[top] indices of the largest scores, in descending order; equals in their order."""
     if top < len(scores_V):
         least = np.partition(scores_V, len(scores_V) - top)[len(scores_V) - top] if top else np.inf
         candidates = np.flatnonzero(scores_V >= least)
