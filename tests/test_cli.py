@@ -107,6 +107,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
         (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
         (["baseline"], "--train FILE"),
+        (["probe"], "--model FOLDER"),
         (["baseline", "--train", "missing.tsv"], "There is no file missing.tsv"),
         (["baseline", "--train", "missing.tsv", "--model", "missing"], "There is no field 'model'"),
         (["evaluate", "--model", "missing", "--data", "missing.tsv"], "missing"),
@@ -282,6 +283,7 @@ def test_the_fields_that_help_lists_exist():
     from unmask.runs import recipes
     from unmask.runs.finetuning import FineTuning
     from unmask.runs.finetuning.baselines import Baselines
+    from unmask.runs.finetuning.probing import Probing
     from unmask.runs.in_context import InContext
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
@@ -290,6 +292,7 @@ def test_the_fields_that_help_lists_exist():
         "unmask pretrain": [recipes.find("bert-tiny")],
         "unmask finetune": [FineTuning()],
         "unmask baseline": [Baselines()],
+        "unmask probe": [Probing()],
         "unmask train": [systems.find("transformer-tiny")],
         "unmask evaluate": [InContext(), searching()],
         "unmask export": [InContext()],
@@ -602,5 +605,6 @@ def test_every_verb_that_reads_text_files_takes_their_encoding():
     takes = {name.removeprefix("unmask ") for name in found}
     assert takes == {
         *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        "probe",
         *("evaluate", "predict", "translate", "generate", "units", "embed", "export", "words evaluate", "words walk"),
     }
