@@ -357,7 +357,7 @@ def test_what_a_user_gets_wrong(trunk, tuned, pictures, tmp_path, capsys):
     assert "no picture in a known format" in said("predict", "--model", tuned, tmp_path / "bad.png")
     text = Path(tmp_path / "t.tsv")
     text.write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 30)
-    assert "reads by a ImageProcessor, not a tokenizer" in said(
+    assert "has a processor ImageProcessor, not a tokenizer" in said(
         "finetune", "--model", trunk, "--train", text, "--out", tmp_path / "out", "--allow-overlap", "yes"
     )
     wrong = FineTuning().override({"model": trunk, "train": pictures / "train", "task": "image-classification"})

@@ -48,9 +48,9 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("words", "holds word vectors, not a model: ask them with `unmask words`"),
+        ("words", "holds word vectors, not a model: query them with `unmask words`"),
         ("empty", "is not a model folder: it has no config.json"),
-        ("begun", "holds a run that has not ended, and no model yet: continue with it by --resume"),
+        ("begun", "holds an unfinished run, and no model yet: continue it with --resume"),
         ("nowhere", "There is no model folder"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_is_no_model_is_refused_by_all_verbs(verb, name, sentence, folders,
         ("words", "holds word vectors, not a model"),
         ("torn", "config.json is not valid JSON"),
         ("light", "has no model.safetensors: there are no weights to load"),
-        ("odd", "config.json: the field rotary = 2 is not one that this model implements"),
+        ("odd", "config.json: this model does not implement the field rotary = 2"),
     ],
 )
 @pytest.mark.parametrize("how", [[], ["--search", "2"], ["--curve", "20"], ["--advise"]])
@@ -115,10 +115,10 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
     ("verb", "name", "sentence"),
     [
         ("predict", "gpt", "unmask generate"),
-        ("translate", "gpt", "of type gpt2, but an encoder–decoder is wanted"),
+        ("translate", "gpt", "of type gpt2, but an encoder–decoder is required"),
         ("predict", "t5", "unmask translate"),
         ("generate", "t5", "unmask translate"),
-        ("generate", "task", "`unmask predict` gives them, in labels"),
+        ("generate", "task", "`unmask predict` returns labels"),
         ("generate", "electra", "unmask pretrain gpt-tiny"),
     ],
 )
