@@ -93,9 +93,9 @@ def test_the_model_is_looked_at_before_the_rows(how, name, sentence, folders, tm
     ("name", "sentence"),
     [
         ("nowhere", "There is no folder"),
-        ("words", "holds word vectors, which have no curves to show: look at them with `unmask show embeddings"),
-        ("pairs", "holds a model without the run that made it: look into it with `unmask show embeddings"),
-        ("above", "is no run itself, but holds some: name one of them, such as "),
+        ("words", "holds word vectors, which have no curves: view them with `unmask show embeddings"),
+        ("pairs", "holds a model but not the run that trained it: view it with `unmask show embeddings"),
+        ("above", "is not a run, but holds runs: name one of them, such as "),
         ("empty", "holds no run: there is no metrics.jsonl in it"),
     ],
 )
